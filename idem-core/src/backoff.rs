@@ -1,0 +1,70 @@
+//! Jittered exponential back-off with a deadline.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so that
+/// callers who failed together do not come back together, and never beyond the deadline.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    deadline: Instant,
+    next: Duration,
+}
+
+const FIRST: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_millis(500);
+
+impl Backoff {
+    pub(crate) fn new(limit: Duration) -> Self {
+        let now = Instant::now();
+        // A limit beyond what the clock can hold is as good as a year.
+        let deadline = now
+            .checked_add(limit)
+            .unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60));
+        Self {
+            deadline,
+            next: FIRST,
+        }
+    }
+
+    /// Waits for the next try; `false`, at once, when the deadline has passed.
+    pub(crate) async fn pause(&mut self) -> bool {
+        self.pause_at_most(LONGEST).await
+    }
+
+    /// The same, but never longer than `longest`.
+    pub(crate) async fn pause_at_most(&mut self, longest: Duration) -> bool {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let jittered = self.next.mul_f64(rand::random_range(0.5..=1.0));
+        let shortest = Duration::from_millis(1);
+        tokio::time::sleep(jittered.min(longest).max(shortest).min(left)).await;
+        self.next = (self.next * 2).min(LONGEST);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_end_at_the_deadline() {
+        let start = Instant::now();
+        let mut backoff = Backoff::new(Duration::from_secs(3));
+        let mut pauses = 0;
+        while backoff.pause().await {
+            pauses += 1;
+        }
+        assert!(pauses > 8, "{pauses}");
+        let waited = start.elapsed();
+        let three = Duration::from_secs(3);
+        assert!(
+            waited >= three && waited < three + Duration::from_millis(5),
+            "{waited:?}"
+        );
+    }
+}

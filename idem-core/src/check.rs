@@ -1,0 +1,194 @@
+//! Checks made by every store before anything is sent (law 11).
+//!
+//! They are public so that a store written elsewhere refuses what the others refuse, in the same words.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::time::whole_millis_as_micros;
+use crate::{
+    ClaimRequest, Error, Failure, Limits, MAX_BATCH, MAX_LEASE, MAX_RETENTION, Metadata, Response,
+    Result, sealed,
+};
+
+/// The lease in microseconds, rounded up to whole milliseconds.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is zero or above [`MAX_LEASE`].
+pub fn lease(lease: Duration) -> Result<i64> {
+    duration("lease", lease, MAX_LEASE)
+}
+
+/// The retention in microseconds, rounded up to whole milliseconds.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is zero or above [`MAX_RETENTION`].
+pub fn retention(retention: Duration) -> Result<i64> {
+    duration("retention", retention, MAX_RETENTION)
+}
+
+fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
+    if value.is_zero() {
+        return Err(Error::invalid_input(format!(
+            "the {what} is zero; it is at least one millisecond"
+        )));
+    }
+    if value > max {
+        return Err(Error::invalid_input(format!(
+            "the {what} is {} s, at most {} s are allowed",
+            value.as_secs(),
+            max.as_secs()
+        )));
+    }
+    Ok(whole_millis_as_micros(value))
+}
+
+/// The stored form of the response.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
+pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
+    // Before encoding, so that an over-large body is not copied.
+    result_size("response", response.body().len(), limits)?;
+    let bytes = sealed::encode_response(response)?;
+    result_size("response", bytes.len(), limits)?;
+    Ok(bytes)
+}
+
+/// The stored form of the failure.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
+pub fn failure(failure: &Failure, limits: &Limits) -> Result<Bytes> {
+    result_size("failure", failure.details().len(), limits)?;
+    let bytes = sealed::encode_failure(failure)?;
+    result_size("failure", bytes.len(), limits)?;
+    Ok(bytes)
+}
+
+fn result_size(what: &str, size: usize, limits: &Limits) -> Result<()> {
+    if size <= limits.max_result_bytes {
+        return Ok(());
+    }
+    Err(Error::invalid_input(format!(
+        "the {what} has {size} bytes, this store accepts at most {}; store it elsewhere and keep a \
+         reference, or raise `max_result_bytes`",
+        limits.max_result_bytes
+    )))
+}
+
+/// The JSON form of the metadata; `None` when there is none.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
+pub fn metadata(metadata: &Metadata, limits: &Limits) -> Result<Option<String>> {
+    if metadata.is_empty() {
+        return Ok(None);
+    }
+    let text = serde_json::to_string(metadata).map_err(|source| {
+        Error::invalid_input("the metadata cannot be written as JSON").with_source(source)
+    })?;
+    if text.len() > limits.max_metadata_bytes {
+        return Err(Error::invalid_input(format!(
+            "the metadata has {} bytes as JSON, this store accepts at most {}",
+            text.len(),
+            limits.max_metadata_bytes
+        )));
+    }
+    Ok(Some(text))
+}
+
+/// A claim in the form that stores send: durations in microseconds, metadata as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedClaim {
+    /// The lease in microseconds.
+    pub lease: i64,
+    /// The retention of an abandoned record in microseconds.
+    pub retention: i64,
+    /// The metadata as JSON; `None` when there is none.
+    pub metadata: Option<String>,
+}
+
+/// Checks a whole claim; the key was checked when it was made.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`lease`], [`retention`] and [`metadata`].
+pub fn claim(request: &ClaimRequest, limits: &Limits) -> Result<CheckedClaim> {
+    Ok(CheckedClaim {
+        lease: lease(request.lease())?,
+        retention: retention(request.retention())?,
+        metadata: metadata(request.metadata(), limits)?,
+    })
+}
+
+/// The number of items of a batch; every item of one that is too long gets this error.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_BATCH`].
+pub fn batch_items(items: usize) -> Result<()> {
+    if items <= MAX_BATCH as usize {
+        return Ok(());
+    }
+    Err(Error::invalid_input(format!(
+        "the batch has {items} items, at most {MAX_BATCH} are allowed; split it"
+    )))
+}
+
+/// A batch limit of purge or sweep.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is zero or above [`MAX_BATCH`].
+pub fn batch(limit: u32) -> Result<u32> {
+    if (1..=MAX_BATCH).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Error::invalid_input(format!(
+        "the batch limit is {limit}; it is 1 to {MAX_BATCH}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_outside_the_limits_are_named() {
+        assert!(
+            lease(Duration::ZERO)
+                .unwrap_err()
+                .to_string()
+                .contains("lease is zero")
+        );
+        let error = retention(MAX_RETENTION + Duration::from_secs(1)).unwrap_err();
+        assert!(error.to_string().contains("at most 315360000 s"), "{error}");
+        assert_eq!(lease(MAX_LEASE).unwrap(), 30 * 86_400 * 1_000_000);
+        assert_eq!(lease(Duration::from_nanos(1)).unwrap(), 1000);
+    }
+
+    #[test]
+    fn results_and_metadata_have_limits() {
+        let limits = Limits::DEFAULT
+            .with_max_result_bytes(100)
+            .with_max_metadata_bytes(20);
+        assert!(response(&Response::new(200, vec![0; 93]), &limits).is_ok());
+        assert!(response(&Response::new(200, vec![0; 94]), &limits).is_err());
+        assert!(failure(&Failure::new("c", "m".repeat(100)), &limits).is_err());
+        let entry = Metadata::new().with("a", "b");
+        assert_eq!(
+            metadata(&entry, &limits).unwrap().unwrap(),
+            r#"{"a":"b"}"#
+        );
+        assert!(metadata(&entry.with("name", "value"), &limits).is_err());
+        assert_eq!(metadata(&Metadata::new(), &limits).unwrap(), None);
+        assert!(batch(0).is_err() && batch(MAX_BATCH + 1).is_err());
+    }
+}

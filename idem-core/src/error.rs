@@ -1,0 +1,240 @@
+//! The one error type of the family.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A boxed error of any kind, as kept for [`Error::source`](StdError::source).
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller does next about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument is outside the documented limits; nothing was sent. Correct it: asking again
+    /// with the same argument fails again.
+    InvalidInput,
+    /// The claim is no longer held: somebody else has acquired the key, it was released, its
+    /// retention ended, or a sweep has failed it. Stop the work; its result is not stored.
+    ClaimLost,
+    /// The claim is sealed already, with another result than the one given. The stored result
+    /// stands; read it with [`get`](crate::IdempotencyStore::get).
+    AlreadySealed,
+    /// The store lost a race that it may win at once when asked again (deadlock, serialization
+    /// failure, lock time-out). A transaction of the caller's must be retried as a whole.
+    Contention,
+    /// The store cannot be reached, is overloaded, restarting, or did not answer in time. Ask
+    /// again later, with the same attempt id.
+    Unavailable,
+    /// The store is not set up for this: schema missing or of another version, permission denied,
+    /// unsuitable settings. Somebody has to act; the message says how.
+    Misconfigured,
+    /// What is stored cannot be understood, or an answer made no sense. Somebody has to look.
+    Corrupt,
+    /// Anything else; see the source.
+    Other,
+}
+
+/// Whether the failed operation may have changed the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Effect {
+    /// It has not taken effect and will not.
+    None,
+    /// It may have taken effect, or may still do so. Repeating it with the same attempt id or
+    /// claim is safe and tells.
+    Unknown,
+}
+
+/// Why an operation of a store did not succeed.
+///
+/// Neither the message nor the `Debug` form contains a key, a payload or a connection secret. The
+/// driver's own error is kept as the [`source`](StdError::source) and is not repeated in the
+/// message; a driver's error may quote data, so decide before logging whole chains.
+pub struct Error(Box<Repr>);
+
+struct Repr {
+    kind: ErrorKind,
+    effect: Effect,
+    backend: &'static str,
+    operation: &'static str,
+    message: Cow<'static, str>,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    /// An error of this kind. `message` says what was wrong, where, and what to do; it must not
+    /// contain keys, payloads or secrets.
+    #[must_use]
+    pub fn new(kind: ErrorKind, effect: Effect, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Repr {
+            kind,
+            effect,
+            backend: "",
+            operation: "",
+            message: message.into(),
+            source: None,
+        }))
+    }
+
+    /// An argument outside its limits; nothing was sent.
+    #[must_use]
+    pub fn invalid_input(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidInput, Effect::None, message)
+    }
+
+    /// The claim is held by nobody or by somebody else now; nothing was changed.
+    #[must_use]
+    pub fn claim_lost() -> Self {
+        Self::new(
+            ErrorKind::ClaimLost,
+            Effect::None,
+            "the claim is no longer held: the key was acquired by another attempt, released, \
+             failed by a sweep, or its retention ended",
+        )
+    }
+
+    /// The claim is sealed with another result; nothing was changed.
+    #[must_use]
+    pub fn already_sealed() -> Self {
+        Self::new(
+            ErrorKind::AlreadySealed,
+            Effect::None,
+            "the claim is sealed already with a different result; the stored one stands, read it \
+             with `get`",
+        )
+    }
+
+    /// What is stored cannot be decoded.
+    #[must_use]
+    pub fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, Effect::None, message)
+    }
+
+    /// Keeps the error underneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Says which backend and which operation it was; the first to say so is kept.
+    #[must_use]
+    pub fn at(mut self, backend: &'static str, operation: &'static str) -> Self {
+        if self.0.backend.is_empty() {
+            self.0.backend = backend;
+        }
+        if self.0.operation.is_empty() {
+            self.0.operation = operation;
+        }
+        self
+    }
+
+    /// The same error with another statement about its effect.
+    #[must_use]
+    pub fn with_effect(mut self, effect: Effect) -> Self {
+        self.0.effect = effect;
+        self
+    }
+
+    /// What a caller does next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the operation may have changed the store.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.0.effect
+    }
+
+    /// Whether the same call, with the same attempt id or claim, may succeed when repeated.
+    ///
+    /// Inside a caller's own transaction it is the whole transaction that is repeated.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Contention | ErrorKind::Unavailable)
+    }
+
+    /// Whether this is [`ErrorKind::ClaimLost`].
+    #[must_use]
+    pub fn is_claim_lost(&self) -> bool {
+        self.0.kind == ErrorKind::ClaimLost
+    }
+
+    /// The backend that reported it, such as `postgres`; empty where none was involved.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.0.backend
+    }
+
+    /// The operation that failed, such as `claim`; empty where none was involved.
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.backend, self.0.operation) {
+            ("", "") => {}
+            (backend, "") => write!(f, "{backend}: ")?,
+            ("", operation) => write!(f, "{operation}: ")?,
+            (backend, operation) => write!(f, "{backend} {operation}: ")?,
+        }
+        f.write_str(&self.0.message)?;
+        if self.0.effect == Effect::Unknown {
+            f.write_str(" (it may have taken effect)")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("effect", &self.0.effect)
+            .field("backend", &self.0.backend)
+            .field("operation", &self.0.operation)
+            .field("message", &self.0.message)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_names_backend_operation_and_an_unknown_effect() {
+        let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, "no answer in 5 s")
+            .at("postgres", "claim")
+            .at("hybrid", "claim");
+        assert_eq!(
+            error.to_string(),
+            "postgres claim: no answer in 5 s (it may have taken effect)"
+        );
+        assert!(error.is_retryable());
+    }
+
+    #[test]
+    fn source_is_kept_and_not_printed_twice() {
+        let error = Error::corrupt("the record cannot be read")
+            .with_source(std::io::Error::other("the cause"));
+        assert_eq!(error.to_string(), "the record cannot be read");
+        assert_eq!(error.source().unwrap().to_string(), "the cause");
+    }
+}

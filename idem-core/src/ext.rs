@@ -1,0 +1,90 @@
+//! [`IdempotencyStoreExt`]: conveniences over any store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::backoff::Backoff;
+use crate::{
+    ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, MAX_BATCH, Response, Result,
+};
+
+/// What can be built from the operations of [`IdempotencyStore`]; every store has it.
+#[async_trait]
+pub trait IdempotencyStoreExt: IdempotencyStore {
+    /// Claims the key with the defaults of [`ClaimRequest::new`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`claim`](IdempotencyStore::claim). A caller that wants to ask again after an error keeps the
+    /// request itself: see [`claim_retrying`](Self::claim_retrying).
+    async fn claim_key(&self, key: Key, fingerprint: Fingerprint) -> Result<ClaimOutcome> {
+        self.claim(&ClaimRequest::new(key, fingerprint)).await
+    }
+
+    /// Claims, and asks again with the same attempt id after retryable errors, with jittered back-off, until
+    /// `limit` has passed. A lost answer is so recovered: the store recognises the attempt.
+    ///
+    /// # Errors
+    ///
+    /// The last error when the limit has passed; one that is not retryable at once.
+    async fn claim_retrying(
+        &self,
+        request: &ClaimRequest,
+        limit: Duration,
+    ) -> Result<ClaimOutcome> {
+        let mut backoff = Backoff::new(limit);
+        loop {
+            match self.claim(request).await {
+                Err(error) if error.is_retryable() && backoff.pause().await => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The stored response of a completed key.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](IdempotencyStore::get).
+    async fn response(&self, key: &Key) -> Result<Option<Response>> {
+        Ok(self
+            .get(key)
+            .await?
+            .and_then(|record| record.response().cloned()))
+    }
+
+    /// Purges in batches until nothing more is found; tells how many were deleted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`purge`](IdempotencyStore::purge); what was deleted before stays deleted.
+    async fn purge_all(&self) -> Result<u64> {
+        let mut total = 0;
+        loop {
+            let deleted = self.purge(MAX_BATCH).await?;
+            total += deleted;
+            if deleted < u64::from(MAX_BATCH) {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Sweeps in batches until nothing more is found; tells how many were failed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sweep`](IdempotencyStore::sweep); what was failed before stays failed.
+    async fn sweep_all(&self) -> Result<u64> {
+        let mut total = 0;
+        loop {
+            let failed = self.sweep(MAX_BATCH).await?;
+            total += failed;
+            if failed < u64::from(MAX_BATCH) {
+                return Ok(total);
+            }
+        }
+    }
+}
+
+impl<S: IdempotencyStore + ?Sized> IdempotencyStoreExt for S {}

@@ -1,0 +1,84 @@
+//! [`Failure`]: what is replayed when failing was final.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// A recorded failure: a code for programs, a message for people, and bytes for the caller's own use.
+///
+/// Codes that start with `idem.` are this family's: see the constants. Size is limited by
+/// [`Limits::max_result_bytes`](crate::Limits).
+///
+/// `Debug` shows the code and sizes only.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    code: String,
+    message: String,
+    details: Bytes,
+}
+
+impl Failure {
+    /// The lease ended and the operation must not run again, so the record was failed.
+    pub const ABANDONED: &'static str = "idem.abandoned";
+    /// The work panicked, and the policy says that this is recorded.
+    pub const PANICKED: &'static str = "idem.panicked";
+    /// The caller went away while the work ran, and the policy says that this is recorded.
+    pub const CANCELLED: &'static str = "idem.cancelled";
+    /// The work answered with an error, and the policy says that this is recorded.
+    pub const FAILED: &'static str = "idem.failed";
+
+    /// A failure with this code (at most 65,535 bytes) and message.
+    #[must_use]
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            details: Bytes::new(),
+        }
+    }
+
+    /// The failure that a claim or a sweep records for a stale claim that may not be taken over.
+    #[must_use]
+    pub fn abandoned() -> Self {
+        Self::new(
+            Self::ABANDONED,
+            "the holder's lease ended before it sealed a result, and the operation may not be taken over",
+        )
+    }
+
+    /// The same with bytes for the caller's own use.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Into<Bytes>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The caller's bytes; empty if none were given.
+    #[must_use]
+    pub fn details(&self) -> &Bytes {
+        &self.details
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("code", &self.code)
+            .field("message_bytes", &self.message.len())
+            .field("details_bytes", &self.details.len())
+            .finish()
+    }
+}

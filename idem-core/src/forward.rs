@@ -1,0 +1,84 @@
+//! A pointer to a store is a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure, IdempotencyStore, Key,
+    Limits, Record, Response, Result,
+};
+
+macro_rules! forward {
+    ($pointer:ident) => {
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl<S: IdempotencyStore + ?Sized> IdempotencyStore for $pointer<S> {
+            fn backend(&self) -> &'static str {
+                (**self).backend()
+            }
+
+            fn limits(&self) -> Limits {
+                (**self).limits()
+            }
+
+            async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+                (**self).claim(request).await
+            }
+
+            async fn complete(
+                &self,
+                claim: &Claim,
+                response: &Response,
+                retention: Duration,
+            ) -> Result<()> {
+                (**self).complete(claim, response, retention).await
+            }
+
+            async fn fail(
+                &self,
+                claim: &Claim,
+                failure: &Failure,
+                retention: Duration,
+            ) -> Result<()> {
+                (**self).fail(claim, failure, retention).await
+            }
+
+            async fn release(&self, claim: &Claim) -> Result<()> {
+                (**self).release(claim).await
+            }
+
+            async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+                (**self).renew(claim, lease).await
+            }
+
+            async fn get(&self, key: &Key) -> Result<Option<Record>> {
+                (**self).get(key).await
+            }
+
+            async fn purge(&self, limit: u32) -> Result<u64> {
+                (**self).purge(limit).await
+            }
+
+            async fn sweep(&self, limit: u32) -> Result<u64> {
+                (**self).sweep(limit).await
+            }
+        }
+
+        #[deny(clippy::missing_trait_methods)]
+        #[async_trait]
+        impl<S: BatchStore + ?Sized> BatchStore for $pointer<S> {
+            async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+                (**self).claim_many(requests).await
+            }
+
+            async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+                (**self).complete_many(completions).await
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

@@ -1,0 +1,291 @@
+//! [`Key`]: who, what intent, which request.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{hex, length_prefixed};
+use crate::{Error, Result};
+
+/// The composite that identifies one operation: `(scope, operation, id)`.
+///
+/// * *scope*: who asks (tenant, account, API key), 1 to 255 bytes;
+/// * *operation*: what is asked (`payments.create`), 1 to 128 bytes;
+/// * *id*: which request (the idempotency key that the client sent, or one made by a recipe), 1 to
+///   255 bytes.
+///
+/// Each part is UTF-8 without control characters (Unicode category Cc), and is compared byte for
+/// byte: case, accents, composed and decomposed forms and trailing spaces all count. Parts are never
+/// joined, so `("ab", "c")` is not `("a", "bc")`.
+///
+/// Cloning costs a reference count. `Debug` shows the operation and a hash, never scope or id;
+/// ask for them by name where they are to be shown.
+#[derive(Clone)]
+pub struct Key {
+    /// scope, operation and id, one after the other
+    text: Arc<str>,
+    scope_end: u16,
+    operation_end: u16,
+}
+
+impl Key {
+    /// Most bytes that a scope may have.
+    pub const MAX_SCOPE_BYTES: usize = 255;
+    /// Most bytes that an operation may have.
+    pub const MAX_OPERATION_BYTES: usize = 128;
+    /// Most bytes that an id may have.
+    pub const MAX_ID_BYTES: usize = 255;
+
+    /// A key of these three parts, as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a part is empty, too long, or contains a
+    /// control character; the message names the part and the limit. For input that may be longer,
+    /// see [`Key::from_parts`].
+    pub fn new(
+        scope: impl AsRef<str>,
+        operation: impl AsRef<str>,
+        id: impl AsRef<str>,
+    ) -> Result<Self> {
+        let (scope, operation, id) = (scope.as_ref(), operation.as_ref(), id.as_ref());
+        check_part("scope", scope, Self::MAX_SCOPE_BYTES)?;
+        check_part("operation", operation, Self::MAX_OPERATION_BYTES)?;
+        check_part("id", id, Self::MAX_ID_BYTES)?;
+        let mut text = String::with_capacity(scope.len() + operation.len() + id.len());
+        text.push_str(scope);
+        text.push_str(operation);
+        text.push_str(id);
+        let scope_end = u16::try_from(scope.len()).map_err(|_| too_long("scope"))?;
+        let operation_end =
+            u16::try_from(scope.len() + operation.len()).map_err(|_| too_long("operation"))?;
+        Ok(Self {
+            text: text.into(),
+            scope_end,
+            operation_end,
+        })
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn scope(&self) -> &str {
+        &self.text[..usize::from(self.scope_end)]
+    }
+
+    /// What is asked.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.text[usize::from(self.scope_end)..usize::from(self.operation_end)]
+    }
+
+    /// Which request.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.text[usize::from(self.operation_end)..]
+    }
+
+    /// A key for what the work itself calls, the same at every attempt: same scope and operation, and
+    /// an id that is `d1:` and the SHA-256 of this key and `name`.
+    ///
+    /// Give its [`id`](Key::id) (67 ASCII characters) as the idempotency key of the call to another
+    /// service: a takeover then repeats the call under the same key.
+    #[must_use]
+    pub fn derive(&self, name: &str) -> Self {
+        let digest = length_prefixed([
+            "idem/derive/1".as_bytes(),
+            self.scope().as_bytes(),
+            self.operation().as_bytes(),
+            self.id().as_bytes(),
+            name.as_bytes(),
+        ]);
+        self.with_id(&format!("d1:{}", hex(&digest)))
+    }
+
+    /// The same scope and operation with an id that is known to be valid.
+    fn with_id(&self, id: &str) -> Self {
+        let head = &self.text[..usize::from(self.operation_end)];
+        Self {
+            text: [head, id].concat().into(),
+            scope_end: self.scope_end,
+            operation_end: self.operation_end,
+        }
+    }
+
+    /// SHA-256 over the length-prefixed parts, in hexadecimal: what logs show instead of the key.
+    #[must_use]
+    pub fn hashed(&self) -> String {
+        hex(&length_prefixed(self.parts().map(str::as_bytes)))
+    }
+
+    fn parts(&self) -> [&str; 3] {
+        [self.scope(), self.operation(), self.id()]
+    }
+}
+
+fn too_long(part: &str) -> Error {
+    Error::invalid_input(format!("key {part} is too long"))
+}
+
+fn check_part(part: &str, value: &str, max: usize) -> Result<()> {
+    if value.is_empty() {
+        return Err(Error::invalid_input(format!(
+            "key {part} is empty; it needs 1 to {max} bytes"
+        )));
+    }
+    if value.len() > max {
+        return Err(Error::invalid_input(format!(
+            "key {part} has {} bytes, at most {max} are allowed; hash long input with `Key::from_parts`",
+            value.len()
+        )));
+    }
+    match value.char_indices().find(|(_, c)| c.is_control()) {
+        None => Ok(()),
+        Some((at, c)) => Err(Error::invalid_input(format!(
+            "key {part} has the control character U+{:04X} at byte {at}; remove it, or hash the \
+             input with `Key::from_parts`",
+            u32::from(c)
+        ))),
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.scope_end == other.scope_end
+            && self.operation_end == other.operation_end
+            && self.text == other.text
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+        self.scope_end.hash(state);
+        self.operation_end.hash(state);
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hash = self.hashed();
+        f.debug_struct("Key")
+            .field("operation", &self.operation())
+            .field("hash", &&hash[..12])
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Key", deny_unknown_fields)]
+struct Parts<'a> {
+    scope: std::borrow::Cow<'a, str>,
+    operation: std::borrow::Cow<'a, str>,
+    id: std::borrow::Cow<'a, str>,
+}
+
+impl Serialize for Key {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Parts {
+            scope: self.scope().into(),
+            operation: self.operation().into(),
+            id: self.id().into(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parts = Parts::deserialize(deserializer)?;
+        Self::new(parts.scope, parts.operation, parts.id).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(scope: &str, operation: &str, id: &str) -> Key {
+        Key::new(scope, operation, id).unwrap()
+    }
+
+    #[test]
+    fn parts_are_never_joined() {
+        assert_ne!(key("ab", "c", "d"), key("a", "bc", "d"));
+        assert_ne!(key("a", "bc", "d"), key("a", "b", "cd"));
+        assert_ne!(key("ab", "c", "d").hashed(), key("a", "bc", "d").hashed());
+        assert_eq!(key("ab", "c", "d"), key("ab", "c", "d"));
+    }
+
+    #[test]
+    fn order_is_by_scope_then_operation_then_id() {
+        let mut keys = [key("b", "a", "a"), key("a", "b", "a"), key("a", "a", "z")];
+        keys.sort();
+        assert_eq!(keys[0], key("a", "a", "z"));
+        assert_eq!(keys[2], key("b", "a", "a"));
+    }
+
+    #[test]
+    fn each_limit_is_named_in_its_error() {
+        let long = "x".repeat(256);
+        for (scope, operation, id, part) in [
+            ("", "o", "i", "scope"),
+            (long.as_str(), "o", "i", "scope"),
+            ("s", &long[..129], "i", "operation"),
+            ("s", "o", "", "id"),
+            ("s", "o", "a\u{0}b", "id"),
+            ("s", "o", "a\u{85}b", "id"),
+            ("s\n", "o", "i", "scope"),
+        ] {
+            let error = Key::new(scope, operation, id).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(Key::new(&long[..255], &long[..128], &long[..255]).is_ok());
+    }
+
+    #[test]
+    fn debug_shows_neither_scope_nor_id() {
+        let shown = format!("{:?}", key("tenant-secret", "pay", "id-secret"));
+        assert!(
+            shown.contains("pay") && !shown.contains("secret"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn serde_round_trip_checks_the_limits() {
+        let text = serde_json::to_string(&key("s", "o", "i")).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Key>(&text).unwrap(),
+            key("s", "o", "i")
+        );
+        assert!(serde_json::from_str::<Key>(r#"{"scope":"s","operation":"o","id":""}"#).is_err());
+    }
+
+    #[test]
+    fn derived_keys_are_stable_and_depend_on_every_part() {
+        let base = key("s", "o", "i");
+        assert_eq!(base.derive("stripe"), base.derive("stripe"));
+        assert_eq!(base.derive("stripe").id().len(), 67);
+        assert_ne!(base.derive("stripe"), base.derive("mail"));
+        assert_ne!(base.derive("x").id(), key("s2", "o", "i").derive("x").id());
+        assert_ne!(base.derive("x").id(), key("s", "o2", "i").derive("x").id());
+    }
+}

@@ -1,0 +1,48 @@
+#![doc = include_str!("../README.md")]
+
+mod backoff;
+mod batch;
+pub mod check;
+mod claim;
+mod digest;
+mod error;
+mod ext;
+mod failure;
+mod fingerprint;
+mod forward;
+mod key;
+mod limits;
+pub mod memory;
+mod metadata;
+mod nonce;
+mod recipe;
+mod record;
+mod request;
+mod response;
+mod sealed;
+mod store;
+mod time;
+mod token;
+
+pub use batch::{BatchStore, Completion};
+pub use claim::{Claim, ClaimOutcome};
+pub use error::{BoxError, Effect, Error, ErrorKind, Result};
+pub use ext::IdempotencyStoreExt;
+pub use failure::Failure;
+pub use fingerprint::{Fingerprint, MAX_JSON_DEPTH, Scheme, canonical_json};
+pub use key::Key;
+pub use limits::{Limits, MAX_BATCH, MAX_LEASE, MAX_RETENTION};
+pub use memory::MemoryStore;
+pub use metadata::Metadata;
+pub use nonce::Nonce;
+pub use recipe::{Target, normalize_name};
+pub use record::{Completed, Conflict, Failed, InFlight, Record, RecordInfo};
+pub use request::{ClaimRequest, FailedPolicy, StalePolicy};
+pub use response::Response;
+pub use sealed::{Sealed, encode_failure, encode_response};
+pub use store::IdempotencyStore;
+pub use time::{Timestamp, whole_millis_as_micros};
+pub use token::{AttemptId, FencingToken};
+
+pub use async_trait::async_trait;
+pub use bytes::Bytes;

@@ -1,0 +1,236 @@
+//! [`MemoryStore`]: the reference that the other stores are compared with.
+
+mod clock;
+mod queue;
+mod row;
+mod shard;
+mod sync;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::clock::Clock;
+use self::shard::{Lease, Progress, Sealing, Shard};
+use self::sync::{Mutex, lock};
+use crate::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure, IdempotencyStore, Key,
+    Limits, Record, Response, Result, Timestamp, check,
+};
+
+const BACKEND: &str = "memory";
+
+/// A power of two, so that a hash is cut to a shard by its low bits.
+const SHARDS: usize = 64;
+
+/// A store in the memory of this process, for tests, single-process programs, and as the reference of the
+/// suite. All laws hold, but a record dies with the process.
+///
+/// A clone is another handle of the same store. Its clock is the wall clock at its creation, counted on
+/// monotonically. The map is sharded, each shard changed under one short lock that is never held across an
+/// await, so every operation is ready at its first poll. Claims of new keys clear a few expired records away in
+/// passing; [`purge`](IdempotencyStore::purge) clears all.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    clock: Clock,
+    limits: Limits,
+}
+
+impl MemoryStore {
+    /// An empty store with the default limits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_limits(Limits::DEFAULT)
+    }
+
+    /// An empty store with these limits.
+    #[must_use]
+    pub fn with_limits(limits: Limits) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
+        Self {
+            shared: Arc::new(Shared {
+                shards,
+                hasher: RandomState::new(),
+                clock: Clock::start(),
+                limits,
+            }),
+        }
+    }
+
+    /// How many records are held, expired ones included that nobody has purged yet.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared
+            .shards
+            .iter()
+            .map(|shard| lock(shard).len())
+            .sum()
+    }
+
+    /// Whether no record is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key never go
+    /// back.
+    fn on_shard<T>(&self, key: &Key, change: impl FnOnce(&mut Shard, Timestamp) -> T) -> T {
+        let hash = self.shared.hasher.hash_one(key) as usize;
+        let mut shard = lock(&self.shared.shards[hash % SHARDS]);
+        let now = self.shared.clock.now();
+        change(&mut shard, now)
+    }
+
+    fn claim_now(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let checked = check::claim(request, &self.shared.limits)?;
+        Ok(self.on_shard(request.key(), |shard, now| {
+            let ends_at = later(now, checked.lease);
+            let lease = Lease {
+                now,
+                ends_at,
+                expires_at: later(ends_at, checked.retention),
+            };
+            shard.claim(request, &lease)
+        }))
+    }
+
+    fn seal_now(&self, claim: &Claim, result: Sealing<'_>, retention: Duration) -> Result<()> {
+        let retention = check::retention(retention)?;
+        match result {
+            Sealing::Response(response) => check::response(response, &self.shared.limits).map(drop),
+            Sealing::Failure(failure) => check::failure(failure, &self.shared.limits).map(drop),
+        }?;
+        self.on_shard(claim.key(), |shard, now| {
+            shard.seal(claim, result, later(now, retention), now)
+        })
+    }
+
+    /// Works through the shards, each in bounded holds of its lock, until `limit` is reached.
+    fn in_batches(
+        &self,
+        limit: u32,
+        mut step: impl FnMut(&mut Shard, Timestamp, u32) -> Progress,
+    ) -> Result<u64> {
+        let mut left = check::batch(limit)?;
+        for shard in &self.shared.shards {
+            let mut more = true;
+            while more && left > 0 {
+                let mut shard = lock(shard);
+                let progress = step(&mut shard, self.shared.clock.now(), left);
+                left -= progress.changed;
+                more = progress.more;
+            }
+        }
+        Ok(u64::from(limit - left))
+    }
+}
+
+fn later(instant: Timestamp, micros: i64) -> Timestamp {
+    Timestamp::from_micros(instant.as_micros().saturating_add(micros))
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for MemoryStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.claim_now(request)
+            .map_err(|error| error.at(BACKEND, "claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.seal_now(claim, Sealing::Response(response), retention)
+            .map_err(|error| error.at(BACKEND, "complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.seal_now(claim, Sealing::Failure(failure), retention)
+            .map_err(|error| error.at(BACKEND, "fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.on_shard(claim.key(), |shard, now| shard.release(claim, now))
+            .map_err(|error| error.at(BACKEND, "release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        let lease = check::lease(lease).map_err(|error| error.at(BACKEND, "renew"))?;
+        self.on_shard(claim.key(), |shard, now| {
+            shard.renew(claim, later(now, lease), now)
+        })
+        .map_err(|error| error.at(BACKEND, "renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        Ok(self.on_shard(key, |shard, now| shard.get(key, now)))
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.in_batches(limit, Shard::expire_some)
+            .map_err(|error| error.at(BACKEND, "purge"))
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.in_batches(limit, Shard::abandon_some)
+            .map_err(|error| error.at(BACKEND, "sweep"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl BatchStore for MemoryStore {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        let claim = |request| {
+            check::batch_items(requests.len())
+                .and_then(|()| self.claim_now(request))
+                .map_err(|error| error.at(BACKEND, "claim_many"))
+        };
+        requests.iter().map(claim).collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        let complete = |item: &Completion| {
+            let response = Sealing::Response(&item.response);
+            check::batch_items(completions.len())
+                .and_then(|()| self.seal_now(&item.claim, response, item.retention))
+                .map_err(|error| error.at(BACKEND, "complete_many"))
+        };
+        completions.iter().map(complete).collect()
+    }
+}

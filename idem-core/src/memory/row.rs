@@ -1,0 +1,169 @@
+//! One record as the memory store keeps it.
+
+use crate::{
+    AttemptId, Claim, ClaimRequest, Completed, Failed, FailedPolicy, Failure, FencingToken,
+    Fingerprint, InFlight, Metadata, Record, RecordInfo, Response, StalePolicy, Timestamp,
+};
+
+/// The mark of a row that stands in no queue.
+pub(super) const UNQUEUED: Timestamp = Timestamp::from_micros(i64::MAX);
+
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) token: FencingToken,
+    pub(super) attempt: AttemptId,
+    pub(super) attempts: u32,
+    pub(super) created_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+    pub(super) metadata: Metadata,
+    pub(super) state: State,
+    /// When the entry that counts in the queue of expiries falls due.
+    pub(super) expiry_queued: Timestamp,
+    /// When the entry that counts in the queue of leases falls due.
+    pub(super) lease_queued: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    InFlight {
+        lease_ends_at: Timestamp,
+        on_stale: StalePolicy,
+    },
+    Completed {
+        response: Response,
+        sealed_at: Timestamp,
+    },
+    Failed {
+        failure: Failure,
+        sealed_at: Timestamp,
+    },
+    Released,
+}
+
+/// What a claim that meets a row comes to.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// The key is acquired, under a new token.
+    Acquire {
+        attempts: u32,
+        created_at: Timestamp,
+    },
+    /// The attempt has the key already.
+    Own {
+        token: FencingToken,
+        attempts: u32,
+        created_at: Timestamp,
+    },
+    /// Somebody else has it, or had.
+    Lose(Record),
+}
+
+impl Row {
+    /// Decides a claim, and fails the row when it is stale and may not be taken over.
+    pub(super) fn decide(&mut self, request: &ClaimRequest, now: Timestamp) -> Decision {
+        let Some(record) = self.record(now) else {
+            return Decision::Acquire {
+                attempts: 1,
+                created_at: now,
+            };
+        };
+        if self.fingerprint != *request.fingerprint() {
+            return Decision::Lose(record);
+        }
+        match &self.state {
+            State::InFlight { .. } if self.attempt == request.attempt() => Decision::Own {
+                token: self.token,
+                attempts: self.attempts,
+                created_at: self.created_at,
+            },
+            State::InFlight { on_stale, .. } if self.is_stale(now) => {
+                let both = [*on_stale, request.on_stale()];
+                if both == [StalePolicy::TakeOver; 2] {
+                    return self.acquired_again();
+                }
+                self.abandon(now);
+                // Still live: abandoning leaves the end of the retention as it was.
+                self.record(now)
+                    .map_or_else(|| self.acquired_again(), Decision::Lose)
+            }
+            State::Failed { .. } if request.on_failed() == FailedPolicy::Retry => {
+                self.acquired_again()
+            }
+            _ => Decision::Lose(record),
+        }
+    }
+
+    fn acquired_again(&self) -> Decision {
+        Decision::Acquire {
+            attempts: self.attempts.saturating_add(1),
+            created_at: self.created_at,
+        }
+    }
+
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at > now
+    }
+
+    /// Whether this claim is the latest acquisition. What was abandoned is held by nobody.
+    pub(super) fn is_owned_by(&self, claim: &Claim) -> bool {
+        self.token == claim.token() && self.attempt == claim.attempt()
+    }
+
+    pub(super) fn is_stale(&self, now: Timestamp) -> bool {
+        matches!(self.state, State::InFlight { lease_ends_at, .. } if lease_ends_at <= now)
+    }
+
+    /// When this record is to be swept; [`UNQUEUED`] if never.
+    pub(super) fn sweep_due(&self) -> Timestamp {
+        match self.state {
+            State::InFlight {
+                lease_ends_at,
+                on_stale: StalePolicy::Fail,
+            } => lease_ends_at,
+            _ => UNQUEUED,
+        }
+    }
+
+    pub(super) fn abandon(&mut self, now: Timestamp) {
+        self.attempt = AttemptId::NOBODY;
+        self.state = State::Failed {
+            failure: Failure::abandoned(),
+            sealed_at: now,
+        };
+    }
+
+    /// What others see of it at this instant.
+    pub(super) fn record(&self, now: Timestamp) -> Option<Record> {
+        if !self.is_live(now) {
+            return None;
+        }
+        let info = RecordInfo::new(self.fingerprint, self.token, self.attempts)
+            .with_times(self.created_at, self.expires_at, now)
+            .with_metadata(self.metadata.clone());
+        match &self.state {
+            State::InFlight {
+                lease_ends_at,
+                on_stale,
+            } => Some(Record::InFlight(InFlight {
+                info,
+                lease_ends_at: *lease_ends_at,
+                on_stale: *on_stale,
+            })),
+            State::Completed {
+                response,
+                sealed_at,
+            } => Some(Record::Completed(Completed {
+                info,
+                response: response.clone(),
+                sealed_at: *sealed_at,
+            })),
+            State::Failed { failure, sealed_at } => Some(Record::Failed(Failed {
+                info,
+                failure: failure.clone(),
+                sealed_at: *sealed_at,
+            })),
+            State::Released => None,
+        }
+    }
+}

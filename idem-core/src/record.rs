@@ -1,0 +1,158 @@
+//! [`Record`]: what a store knows about a key.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, FencingToken, Fingerprint, Metadata, Response, StalePolicy, Timestamp};
+
+/// What every answer about a live record tells, whatever its state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RecordInfo {
+    /// The fingerprint of the request that came first.
+    pub fingerprint: Fingerprint,
+    /// The token of the latest acquisition.
+    pub token: FencingToken,
+    /// How often the key was acquired since it was fresh: 1, and one more for each takeover or retry.
+    pub attempts: u32,
+    /// When the key was first seen.
+    pub created_at: Timestamp,
+    /// When the retention ends and the key is fresh again; for a record in flight, if nothing more is
+    /// heard of it.
+    pub expires_at: Timestamp,
+    /// The store's clock when it answered.
+    pub observed_at: Timestamp,
+    /// What the claim left on the record.
+    pub metadata: Metadata,
+}
+
+impl RecordInfo {
+    /// What a store reports of a record; `attempts` starts at 1.
+    #[must_use]
+    pub fn new(fingerprint: Fingerprint, token: FencingToken, attempts: u32) -> Self {
+        Self {
+            fingerprint,
+            token,
+            attempts,
+            created_at: Timestamp::default(),
+            expires_at: Timestamp::default(),
+            observed_at: Timestamp::default(),
+            metadata: Metadata::new(),
+        }
+    }
+
+    /// The same with its three instants: first seen, end of retention, the store's clock now.
+    #[must_use]
+    pub fn with_times(
+        mut self,
+        created_at: Timestamp,
+        expires_at: Timestamp,
+        observed_at: Timestamp,
+    ) -> Self {
+        self.created_at = created_at;
+        self.expires_at = expires_at;
+        self.observed_at = observed_at;
+        self
+    }
+
+    /// The same with metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// How long the record had left when the store answered, by its clock.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.expires_at.saturating_since(self.observed_at)
+    }
+}
+
+/// A claim that has no result yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlight {
+    /// What is known of the record.
+    pub info: RecordInfo,
+    /// When the holder's lease ends, or has ended.
+    pub lease_ends_at: Timestamp,
+    /// What happens when it has ended, as the holder's claim said.
+    pub on_stale: StalePolicy,
+}
+
+impl InFlight {
+    /// How long the lease had left when the store answered, by its clock; zero when it is stale.
+    #[must_use]
+    pub fn lease_remaining(&self) -> Duration {
+        self.lease_ends_at.saturating_since(self.info.observed_at)
+    }
+
+    /// Whether the lease had ended when the store answered.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.lease_ends_at <= self.info.observed_at
+    }
+}
+
+/// A claim that was completed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completed {
+    /// What is known of the record.
+    pub info: RecordInfo,
+    /// The sealed response.
+    pub response: Response,
+    /// When it was sealed.
+    pub sealed_at: Timestamp,
+}
+
+/// A claim that failed for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What is known of the record.
+    pub info: RecordInfo,
+    /// The recorded failure.
+    pub failure: Failure,
+    /// When it was recorded.
+    pub sealed_at: Timestamp,
+}
+
+/// The key is in use for another request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// What is known of the record, with the stored fingerprint.
+    pub info: RecordInfo,
+}
+
+/// A live record, by state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Record {
+    /// Somebody works on it, or did when the lease ended.
+    InFlight(InFlight),
+    /// It is done.
+    Completed(Completed),
+    /// It failed for good.
+    Failed(Failed),
+}
+
+impl Record {
+    /// What is known whatever the state.
+    #[must_use]
+    pub fn info(&self) -> &RecordInfo {
+        match self {
+            Self::InFlight(InFlight { info, .. })
+            | Self::Completed(Completed { info, .. })
+            | Self::Failed(Failed { info, .. }) => info,
+        }
+    }
+
+    /// The response, if it is completed.
+    #[must_use]
+    pub fn response(&self) -> Option<&Response> {
+        match self {
+            Self::Completed(completed) => Some(&completed.response),
+            Self::InFlight(_) | Self::Failed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! [`ClaimRequest`]: what a caller asks for.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AttemptId, Fingerprint, Key, Metadata};
+
+/// What happens to a claim whose lease has ended without a result.
+///
+/// Only the operation's owner knows whether the work may run again, so it is part of each claim and kept
+/// with the record. A takeover needs both sides: the record's claim and the new one say
+/// [`TakeOver`](Self::TakeOver). Otherwise the record is failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StalePolicy {
+    /// Another caller acquires the key and the work runs again.
+    #[default]
+    TakeOver,
+    /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the next
+    /// claim of the key or by a sweep, whichever comes first.
+    Fail,
+}
+
+/// What a claim does when it meets a recorded failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedPolicy {
+    /// It gets the stored failure.
+    #[default]
+    Replay,
+    /// It acquires the key, and the work is tried again.
+    Retry,
+}
+
+/// One try to claim a key.
+///
+/// Made once per try and repeated as it is when an answer was lost: it carries the attempt id by which the
+/// store knows its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRequest {
+    key: Key,
+    fingerprint: Fingerprint,
+    attempt: AttemptId,
+    lease: Duration,
+    retention: Duration,
+    on_stale: StalePolicy,
+    on_failed: FailedPolicy,
+    metadata: Metadata,
+}
+
+impl ClaimRequest {
+    /// 30 seconds.
+    pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+    /// 24 hours.
+    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// A claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the case that it is
+    /// abandoned, takeover when stale, and recorded failures replayed.
+    #[must_use]
+    pub fn new(key: Key, fingerprint: Fingerprint) -> Self {
+        Self {
+            key,
+            fingerprint,
+            attempt: AttemptId::random(),
+            lease: Self::DEFAULT_LEASE,
+            retention: Self::DEFAULT_RETENTION,
+            on_stale: StalePolicy::default(),
+            on_failed: FailedPolicy::default(),
+            metadata: Metadata::new(),
+        }
+    }
+
+    /// How long the claim is honoured without renewal; 1 ms to [`MAX_LEASE`](crate::MAX_LEASE).
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long the record is kept after its lease if nothing more is heard of it; 1 ms to
+    /// [`MAX_RETENTION`](crate::MAX_RETENTION). Until then the key is taken over or failed, after that it
+    /// is fresh, also for another fingerprint.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// What happens when a lease has ended.
+    #[must_use]
+    pub fn with_on_stale(mut self, policy: StalePolicy) -> Self {
+        self.on_stale = policy;
+        self
+    }
+
+    /// What happens when a failure is recorded.
+    #[must_use]
+    pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
+        self.on_failed = policy;
+        self
+    }
+
+    /// What is left on the record for people.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Another attempt id; for tests and for callers that keep their own.
+    #[must_use]
+    pub fn with_attempt(mut self, attempt: AttemptId) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The request's fingerprint.
+    #[must_use]
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// The id of this try.
+    #[must_use]
+    pub fn attempt(&self) -> AttemptId {
+        self.attempt
+    }
+
+    /// The lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The retention of an abandoned record.
+    #[must_use]
+    pub fn retention(&self) -> Duration {
+        self.retention
+    }
+
+    /// What happens when a lease has ended.
+    #[must_use]
+    pub fn on_stale(&self) -> StalePolicy {
+        self.on_stale
+    }
+
+    /// What happens when a failure is recorded.
+    #[must_use]
+    pub fn on_failed(&self) -> FailedPolicy {
+        self.on_failed
+    }
+
+    /// What is left on the record for people.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}

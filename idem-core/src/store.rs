@@ -1,0 +1,179 @@
+//! [`IdempotencyStore`]: the contract of the family.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Claim, ClaimOutcome, ClaimRequest, Failure, Key, Limits, Record, Response, Result};
+
+/// One durable decision per key: an atomic *upsert-or-return*.
+///
+/// Exactly one of any number of concurrent claims is told [`Acquired`](ClaimOutcome::Acquired); every other
+/// learns the truth about the winner. The laws that an implementation keeps are the cases of the crate
+/// `idem-conformance`; run it against any implementation.
+///
+/// # To ensure correctness
+///
+/// * The verdict of a claim is proven by what was written (the returned row, or the record that carries the
+///   attempt id), never inferred from an earlier look.
+/// * Every expiry is judged by one clock, the store's.
+/// * Ownership is attempt id and token together, and is checked in the statement that changes the record.
+/// * A token is `max(previous + 1, store clock in µs)`. What is needed for a later acquisition to get a
+///   greater one outlives release and expiry; purge may forget it only once the clock has passed it.
+/// * Answering a duplicate writes nothing.
+/// * An error says whether the operation may have taken effect; when in doubt, that it may.
+///
+/// # Cancellation
+///
+/// Every future may be dropped at any poll. The operation then has happened, or not, or happens yet; in no
+/// case is a record left half-written, and a key claimed in this way is free again after its lease.
+///
+/// # Limits
+///
+/// Keys are checked when they are made; durations, sizes and batch limits are checked before anything is
+/// sent, as in [`check`](crate::check).
+#[async_trait]
+pub trait IdempotencyStore: Debug + Send + Sync + 'static {
+    /// A constant name for errors and metrics, such as `postgres`.
+    fn backend(&self) -> &'static str;
+
+    /// What this store accepts at most.
+    fn limits(&self) -> Limits;
+
+    /// Acquires the key, or tells what is known about it.
+    ///
+    /// *Atomicity*: one atomic decision on the server. Of concurrent claims of a free key exactly one is
+    /// acquired.
+    ///
+    /// *Behaviour*: the key is acquired when
+    /// * no live record exists: never claimed, released, or its retention has ended;
+    /// * the record is in flight, stale, has the same fingerprint, and both its claim and this one say
+    ///   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver);
+    /// * the record is failed, has the same fingerprint, and this claim says
+    ///   [`FailedPolicy::Retry`](crate::FailedPolicy::Retry);
+    /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer was lost.
+    ///   Token and attempts are the same as before, the lease starts anew.
+    ///
+    /// A stale record that may not be taken over becomes failed with
+    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention ends, counted from the
+    /// end of its lease. Any other live record is reported unchanged: another fingerprint as
+    /// [`Conflict`](ClaimOutcome::Conflict), whatever the state, stale too.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`, `Contention`, `Unavailable`, `Misconfigured`, `Corrupt`; after an unknown effect,
+    /// ask again with the same request.
+    ///
+    /// # Cancellation
+    ///
+    /// The key may be held by this attempt until its lease ends. The same request gets it back.
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome>;
+
+    /// Seals the claim with a response, which is replayed from now until the retention ends.
+    ///
+    /// *Atomicity*: ownership is checked and the response stored in one step.
+    ///
+    /// *Behaviour*: a holder whose lease has ended may still complete until somebody else has acquired the
+    /// key, a sweep or claim has failed it, or its retention has ended. Repeating it with the same response
+    /// succeeds; the retention given first stands.
+    ///
+    /// # Errors
+    ///
+    /// `ClaimLost` when the claim is no longer held, nothing is changed; `AlreadySealed` when this claim was
+    /// sealed with another result (another response, or a failure), which stands; `InvalidInput`, `Contention`, `Unavailable`, ….
+    ///
+    /// # Cancellation
+    ///
+    /// The response may be stored or not; repeat it to know.
+    async fn complete(&self, claim: &Claim, response: &Response, retention: Duration)
+    -> Result<()>;
+
+    /// Seals the claim with a failure, which is replayed like a response until the retention ends.
+    ///
+    /// *Atomicity*, *behaviour*, *cancellation*: as for [`complete`](Self::complete).
+    ///
+    /// # Errors
+    ///
+    /// As for [`complete`](Self::complete).
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()>;
+
+    /// Gives the claim up: the key is free at once, for any fingerprint.
+    ///
+    /// *Atomicity*: ownership is checked and the key freed in one step.
+    ///
+    /// *Behaviour*: a holder whose lease has ended may still release until somebody else has acquired the
+    /// key. Repeating it succeeds until the key is acquired again or the remains are purged.
+    ///
+    /// # Errors
+    ///
+    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// The key may be free or held; it is free after its lease in any case.
+    async fn release(&self, claim: &Claim) -> Result<()>;
+
+    /// Extends the lease to `lease` from now, and the end of the retention by as much. A lease is never
+    /// shortened.
+    ///
+    /// *Atomicity*: ownership is checked and the lease extended in one step.
+    ///
+    /// *Behaviour*: a holder whose lease has ended may still renew until somebody else has acquired the key.
+    /// Returns the claim with its new end of lease; token and attempt id are the same.
+    ///
+    /// # Errors
+    ///
+    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// The lease may be extended or not.
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim>;
+
+    /// The live record of the key, stale ones included; `None` when the key is free.
+    ///
+    /// *Atomicity*: one consistent record, of the latest acknowledged state.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Misconfigured`, `Corrupt`.
+    ///
+    /// # Cancellation
+    ///
+    /// Without effect.
+    async fn get(&self, key: &Key) -> Result<Option<Record>>;
+
+    /// Deletes at most `limit` records whose retention has ended; tells how many. Fewer than `limit` means
+    /// that no more were found.
+    ///
+    /// *Atomicity*: each record by itself; runs beside live traffic and other purges.
+    ///
+    /// *Behaviour*: a live record is never deleted. What a server expires by itself is not counted.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::MAX_BATCH); others as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// Some, all or none of the batch are deleted.
+    async fn purge(&self, limit: u32) -> Result<u64>;
+
+    /// Marks at most `limit` stale records that may not be taken over as failed, with
+    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); tells how many. Fewer than `limit` means that no
+    /// more were found.
+    ///
+    /// *Atomicity*: each record by itself; runs beside live traffic and other sweeps.
+    ///
+    /// *Behaviour*: records that may be taken over are left as they are. The retention is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`purge`](Self::purge).
+    ///
+    /// # Cancellation
+    ///
+    /// Some, all or none of the batch are failed.
+    async fn sweep(&self, limit: u32) -> Result<u64>;
+}

@@ -1,0 +1,128 @@
+//! [`FencingToken`] and [`AttemptId`]: who holds a key.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::hex;
+use crate::{Error, Result};
+
+/// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, so also
+/// across release, expiry and purge.
+///
+/// Give it along with a write to another system that can refuse a smaller one than it has seen, and a
+/// holder that was paused past its lease can do no harm there either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FencingToken(i64);
+
+impl FencingToken {
+    /// The token with this number; positive.
+    #[must_use]
+    pub const fn from_i64(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number; positive.
+    #[must_use]
+    pub const fn as_i64(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The random id of one try to claim a key (128 bits).
+///
+/// Keep it while repeating a claim whose answer was lost: the store then recognises its own. Every new
+/// try takes a new one. Ownership of a claim is attempt id and token together, so the id is shown to
+/// nobody but the holder; `Debug` shows its first bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AttemptId([u8; 16]);
+
+impl AttemptId {
+    /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned record, so
+    /// that the late holder no longer owns it.
+    pub const NOBODY: Self = Self([0; 16]);
+
+    /// A new random id from the operating system's source.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no source of randomness, which on the supported ones does not happen
+    /// once the machine has booted; a guessable id would let two attempts own one claim.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system provides randomness");
+        Self(bytes)
+    }
+
+    /// The id of these bytes, which must be as good as random.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl TryFrom<&[u8]> for AttemptId {
+    type Error = Error;
+
+    fn try_from(bytes: &[u8]) -> Result<Self> {
+        bytes.try_into().map(Self).map_err(|_| {
+            Error::corrupt(format!(
+                "a stored attempt id has {} bytes, 16 are needed",
+                bytes.len()
+            ))
+        })
+    }
+}
+
+impl fmt::Debug for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AttemptId({}..)", hex(&self.0[..3]))
+    }
+}
+
+impl Serialize for AttemptId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for AttemptId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let number = (text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .then(|| u128::from_str_radix(&text, 16).ok())
+            .flatten()
+            .ok_or_else(|| serde::de::Error::custom("an attempt id is 32 hexadecimal digits"))?;
+        Ok(Self(number.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempt_ids_differ_and_round_trip() {
+        let (one, two) = (AttemptId::random(), AttemptId::random());
+        assert_ne!(one, two);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<AttemptId>(&text).unwrap(), one);
+        assert_eq!(AttemptId::try_from(&one.as_bytes()[..]).unwrap(), one);
+        assert!(AttemptId::try_from(&[0u8; 15][..]).is_err());
+        assert!(serde_json::from_str::<AttemptId>("\"+123\"").is_err());
+    }
+}
