@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A boxed error of any kind, as kept for [`Error::source`](StdError::source).
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -140,6 +141,23 @@ impl Error {
         self
     }
 
+    /// One error for each item of a batch that failed as a whole, all with this one as their source.
+    pub fn for_each_item(self) -> impl Fn() -> Self {
+        let shared = Arc::new(self);
+        move || {
+            let Repr {
+                kind,
+                effect,
+                backend,
+                operation,
+                ..
+            } = *shared.0;
+            Self::new(kind, effect, "the batch failed")
+                .at(backend, operation)
+                .with_source(Arc::clone(&shared))
+        }
+    }
+
     /// What a caller does next.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -228,6 +246,18 @@ mod tests {
             "postgres claim: no answer in 5 s (it may have taken effect)"
         );
         assert!(error.is_retryable());
+    }
+
+    #[test]
+    fn every_item_of_a_failed_batch_gets_the_error() {
+        let each = Error::new(ErrorKind::Contention, Effect::None, "deadlock")
+            .at("postgres", "claim_many")
+            .for_each_item();
+        for error in [each(), each()] {
+            assert_eq!(error.to_string(), "postgres claim_many: the batch failed");
+            assert_eq!(error.source().unwrap().to_string(), "postgres claim_many: deadlock");
+            assert!(error.is_retryable());
+        }
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! How a store is set up.
+
+use std::time::Duration;
+
+use idem_core::{Error, Limits, Result};
+
+/// Names, limits and the way statements are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    schema: Option<String>,
+    table: String,
+    limits: Limits,
+    statements: StatementMode,
+    timeout: Duration,
+}
+
+/// How statements are sent, which depends on what stands between this program and the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StatementMode {
+    /// Prepared once per connection under a name: one round trip per statement. For direct connections,
+    /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
+    /// `max_prepared_statements` above the number of this crate's statements (11).
+    #[default]
+    Prepared,
+    /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
+    /// transaction mode keeps a client on one server only for the length of a transaction. Four round
+    /// trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction mode.
+    Unprepared,
+}
+
+/// Most bytes of a table's name: the names of its indexes are longer by up to ten, and PostgreSQL cuts names
+/// at 63.
+const MAX_TABLE_BYTES: usize = 50;
+/// PostgreSQL cuts names at 63 bytes (NAMEDATALEN).
+const MAX_SCHEMA_BYTES: usize = 63;
+
+impl Config {
+    /// The table `idem_records`, found through the connection's `search_path`; default limits; prepared
+    /// statements; 10 s for an operation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            schema: None,
+            table: "idem_records".to_owned(),
+            limits: Limits::DEFAULT,
+            statements: StatementMode::default(),
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. It is
+    /// quoted, so capitals count.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
+        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
+        Ok(self)
+    }
+
+    /// The schema that the table is in, instead of the `search_path`: 1 to 63 characters as for the table.
+    /// `migrate` creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
+        self.schema = Some(checked("schema", schema.into(), MAX_SCHEMA_BYTES)?);
+        Ok(self)
+    }
+
+    /// Other limits. PostgreSQL holds at most 1 GB in a field.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Another way to send statements.
+    #[must_use]
+    pub fn with_statement_mode(mut self, mode: StatementMode) -> Self {
+        self.statements = mode;
+        self
+    }
+
+    /// How long an operation may take, waiting for a connection included, before it is answered with
+    /// `Unavailable`. What the server was sent may still take effect then.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The schema, if one is set.
+    #[must_use]
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How statements are sent.
+    #[must_use]
+    pub fn statement_mode(&self) -> StatementMode {
+        self.statements
+    }
+
+    /// How long an operation may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The table's name, quoted, with the schema if one is set.
+    pub(crate) fn qualified_table(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("\"{schema}\".\"{}\"", self.table),
+            None => format!("\"{}\"", self.table),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn checked(what: &str, name: String, max: usize) -> Result<String> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let valid = !name.is_empty()
+        && name.len() <= max
+        && name.bytes().all(word)
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if valid {
+        return Ok(name);
+    }
+    Err(Error::invalid_input(format!(
+        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
+         start with a digit"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_validated_and_quoted() {
+        let config = Config::new()
+            .with_schema("Billing")
+            .and_then(|config| config.with_table("idem_2"))
+            .unwrap();
+        assert_eq!(config.qualified_table(), "\"Billing\".\"idem_2\"");
+        for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
+            assert!(Config::new().with_table(name).is_err(), "{name}");
+        }
+        assert!(Config::new().with_schema("x".repeat(63)).is_ok());
+        assert!(Config::new().with_schema("x; DROP TABLE y").is_err());
+    }
+}

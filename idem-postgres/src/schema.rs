@@ -1,0 +1,170 @@
+//! The table, its indexes, and how they come into being.
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::config::Config;
+use crate::error::{Sent, classify, decode};
+use crate::store::{BACKEND, PostgresStore};
+
+/// The version of the schema that this crate works with.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The first release that has all that the statements use.
+const MIN_SERVER_VERSION: i32 = 120_000;
+
+const TEMPLATE: &str = include_str!("schema.sql");
+
+/// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
+///
+/// It may be run any number of times. The statements belong into one transaction.
+#[must_use]
+pub fn schema_sql(config: &Config) -> String {
+    let schema = config
+        .schema()
+        .map(|schema| format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n"))
+        .unwrap_or_default();
+    let table = config.table();
+    let ddl = TEMPLATE
+        .replace("{table}", &config.qualified_table())
+        .replace("{purge_index}", &format!("\"{table}_purge_at\""))
+        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""));
+    schema + &ddl
+}
+
+impl PostgresStore {
+    /// Creates the schema (if one is configured), the table and its indexes where they are missing, and checks
+    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    ///
+    /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
+    /// SELECT, INSERT, UPDATE and DELETE on the table are enough.
+    ///
+    /// *Atomicity*: all in one transaction, one process at a time (`pg_advisory_xact_lock`).
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not UTF8, a
+    /// privilege is missing, or the table is of a later version; `Unavailable` as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// All of it happens, or nothing.
+    pub async fn migrate(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "migrate");
+        self.check_server().await.map_err(at)?;
+        match self.schema_version().await.map_err(at)? {
+            Some(SCHEMA_VERSION) => return Ok(()),
+            Some(version) if version > SCHEMA_VERSION => return Err(at(too_new(version))),
+            _ => {}
+        }
+        // Sent as one simple query, which is one transaction: no BEGIN to be left open when this future is
+        // dropped, and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not
+        // safe against another one at the same time.
+        let lock = lock_number(&self.operations.config);
+        let script = format!(
+            "SELECT pg_advisory_xact_lock({lock});\n{}",
+            schema_sql(&self.operations.config)
+        );
+        sqlx::raw_sql(AssertSqlSafe(script))
+            .execute(&self.pool)
+            .await
+            .map_err(|error| at(classify(error, Sent::Write)))?;
+        Ok(())
+    }
+
+    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Only reads.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    pub async fn verify(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "verify");
+        self.check_server().await.map_err(at)?;
+        match self.schema_version().await.map_err(at)? {
+            Some(SCHEMA_VERSION) => Ok(()),
+            Some(version) if version > SCHEMA_VERSION => Err(at(too_new(version))),
+            Some(_) | None => Err(at(misconfigured(
+                "the table is missing or not this crate's; run `migrate()` or the printed schema"
+                    .to_owned(),
+            ))),
+        }
+    }
+
+    async fn check_server(&self) -> Result<()> {
+        let query = sqlx::query(
+            "SELECT CAST(current_setting('server_version_num') AS integer),
+                current_setting('server_encoding')",
+        );
+        let mut session = self.session();
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::corrupt("the server's version has no row"))?;
+        let version: i32 = row.try_get_unchecked(0).map_err(decode)?;
+        let encoding: &str = row.try_get_unchecked(1).map_err(decode)?;
+        if version < MIN_SERVER_VERSION {
+            return Err(misconfigured(format!(
+                "the server's version is {version}; PostgreSQL 12 (120000) or later is needed"
+            )));
+        }
+        if encoding != "UTF8" {
+            return Err(misconfigured(format!(
+                "the database's encoding is {encoding}; keys need UTF8, create the database with it"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The version in the table's comment; `None` when there is no such table or comment.
+    async fn schema_version(&self) -> Result<Option<u32>> {
+        let query = sqlx::query("SELECT obj_description(to_regclass($1), 'pg_class')")
+            .bind(self.operations.config.qualified_table());
+        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let comment: Option<String> = match rows.first() {
+            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
+            None => None,
+        };
+        Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
+    }
+}
+
+fn misconfigured(message: String) -> Error {
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
+}
+
+fn too_new(version: u32) -> Error {
+    misconfigured(format!(
+        "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
+    ))
+}
+
+/// The advisory lock of this table: FNV-1a of its name, so that other tables are not held up.
+fn lock_number(config: &Config) -> i64 {
+    let hash = config
+        .qualified_table()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    i64::from_be_bytes(hash.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_schema_names_the_configured_table() {
+        let config = Config::new()
+            .with_schema("billing")
+            .and_then(|config| config.with_table("dedup"))
+            .unwrap();
+        let sql = schema_sql(&config);
+        assert!(sql.starts_with("CREATE SCHEMA IF NOT EXISTS \"billing\";\n"));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup\" ("));
+        assert!(sql.contains("\"dedup_purge_at\" ON \"billing\".\"dedup\""));
+        assert!(!sql.contains('{'));
+        assert!(!schema_sql(&Config::new()).contains("SCHEMA IF"));
+    }
+}

@@ -1,0 +1,405 @@
+//! The statements, each with the argument why it is safe.
+//!
+//! Each is one round trip, commits by itself and needs no session state. The clock is `clock_timestamp()`,
+//! the server's at this moment; `now()` would be the start of a caller's transaction. It is read once per
+//! statement, before any wait for a lock: an instant that is a little old lets a lease look live for longer,
+//! never stale too early.
+//!
+//! The isolation level is READ COMMITTED, PostgreSQL's default. Under REPEATABLE READ and SERIALIZABLE (in a
+//! caller's transaction) a statement does the same or fails with 40001: see "Transaction Isolation",
+//! <https://www.postgresql.org/docs/current/transaction-iso.html>.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+/// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
+/// bits hold today's microseconds, and the cast rounds to them.
+macro_rules! clock {
+    () => {
+        "clock AS MATERIALIZED (
+    SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint) AS now
+)"
+    };
+}
+
+/// What `row.rs` reads of a record, in this order.
+macro_rules! columns {
+    ($result:literal) => {
+        concat!(
+            "r.state, r.token, r.attempts, r.fingerprint, r.created_at, r.expires_at, r.lease_ends_at,
+    r.sweep_at IS NOT NULL, r.sealed_at, r.metadata, ",
+            $result,
+            ", clock.now"
+        )
+    };
+}
+
+macro_rules! insert_columns {
+    () => {
+        "token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
+        scope, operation, id, fingerprint, attempt_id, metadata"
+    };
+}
+
+/// What becomes of a record that is there, once its lock is held; `excluded.created_at` is the clock.
+///
+/// The condition is judged on the locked, latest version of the row (READ COMMITTED re-reads it after a
+/// wait), so of any number of claims that wait for one lock the first is let through, and the others find
+/// the row changed and update nothing. An attempt that asks again for what is its own keeps its token.
+macro_rules! acquire_existing {
+    ($retry_failed:literal) => {
+        concat!(
+            "ON CONFLICT (scope, operation, id) DO UPDATE SET
+        token = CASE
+            WHEN r.expires_at > excluded.created_at AND r.state = 0
+                AND r.attempt_id = excluded.attempt_id THEN r.token
+            ELSE GREATEST(r.token + 1, excluded.token) END,
+        attempts = CASE
+            WHEN r.expires_at <= excluded.created_at THEN 1
+            WHEN r.state = 0 AND r.attempt_id = excluded.attempt_id THEN r.attempts
+            ELSE r.attempts + 1 END,
+        created_at = CASE
+            WHEN r.expires_at <= excluded.created_at THEN excluded.created_at
+            ELSE r.created_at END,
+        lease_ends_at = excluded.lease_ends_at,
+        expires_at = excluded.expires_at,
+        purge_at = excluded.purge_at,
+        sealed_at = NULL,
+        sweep_at = excluded.sweep_at,
+        state = 0,
+        fingerprint = excluded.fingerprint,
+        attempt_id = excluded.attempt_id,
+        metadata = excluded.metadata,
+        result = NULL
+    WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
+        r.state = 0 AND r.attempt_id = excluded.attempt_id
+        OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
+            AND r.sweep_at IS NULL AND excluded.sweep_at IS NULL
+        OR r.state = 2 AND ",
+            $retry_failed,
+            ")"
+        )
+    };
+}
+
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim
+/// fails, `$9` whether a failure is tried again, `$10` metadata.
+///
+/// A live record that this claim may not touch is found by the read `held`, and then nothing is written, no
+/// row is locked, no transaction id is taken. Otherwise the insert decides: its unique index lets one row in,
+/// and what it returns proves who won. The read is never taken as proof that the key is free.
+///
+/// No row comes back when the winner commits between the snapshot, which shows neither row, and the insert,
+/// which then meets it. Asking again sees it.
+const CLAIM: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+held AS MATERIALIZED (
+    SELECT r.* FROM {table} AS r, clock
+    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.now
+        AND NOT (r.fingerprint = $4 AND (
+            r.state = 0 AND r.attempt_id = $5
+            OR r.state = 0 AND r.lease_ends_at <= clock.now AND r.sweep_at IS NULL AND NOT $8
+            OR r.state = 2 AND $9))
+),
+won AS (
+    INSERT INTO {table} AS r (",
+    insert_columns!(),
+    ")
+    SELECT now, now, now + $6, now + $6 + $7, now + $6 + $7, CASE WHEN $8 THEN now + $6 END, 1, 0,
+        $1, $2, $3, $4, $5, $10
+    FROM clock WHERE NOT EXISTS (SELECT FROM held)
+    ",
+    acquire_existing!("$9"),
+    "
+    RETURNING r.*
+)
+SELECT true, ",
+    columns!("CAST(NULL AS bytea)"),
+    " FROM won AS r, clock
+UNION ALL
+SELECT false, ",
+    columns!("CASE WHEN r.fingerprint = $4 THEN r.result END"),
+    " FROM held AS r, clock",
+);
+
+/// The same for many keys, each at most once in a batch: `$1..$10` are arrays of what [`CLAIM`] takes.
+///
+/// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any
+/// key that comes back neither won nor held is asked for again.
+const CLAIM_MANY: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+input AS MATERIALIZED (
+    SELECT * FROM unnest(
+        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
+        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
+        CAST($9 AS boolean[]), CAST($10 AS text[])
+    ) AS input (scope, operation, id, fingerprint, attempt_id, lease, retention, fail_on_stale,
+        retry_failed, metadata)
+),
+held AS MATERIALIZED (
+    SELECT r.*, r.fingerprint = input.fingerprint AS same FROM clock, input JOIN {table} AS r
+        ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
+    WHERE r.expires_at > clock.now
+        AND NOT (r.fingerprint = input.fingerprint AND (
+            r.state = 0 AND r.attempt_id = input.attempt_id
+            OR r.state = 0 AND r.lease_ends_at <= clock.now
+                AND r.sweep_at IS NULL AND NOT input.fail_on_stale
+            OR r.state = 2 AND input.retry_failed))
+),
+won AS (
+    INSERT INTO {table} AS r (",
+    insert_columns!(),
+    ")
+    SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
+        CASE WHEN fail_on_stale THEN now + lease END, 1, 0,
+        scope, operation, id, fingerprint, attempt_id, metadata
+    FROM clock, input
+    WHERE NOT EXISTS (
+        SELECT FROM held
+        WHERE held.scope = input.scope AND held.operation = input.operation AND held.id = input.id)
+    ORDER BY scope COLLATE \"C\", operation COLLATE \"C\", id COLLATE \"C\"
+    ",
+    acquire_existing!(
+        "EXISTS (SELECT FROM input WHERE input.retry_failed AND input.scope = r.scope
+            AND input.operation = r.operation AND input.id = r.id)"
+    ),
+    "
+    RETURNING r.*
+)
+SELECT true, ",
+    columns!("CAST(NULL AS bytea)"),
+    ", r.scope, r.operation, r.id FROM won AS r, clock
+UNION ALL
+SELECT false, ",
+    columns!("CASE WHEN r.same THEN r.result END"),
+    ", r.scope, r.operation, r.id FROM held AS r, clock",
+);
+
+/// `$1..$3` key, `$4` the token that was seen, `$5` the stored form of the failure.
+///
+/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was
+/// renewed, sealed or released since it was seen: asking again tells.
+const ABANDON: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+r AS (
+    UPDATE {table} AS r
+    SET state = 2, result = $5, sealed_at = clock.now, sweep_at = NULL,
+        attempt_id = '\\x00000000000000000000000000000000'
+    FROM clock
+    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4
+        AND r.state = 0 AND r.lease_ends_at <= clock.now AND r.expires_at > clock.now
+    RETURNING r.*
+)
+SELECT false, ",
+    columns!("r.result"),
+    " FROM r, clock"
+);
+
+/// Where `purge_at` is left as it is although the retention changes: it may be late by an eighth of the time
+/// that is left. An index column that does not change lets the update be a heap-only one.
+macro_rules! purge_at {
+    ($purge_at:literal, $expires_at:literal, $retention:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $purge_at,
+            " BETWEEN ",
+            $expires_at,
+            " AND ",
+            $expires_at,
+            " + ",
+            $retention,
+            " / 8 THEN ",
+            $purge_at,
+            " ELSE ",
+            $expires_at,
+            " END"
+        )
+    };
+}
+
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the result, `$8`
+/// retention. One row comes back when the claim was held; ownership is checked on the locked row.
+const SEAL: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+UPDATE {table} AS r
+SET state = $6, result = $7, sealed_at = clock.now, sweep_at = NULL,
+    expires_at = clock.now + $8,
+    purge_at = ",
+    purge_at!("r.purge_at", "(clock.now + $8)", "$8"),
+    "
+FROM clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    AND r.state = 0 AND r.expires_at > clock.now
+RETURNING 1",
+);
+
+/// The same for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
+/// arrays. The keys that were sealed come back.
+const COMPLETE_MANY: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+UPDATE {table} AS r
+SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
+    expires_at = clock.now + input.retention,
+    purge_at = ",
+    purge_at!(
+        "r.purge_at",
+        "(clock.now + input.retention)",
+        "input.retention"
+    ),
+    "
+FROM clock, unnest(
+    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bigint[]),
+    CAST($5 AS bytea[]), CAST($6 AS bytea[]), CAST($7 AS bigint[])
+) AS input (scope, operation, id, token, attempt_id, result, retention)
+WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
+    AND r.token = input.token AND r.attempt_id = input.attempt_id
+    AND r.state = 0 AND r.expires_at > clock.now
+RETURNING r.scope, r.operation, r.id",
+);
+
+/// `$1..$3` key, `$4` token, `$5` attempt id. What a seal or release that changed nothing has met: whether the
+/// claim is the latest acquisition, and in which state. A plain read: what it tells can only have become true.
+const OWNED: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+SELECT r.state, r.result FROM {table} AS r, clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    AND (r.expires_at > clock.now OR r.state = 3)"
+);
+
+/// `$1..$3` key, `$4` token, `$5` attempt id. The row stays, so that the next token is greater whatever the
+/// clock does; it counts as absent and is purged like any other.
+const RELEASE: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+UPDATE {table} AS r
+SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL
+FROM clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    AND r.state = 0 AND r.expires_at > clock.now
+RETURNING 1",
+);
+
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.
+const RENEW: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+UPDATE {table} AS r
+SET lease_ends_at = GREATEST(r.lease_ends_at, clock.now + $6),
+    expires_at = r.expires_at + GREATEST(0, clock.now + $6 - r.lease_ends_at),
+    purge_at = GREATEST(
+        r.purge_at, r.expires_at + GREATEST(0, clock.now + $6 - r.lease_ends_at)),
+    sweep_at = CASE WHEN r.sweep_at IS NOT NULL
+        THEN GREATEST(r.lease_ends_at, clock.now + $6) END
+FROM clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+    AND r.state = 0 AND r.expires_at > clock.now
+RETURNING r.lease_ends_at, clock.now",
+);
+
+/// `$1..$3` key.
+const GET: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+SELECT false, ",
+    columns!("r.result"),
+    " FROM {table} AS r, clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.now"
+);
+
+/// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was
+/// set back) is kept, because the next token is made from it.
+const PURGE: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+purged AS (
+    DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+        SELECT r.ctid FROM {table} AS r
+        WHERE r.purge_at <= (SELECT now FROM clock) AND r.expires_at <= (SELECT now FROM clock)
+            AND r.token < (SELECT now FROM clock)
+        ORDER BY r.purge_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+)
+SELECT count(*) FROM purged"
+);
+
+/// `$1` limit, `$2` the stored form of the failure. Rows that others have locked are passed over.
+const SWEEP: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+swept AS (
+    UPDATE {table}
+    SET state = 2, result = $2, sealed_at = (SELECT now FROM clock), sweep_at = NULL,
+        attempt_id = '\\x00000000000000000000000000000000'
+    WHERE ctid = ANY(ARRAY(
+        SELECT r.ctid FROM {table} AS r
+        WHERE r.sweep_at <= (SELECT now FROM clock) AND r.state = 0
+            AND r.expires_at > (SELECT now FROM clock)
+        ORDER BY r.sweep_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+)
+SELECT count(*) FROM swept"
+);
+
+/// The statements with the table's name put in, shared by all clones of a store.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) claim: Statement,
+    pub(crate) claim_many: Statement,
+    pub(crate) abandon: Statement,
+    pub(crate) seal: Statement,
+    pub(crate) complete_many: Statement,
+    pub(crate) owned: Statement,
+    pub(crate) release: Statement,
+    pub(crate) renew: Statement,
+    pub(crate) get: Statement,
+    pub(crate) purge: Statement,
+    pub(crate) sweep: Statement,
+}
+
+impl Statements {
+    /// `table` is the quoted and qualified name.
+    pub(crate) fn new(table: &str) -> Self {
+        let statement = |template: &str| Statement(template.replace("{table}", table).into());
+        Self {
+            claim: statement(CLAIM),
+            claim_many: statement(CLAIM_MANY),
+            abandon: statement(ABANDON),
+            seal: statement(SEAL),
+            complete_many: statement(COMPLETE_MANY),
+            owned: statement(OWNED),
+            release: statement(RELEASE),
+            renew: statement(RENEW),
+            get: statement(GET),
+            purge: statement(PURGE),
+            sweep: statement(SWEEP),
+        }
+    }
+}
+
+/// One statement's text. Nothing but the validated name of the table was put into it.
+#[derive(Debug)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+}

@@ -1,0 +1,229 @@
+//! [`PostgresStore`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
+    Key, Limits, Record, Response, Result, check, encode_failure,
+};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, PgPool, Row};
+
+use crate::config::Config;
+use crate::error::{Sent, classify, decode};
+use crate::operations::Operations;
+use crate::session::Session;
+
+pub(crate) const BACKEND: &str = "postgres";
+
+/// A connection that was idle for longer is asked whether it still lives before it is used.
+const TRUSTED_IDLE: Duration = Duration::from_secs(30);
+
+/// The store on PostgreSQL.
+///
+/// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+#[derive(Clone)]
+pub struct PostgresStore {
+    pub(crate) pool: PgPool,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl PostgresStore {
+    /// A store on the caller's pool, with the default [`Config`].
+    ///
+    /// sqlx pings a connection each time it is taken from a pool unless the pool was built with
+    /// `test_before_acquire(false)`, which spares a round trip; see [`connect`](Self::connect).
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self::with_config(pool, Config::new())
+    }
+
+    /// A store on the caller's pool.
+    #[must_use]
+    pub fn with_config(pool: PgPool, config: Config) -> Self {
+        Self {
+            pool,
+            operations: Arc::new(Operations::new(config)),
+        }
+    }
+
+    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
+    /// only after half a minute of idling.
+    ///
+    /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it; environment
+    /// variables such as `PGPASSWORD` fill in what it leaves out.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
+    /// made.
+    pub async fn connect(url: &str, config: Config) -> Result<Self> {
+        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let options = PgConnectOptions::from_str(url)
+            .map_err(at)?
+            .application_name("idem")
+            // No float is read, and poolers refuse the parameter.
+            .extra_float_digits(None);
+        let pool = PgPoolOptions::new()
+            .max_connections(10)
+            .test_before_acquire(false)
+            .before_acquire(|connection, idle| {
+                Box::pin(async move {
+                    Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
+                })
+            })
+            .connect_with(options)
+            .await
+            .map_err(at)?;
+        Ok(Self::with_config(pool, config))
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// How the store is set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.operations.config
+    }
+
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session::Pool(&self.pool, &self.operations.config)
+    }
+}
+
+/// Shows the names, not the pool, whose options hold the password.
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("config", &self.operations.config)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for PostgresStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.operations.config.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut self.session(), request)
+            .await
+            .map_err(at("claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let sealing = self
+            .operations
+            .response(response, retention)
+            .map_err(at("complete"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        let sealing = self
+            .operations
+            .failure(failure, retention)
+            .map_err(at("fail"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.operations
+            .release(&mut self.session(), claim)
+            .await
+            .map_err(at("release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.operations
+            .renew(&mut self.session(), claim, lease)
+            .await
+            .map_err(at("renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.operations
+            .get(&mut self.session(), key)
+            .await
+            .map_err(at("get"))
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("purge"))?;
+        let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
+        self.affected(query).await.map_err(at("purge"))
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("sweep"))?;
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = sqlx::query(self.operations.sql.sweep.text())
+            .bind(i64::from(limit))
+            .bind(&failure[..]);
+        self.affected(query).await.map_err(at("sweep"))
+    }
+}
+
+impl PostgresStore {
+    /// The number that the statement counts.
+    async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+        let rows = self.session().rows(query, Sent::Write).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::corrupt("a count has no row"))?;
+        let count: i64 = row.try_get_unchecked(0).map_err(decode)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl BatchStore for PostgresStore {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        self.operations
+            .claim_many(&mut self.session(), requests)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("claim_many")))
+            .collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        self.operations
+            .complete_many(&mut self.session(), completions)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("complete_many")))
+            .collect()
+    }
+}

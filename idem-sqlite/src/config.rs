@@ -1,0 +1,108 @@
+//! How a store is set up.
+
+use std::time::Duration;
+
+use idem_core::{Error, Limits, Result};
+
+/// Names and limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    table: String,
+    limits: Limits,
+    timeout: Duration,
+}
+
+/// Most bytes of a table's name.
+const MAX_TABLE_BYTES: usize = 50;
+
+impl Config {
+    /// The table `idem_records`, default limits, 10 s for an operation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            table: "idem_records".to_owned(),
+            limits: Limits::DEFAULT,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
+        let table = table.into();
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let valid = !table.is_empty()
+            && table.len() <= MAX_TABLE_BYTES
+            && table.bytes().all(word)
+            && !table.starts_with(|first: char| first.is_ascii_digit());
+        if !valid {
+            return Err(Error::invalid_input(format!(
+                "the name of the table has to be 1 to {MAX_TABLE_BYTES} ASCII letters, digits and \
+                 underscores, and not start with a digit"
+            )));
+        }
+        self.table = table;
+        Ok(self)
+    }
+
+    /// Other limits. SQLite holds at most 1 GB in a value.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long an operation may take, waiting for a connection and for the write lock included, before it is
+    /// answered with `Unavailable`. What was begun may still take effect then.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How long an operation may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The table's name, quoted.
+    pub(crate) fn quoted_table(&self) -> String {
+        format!("\"{}\"", self.table)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_validated_and_quoted() {
+        let config = Config::new().with_table("Dedup_2").unwrap();
+        assert_eq!(config.quoted_table(), "\"Dedup_2\"");
+        for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
+            assert!(Config::new().with_table(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+mod batch;
+mod config;
+mod error;
+mod operations;
+mod row;
+mod schema;
+mod session;
+mod sql;
+mod store;
+mod tx;
+
+pub use config::Config;
+pub use error::is_transaction_retryable;
+pub use schema::{SCHEMA_VERSION, schema_sql};
+pub use store::SqliteStore;
+pub use tx::{TransactionFuture, Transactions};
+
+pub use idem_core;
+pub use sqlx;

@@ -1,0 +1,240 @@
+//! The operations, on the pool or in a caller's transaction.
+
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
+    Record, Response, Result, StalePolicy, Timestamp, check, encode_failure,
+};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::config::Config;
+use crate::error::{Sent, decode};
+use crate::row::{COMPLETED, Columns, FAILED, RELEASED};
+use crate::session::{Query, Session};
+use crate::sql::{Statement, Statements};
+
+/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
+/// got on, so more than a few is a sign of trouble.
+const MAX_ASKS: u32 = 16;
+
+/// What all operations need beside a session.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    pub(crate) config: Config,
+    pub(crate) sql: Statements,
+}
+
+/// What a claim is sealed with, in stored form.
+#[derive(Debug)]
+pub(crate) struct Sealing {
+    state: i64,
+    result: Vec<u8>,
+    retention: i64,
+}
+
+impl Operations {
+    pub(crate) fn new(config: Config) -> Self {
+        let sql = Statements::new(&config.quoted_table());
+        Self { config, sql }
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        let checked = check::claim(request, &self.config.limits())?;
+        for _ in 0..MAX_ASKS {
+            let mut rows = self.held_rows(session, request).await?;
+            if rows.is_empty() {
+                let query = with_claimant(&self.sql.acquire, request)
+                    .bind(checked.lease)
+                    .bind(checked.retention)
+                    .bind(checked.metadata.as_deref());
+                rows = session.rows(query, Sent::Write).await?;
+            }
+            let Some(row) = rows.first() else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let outcome = Columns(row).outcome(request)?;
+            if !is_abandoned(&outcome, request) {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.abandon(session, request, row).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Contention,
+            Effect::None,
+            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+        ))
+    }
+
+    async fn held_rows(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<Vec<SqliteRow>> {
+        let query = with_claimant(&self.sql.held, request);
+        session.rows(query, Sent::Harmless).await
+    }
+
+    /// The answer to a claim that is a duplicate, by a read alone; `None` when it may acquire the key or has to fail
+    /// a stale record.
+    pub(crate) async fn held(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<Option<ClaimOutcome>> {
+        check::claim(request, &self.config.limits())?;
+        let rows = self.held_rows(session, request).await?;
+        let held = rows.first().map(|row| Columns(row).outcome(request));
+        Ok(held
+            .transpose()?
+            .filter(|outcome| !is_abandoned(outcome, request)))
+    }
+
+    /// Fails the stale record that was seen; `None` when it has changed since.
+    async fn abandon(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        seen: &SqliteRow,
+    ) -> Result<Option<ClaimOutcome>> {
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = with_key(&self.sql.abandon, request.key())
+            .bind(Columns(seen).token()?.as_i64())
+            .bind(failure.to_vec());
+        let rows = session.rows(query, Sent::Write).await?;
+        rows.first()
+            .map(|row| Columns(row).outcome(request))
+            .transpose()
+    }
+
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
+        Ok(Sealing {
+            state: COMPLETED,
+            retention: check::retention(retention)?,
+            result: check::response(response, &self.config.limits())?.into(),
+        })
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
+        Ok(Sealing {
+            state: FAILED,
+            retention: check::retention(retention)?,
+            result: check::failure(failure, &self.config.limits())?.into(),
+        })
+    }
+
+    pub(crate) async fn seal(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        sealing: &Sealing,
+    ) -> Result<()> {
+        let query = with_claim(&self.sql.seal, claim)
+            .bind(sealing.state)
+            .bind(&sealing.result[..])
+            .bind(sealing.retention);
+        if !session.rows(query, Sent::Write).await?.is_empty() {
+            return Ok(());
+        }
+        match self.owned(session, claim).await? {
+            Some((state, result)) if state == sealing.state => {
+                if result.as_deref() == Some(&sealing.result[..]) {
+                    Ok(())
+                } else {
+                    Err(Error::already_sealed())
+                }
+            }
+            Some((COMPLETED | FAILED, _)) => Err(Error::already_sealed()),
+            _ => Err(Error::claim_lost()),
+        }
+    }
+
+    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
+        let query = with_claim(&self.sql.release, claim);
+        if !session.rows(query, Sent::Write).await?.is_empty() {
+            return Ok(());
+        }
+        match self.owned(session, claim).await? {
+            Some((RELEASED, _)) => Ok(()),
+            _ => Err(Error::claim_lost()),
+        }
+    }
+
+    /// State and result of the claim's own record, when it is still the latest acquisition.
+    async fn owned(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
+        let query = with_claim(&self.sql.owned, claim);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let state = row.try_get_unchecked(0).map_err(decode)?;
+        let result = row.try_get_unchecked(1).map_err(decode)?;
+        Ok(Some((state, result)))
+    }
+
+    pub(crate) async fn renew(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Claim> {
+        let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
+        let rows = session.rows(query, Sent::Write).await?;
+        let row = rows.first().ok_or_else(Error::claim_lost)?;
+        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
+        Ok(Claim::new(
+            claim.key().clone(),
+            claim.token(),
+            claim.attempt(),
+            claim.attempts(),
+            Timestamp::from_micros(number(1)?),
+            Timestamp::from_micros(number(0)?),
+        ))
+    }
+
+    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
+        let query = with_key(&self.sql.get, key);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        rows.first().map(|row| Columns(row).record()).transpose()
+    }
+}
+
+/// Whether a claim has met a stale record that is to be failed.
+fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
+    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
+        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
+}
+
+fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
+    sqlx::query(statement.text())
+        .bind(key.scope())
+        .bind(key.operation())
+        .bind(key.id())
+}
+
+/// The parameters that reading and acquiring share.
+fn with_claimant<'q>(statement: &Statement, request: &'q ClaimRequest) -> Query<'q> {
+    with_key(statement, request.key())
+        .bind(request.fingerprint().to_bytes().to_vec())
+        .bind(request.attempt().as_bytes().to_vec())
+        .bind(request.on_stale() == StalePolicy::Fail)
+        .bind(request.on_failed() == FailedPolicy::Retry)
+}
+
+fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'q> {
+    with_key(statement, claim.key())
+        .bind(claim.token().as_i64())
+        .bind(claim.attempt().as_bytes().to_vec())
+}

@@ -1,0 +1,118 @@
+//! The table, its indexes, and how they come into being.
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::config::Config;
+use crate::error::{Sent, classify, decode};
+use crate::session::Session;
+use crate::store::{BACKEND, SqliteStore};
+use crate::tx::WriteTransaction;
+
+/// The version of the schema that this crate works with.
+pub const SCHEMA_VERSION: u32 = 1;
+
+const TEMPLATE: &str = include_str!("schema.sql");
+
+/// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
+///
+/// It may be run any number of times.
+#[must_use]
+pub fn schema_sql(config: &Config) -> String {
+    let table = config.table();
+    TEMPLATE
+        .replace("{table}", &config.quoted_table())
+        .replace("{purge_index}", &format!("\"{table}_purge_at\""))
+        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""))
+}
+
+impl SqliteStore {
+    /// Creates the table and its indexes where they are missing. Safe when many processes start at once, and when
+    /// there is nothing to do it only reads.
+    ///
+    /// *Atomicity*: all in one transaction, one process at a time.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the file cannot be written or the table is of a later version; `Contention` when the
+    /// write lock was not free in time.
+    ///
+    /// # Cancellation
+    ///
+    /// All of it happens, or nothing.
+    pub async fn migrate(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "migrate");
+        if self.schema_version().await.map_err(at)? == Some(SCHEMA_VERSION) {
+            return Ok(());
+        }
+        let config = &self.operations.config;
+        let mut open = WriteTransaction::begin(&self.pools.writer, config)
+            .await
+            .map_err(at)?;
+        sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
+            .execute(open.connection())
+            .await
+            .map_err(|error| at(classify(error, Sent::Write)))?;
+        open.commit().await.map_err(at)
+    }
+
+    /// Checks that the table is there and of this version. Only reads.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with what is to be done.
+    pub async fn verify(&self) -> Result<()> {
+        match self.schema_version().await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(misconfigured(
+                "the table is missing; run `migrate()` or the printed schema".to_owned(),
+            )),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| error.at(BACKEND, "verify"))
+    }
+
+    /// The version that the table's columns are of; `None` when there is no such table.
+    async fn schema_version(&self) -> Result<Option<u32>> {
+        let query = sqlx::query(
+            "SELECT count(*) FROM pragma_table_info(?1) WHERE name IN (
+                'scope', 'operation', 'id', 'token', 'state', 'attempts', 'created_at', 'lease_ends_at',
+                'expires_at', 'purge_at', 'sealed_at', 'sweep_at', 'fingerprint', 'attempt_id', 'metadata',
+                'result')",
+        )
+        .bind(self.operations.config.table().to_owned());
+        let config = &self.operations.config;
+        let mut session = Session::Pool(&self.pools, config);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let columns: i64 = match rows.first() {
+            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
+            None => 0,
+        };
+        match columns {
+            0 => Ok(None),
+            16 => Ok(Some(SCHEMA_VERSION)),
+            _ => Err(misconfigured(format!(
+                "the table `{}` is not of schema version {SCHEMA_VERSION}; choose another name with \
+                 `Config::with_table`, or upgrade the crate",
+                config.table()
+            ))),
+        }
+    }
+}
+
+fn misconfigured(message: String) -> Error {
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_schema_names_the_configured_table() {
+        let sql = schema_sql(&Config::new().with_table("dedup").unwrap());
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup\" ("));
+        assert!(sql.contains("\"dedup_purge_at\" ON \"dedup\""));
+        assert!(!sql.contains('{'));
+    }
+}

@@ -1,0 +1,283 @@
+//! The statements, each with the argument why it is safe.
+//!
+//! SQLite has one writer at a time: a statement that writes holds the write lock from its start to its commit, so
+//! it sees the latest state and nobody changes it meanwhile. Reads run beside it in WAL mode and see the latest
+//! commit. The clock is the machine's, read in SQL once per statement (`unixepoch('now')` is stable within one
+//! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+/// The clock in microseconds.
+macro_rules! now {
+    () => {
+        "(CAST(ROUND(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)"
+    };
+}
+
+/// What `row.rs` reads of a record, in this order.
+macro_rules! columns {
+    ($won:literal, $result:literal) => {
+        concat!(
+            $won,
+            ", state, token, attempts, fingerprint, created_at, expires_at, lease_ends_at,
+    sweep_at IS NOT NULL, sealed_at, metadata, ",
+            $result,
+            ", ",
+            now!()
+        )
+    };
+}
+
+macro_rules! key {
+    () => {
+        "scope = ?1 AND operation = ?2 AND id = ?3"
+    };
+}
+
+/// The claim `?4` token, `?5` attempt id holds the key.
+macro_rules! owned {
+    () => {
+        concat!(key!(), " AND token = ?4 AND attempt_id = ?5")
+    };
+}
+
+/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether a failure is
+/// tried again.
+///
+/// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
+/// there is none proves nothing; [`ACQUIRE`] decides.
+const HELD: &str = concat!(
+    "SELECT ",
+    columns!("0", "CASE WHEN fingerprint = ?4 THEN result END"),
+    " FROM {table}
+WHERE ",
+    key!(),
+    " AND expires_at > ",
+    now!(),
+    " AND NOT (fingerprint = ?4 AND (
+    state = 0 AND attempt_id = ?5
+    OR state = 0 AND lease_ends_at <= ",
+    now!(),
+    " AND sweep_at IS NULL AND NOT ?6
+    OR state = 2 AND ?7))",
+);
+
+/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the clock.
+///
+/// Runs under the write lock, so the row it judges is the latest. No row comes back when the record was claimed
+/// since it was read: asking again sees it.
+const ACQUIRE: &str = concat!(
+    "INSERT INTO {table} AS r (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
+    state, scope, operation, id, fingerprint, attempt_id, metadata)
+SELECT now, now, now + ?8, now + ?8 + ?9, now + ?8 + ?9, CASE WHEN ?6 THEN now + ?8 END, 1,
+    0, ?1, ?2, ?3, ?4, ?5, ?10
+FROM (SELECT ",
+    now!(),
+    " AS now) WHERE true
+ON CONFLICT (scope, operation, id) DO UPDATE SET
+    token = CASE
+        WHEN r.expires_at > excluded.created_at AND r.state = 0
+            AND r.attempt_id = excluded.attempt_id THEN r.token
+        ELSE max(r.token + 1, excluded.token) END,
+    attempts = CASE
+        WHEN r.expires_at <= excluded.created_at THEN 1
+        WHEN r.state = 0 AND r.attempt_id = excluded.attempt_id THEN r.attempts
+        ELSE r.attempts + 1 END,
+    created_at = CASE
+        WHEN r.expires_at <= excluded.created_at THEN excluded.created_at
+        ELSE r.created_at END,
+    lease_ends_at = excluded.lease_ends_at,
+    expires_at = excluded.expires_at,
+    purge_at = excluded.purge_at,
+    sealed_at = NULL,
+    sweep_at = excluded.sweep_at,
+    state = 0,
+    fingerprint = excluded.fingerprint,
+    attempt_id = excluded.attempt_id,
+    metadata = excluded.metadata,
+    result = NULL
+WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
+    r.state = 0 AND r.attempt_id = excluded.attempt_id
+    OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
+        AND r.sweep_at IS NULL AND excluded.sweep_at IS NULL
+    OR r.state = 2 AND ?7)
+RETURNING ",
+    columns!("1", "NULL"),
+);
+
+/// `?1..?3` key, `?4` the token that was seen, `?5` the stored form of the failure.
+///
+/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed
+/// since it was seen: asking again tells.
+const ABANDON: &str = concat!(
+    "UPDATE {table}
+SET state = 2, result = ?5, sealed_at = ",
+    now!(),
+    ", sweep_at = NULL, attempt_id = zeroblob(16)
+WHERE ",
+    key!(),
+    " AND token = ?4 AND state = 0 AND lease_ends_at <= ",
+    now!(),
+    " AND expires_at > ",
+    now!(),
+    "
+RETURNING ",
+    columns!("0", "result"),
+);
+
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the result, `?8`
+/// retention. One row comes back when the claim was held. `purge_at` is left as it is while it is late by no more
+/// than an eighth of the retention, so that its index is not written.
+const SEAL: &str = concat!(
+    "UPDATE {table}
+SET state = ?6, result = ?7, sealed_at = ",
+    now!(),
+    ", sweep_at = NULL, expires_at = ",
+    now!(),
+    " + ?8, purge_at = CASE
+    WHEN purge_at - ",
+    now!(),
+    " BETWEEN ?8 AND ?8 + ?8 / 8 THEN purge_at
+    ELSE ",
+    now!(),
+    " + ?8 END
+WHERE ",
+    owned!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
+
+/// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met: whether the claim
+/// is the latest acquisition, and in which state.
+const OWNED: &str = concat!(
+    "SELECT state, result FROM {table} WHERE ",
+    owned!(),
+    " AND (expires_at > ",
+    now!(),
+    " OR state = 3)",
+);
+
+/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
+/// does; it counts as absent and is purged like any other.
+const RELEASE: &str = concat!(
+    "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, purge_at = ",
+    now!(),
+    " WHERE ",
+    owned!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
+
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` lease. Never shortens a lease.
+const RENEW: &str = concat!(
+    "UPDATE {table} SET
+    lease_ends_at = max(lease_ends_at, ",
+    now!(),
+    " + ?6),
+    expires_at = expires_at + max(0, ",
+    now!(),
+    " + ?6 - lease_ends_at),
+    purge_at = max(purge_at, expires_at + max(0, ",
+    now!(),
+    " + ?6 - lease_ends_at)),
+    sweep_at = CASE WHEN sweep_at IS NOT NULL THEN max(lease_ends_at, ",
+    now!(),
+    " + ?6) END
+WHERE ",
+    owned!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+    " RETURNING lease_ends_at, ",
+    now!(),
+);
+
+/// `?1..?3` key.
+const GET: &str = concat!(
+    "SELECT ",
+    columns!("0", "result"),
+    " FROM {table} WHERE ",
+    key!(),
+    " AND expires_at > ",
+    now!(),
+);
+
+/// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the next token is made
+/// from it.
+const PURGE: &str = concat!(
+    "DELETE FROM {table} WHERE rowid IN (
+    SELECT rowid FROM {table}
+    WHERE purge_at <= ",
+    now!(),
+    " AND expires_at <= ",
+    now!(),
+    " AND token < ",
+    now!(),
+    "
+    ORDER BY purge_at LIMIT ?1)
+RETURNING 1",
+);
+
+/// `?1` limit, `?2` the stored form of the failure.
+const SWEEP: &str = concat!(
+    "UPDATE {table}
+SET state = 2, result = ?2, sealed_at = ",
+    now!(),
+    ", sweep_at = NULL, attempt_id = zeroblob(16)
+WHERE rowid IN (
+    SELECT rowid FROM {table}
+    WHERE sweep_at <= ",
+    now!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+    "
+    ORDER BY sweep_at LIMIT ?1)
+RETURNING 1",
+);
+
+/// The statements with the table's name put in, shared by all clones of a store.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) held: Statement,
+    pub(crate) acquire: Statement,
+    pub(crate) abandon: Statement,
+    pub(crate) seal: Statement,
+    pub(crate) owned: Statement,
+    pub(crate) release: Statement,
+    pub(crate) renew: Statement,
+    pub(crate) get: Statement,
+    pub(crate) purge: Statement,
+    pub(crate) sweep: Statement,
+}
+
+impl Statements {
+    /// `table` is the quoted name.
+    pub(crate) fn new(table: &str) -> Self {
+        let statement = |template: &str| Statement(template.replace("{table}", table).into());
+        Self {
+            held: statement(HELD),
+            acquire: statement(ACQUIRE),
+            abandon: statement(ABANDON),
+            seal: statement(SEAL),
+            owned: statement(OWNED),
+            release: statement(RELEASE),
+            renew: statement(RENEW),
+            get: statement(GET),
+            purge: statement(PURGE),
+            sweep: statement(SWEEP),
+        }
+    }
+}
+
+/// One statement's text. Nothing but the validated name of the table was put into it.
+#[derive(Debug)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+}

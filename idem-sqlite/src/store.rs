@@ -1,0 +1,263 @@
+//! [`SqliteStore`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, check, encode_failure,
+};
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use crate::config::Config;
+use crate::error::{Sent, classify};
+use crate::operations::Operations;
+use crate::session::{Pools, Session};
+
+pub(crate) const BACKEND: &str = "sqlite";
+
+/// How many connections read beside the writer.
+const READERS: u32 = 4;
+
+/// The store in a SQLite file.
+///
+/// A clone shares the connections. Nothing is created here but the file: see [`migrate`](Self::migrate).
+#[derive(Clone)]
+pub struct SqliteStore {
+    pub(crate) pools: Pools,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl SqliteStore {
+    /// A store on the caller's pool, with the default [`Config`].
+    ///
+    /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out, as
+    /// [`connect`](Self::connect) sets them: what the store promises of durability is what these settings give.
+    #[must_use]
+    pub fn new(pool: SqlitePool) -> Self {
+        Self::with_config(pool, Config::new())
+    }
+
+    /// A store on the caller's pool.
+    #[must_use]
+    pub fn with_config(pool: SqlitePool, config: Config) -> Self {
+        let pools = Pools {
+            writer: pool.clone(),
+            reader: pool,
+        };
+        Self::on(pools, config)
+    }
+
+    fn on(pools: Pools, config: Config) -> Self {
+        Self {
+            pools,
+            operations: Arc::new(Operations::new(config)),
+        }
+    }
+
+    /// A store on connections of its own: one that writes, up to four that read beside it; WAL mode,
+    /// `synchronous = FULL`, a busy time-out of half the [`Config`]'s time-out.
+    ///
+    /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is missing, its folder is
+    /// not. `sqlite::memory:` gives a store that lives as long as its connections.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when others kept the file
+    /// locked.
+    pub async fn connect(url: &str, config: Config) -> Result<Self> {
+        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(at)?
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(config.timeout() / 2);
+        let writer = open(options.clone(), 1, config.timeout()).await?;
+        let reader = if is_memory(url) {
+            writer.clone()
+        } else {
+            SqlitePoolOptions::new()
+                .max_connections(READERS)
+                .test_before_acquire(false)
+                .connect_lazy_with(options)
+        };
+        Ok(Self::on(Pools { writer, reader }, config))
+    }
+
+    /// The pool that writes; of one connection if the store made it.
+    #[must_use]
+    pub fn pool(&self) -> &SqlitePool {
+        &self.pools.writer
+    }
+
+    /// How the store is set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.operations.config
+    }
+
+    fn session(&self) -> Session<'_> {
+        Session::Pool(&self.pools, &self.operations.config)
+    }
+}
+
+fn is_memory(url: &str) -> bool {
+    url.contains(":memory:") || url.contains("mode=memory")
+}
+
+/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others that do the same
+/// (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is tried again.
+async fn open(options: SqliteConnectOptions, max: u32, limit: Duration) -> Result<SqlitePool> {
+    let deadline = tokio::time::Instant::now() + limit;
+    loop {
+        let opened = SqlitePoolOptions::new()
+            .max_connections(max)
+            .test_before_acquire(false)
+            // The one connection is kept: an in-memory database would be gone with it.
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options.clone())
+            .await;
+        match opened {
+            Ok(pool) => return Ok(pool),
+            Err(error) => {
+                let error = classify(error, Sent::Harmless).at(BACKEND, "connect");
+                let over = tokio::time::Instant::now() >= deadline;
+                if error.kind() != ErrorKind::Contention || over {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
+            }
+        }
+    }
+}
+
+/// Shows the names, not the pools.
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("config", &self.operations.config)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for SqliteStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.operations.config.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut self.session(), request)
+            .await
+            .map_err(at("claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let sealing = self
+            .operations
+            .response(response, retention)
+            .map_err(at("complete"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        let sealing = self
+            .operations
+            .failure(failure, retention)
+            .map_err(at("fail"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.operations
+            .release(&mut self.session(), claim)
+            .await
+            .map_err(at("release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.operations
+            .renew(&mut self.session(), claim, lease)
+            .await
+            .map_err(at("renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.operations
+            .get(&mut self.session(), key)
+            .await
+            .map_err(at("get"))
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("purge"))?;
+        let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
+        self.affected(query).await.map_err(at("purge"))
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("sweep"))?;
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = sqlx::query(self.operations.sql.sweep.text())
+            .bind(i64::from(limit))
+            .bind(failure.to_vec());
+        self.affected(query).await.map_err(at("sweep"))
+    }
+}
+
+impl SqliteStore {
+    /// How many rows the statement changed.
+    async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+        let rows = self.session().rows(query, Sent::Write).await?;
+        Ok(rows.len() as u64)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl BatchStore for SqliteStore {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        self.operations
+            .claim_many(&self.pools, requests)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("claim_many")))
+            .collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        self.operations
+            .complete_many(&self.pools, completions)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("complete_many")))
+            .collect()
+    }
+}
