@@ -15,7 +15,7 @@ pub use config::{Config, StatementMode};
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
-pub use tx::{Isolation, TransactionFuture, Transactions};
+pub use tx::{Attempts, Isolation, Transactions};
 
 pub use idem_core;
 pub use sqlx;

@@ -1,16 +1,14 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection, PgPool, PgTransaction};
+use sqlx::{PgPool, PgTransaction};
 use tokio::time::Instant;
 
 use crate::error::{Sent, classify, is_transaction_retryable};
-use crate::session::{CloseUnlessDone, Session};
+use crate::session::Session;
 use crate::store::{BACKEND, PostgresStore};
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
@@ -111,9 +109,6 @@ pub enum Isolation {
     Serializable,
 }
 
-/// The future of a transaction's work.
-pub type TransactionFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 't>>;
-
 /// Runs transactions, each repeated as a whole after a serialization failure (40001) or a deadlock (40P01).
 #[derive(Debug, Clone)]
 pub struct Transactions {
@@ -147,72 +142,117 @@ impl Transactions {
         self
     }
 
-    /// Runs `work` in a transaction and commits it; rolls back when `work` answers with an error.
-    ///
-    /// When the error, or one that it comes from, says that a concurrent transaction got in the way, everything
-    /// is done again from the start. So `work` does nothing but through its transaction, and uses one key: after
-    /// a commit whose answer was lost the caller runs it again and meets the record.
-    ///
-    /// # Errors
-    ///
-    /// The error of `work`, of the server, or, once the limit has passed, the last serialization failure.
-    ///
-    /// # Cancellation
-    ///
-    /// The transaction is rolled back unless the commit was under way; its connection is closed.
-    pub async fn run<T, F>(&self, mut work: F) -> Result<T, BoxError>
-    where
-        F: for<'t, 'c> FnMut(&'t mut PgTransaction<'c>) -> TransactionFuture<'t, T> + Send,
-        T: Send,
-    {
-        let deadline = Instant::now() + self.limit;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            match self.run_once(&mut work).await {
-                Err(error)
-                    if is_transaction_retryable(&*error) && Instant::now() + pause < deadline =>
-                {
-                    tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..=1.0))).await;
-                    pause = (pause * 2).min(Duration::from_millis(100));
-                }
-                result => return result,
-            }
-        }
-    }
-
-    async fn run_once<T, F>(&self, work: &mut F) -> Result<T, BoxError>
-    where
-        F: for<'t, 'c> FnMut(&'t mut PgTransaction<'c>) -> TransactionFuture<'t, T> + Send,
-        T: Send,
-    {
-        let at = |error, sent| classify(error, sent).at(BACKEND, "transaction");
-        let connection = self
-            .pool
-            .acquire()
-            .await
-            .map_err(|error| at(error, Sent::Harmless))?;
-        let mut guard = CloseUnlessDone::new(connection);
-        let begin = match self.isolation {
+    fn statement(&self) -> &'static str {
+        match self.isolation {
             Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
             Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
             Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
-        };
-        let mut transaction = guard
-            .connection()
-            .begin_with(begin)
-            .await
-            .map_err(|error| at(error, Sent::Harmless))?;
-        let result = work(&mut transaction).await;
-        let ended = match &result {
-            Ok(_) => transaction.commit().await,
-            Err(_) => transaction.rollback().await,
-        };
-        match ended {
-            Ok(()) => guard.done(),
-            // The rollback's failure is not what the caller wants to know.
-            Err(_) if result.is_err() => {}
-            Err(error) => return Err(at(error, Sent::Write).into()),
         }
-        result
+    }
+}
+
+impl Transactions {
+    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
+    ///
+    /// ```no_run
+    /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
+    /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
+    /// # async fn work(_: &mut sqlx::PgTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { todo!() }
+    /// let transactions = idem_postgres::Transactions::new(store.pool().clone());
+    /// let mut attempts = transactions.attempts();
+    /// loop {
+    ///     let mut transaction = attempts.begin().await?;
+    ///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
+    ///     if let Some(result) = attempts.finish(transaction, result).await {
+    ///         return result;
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
+    /// the caller runs it again and meets the record.
+    #[must_use]
+    pub fn attempts(&self) -> Attempts {
+        Attempts {
+            transactions: self.clone(),
+            deadline: Instant::now() + self.limit,
+            pause: FIRST_PAUSE,
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The attempts at one transaction: see [`Transactions::attempts`].
+#[derive(Debug)]
+pub struct Attempts {
+    transactions: Transactions,
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    /// Begins the transaction, for the first time or again.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Contention`, `Misconfigured`.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is left open: what was begun for nobody is rolled back.
+    pub async fn begin(&self) -> Result<PgTransaction<'static>> {
+        let (pool, begin) = (
+            self.transactions.pool.clone(),
+            self.transactions.statement(),
+        );
+        // In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the
+        // transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
+        let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
+        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        begun.map_err(|error| classify(error, Sent::Harmless).at(BACKEND, "begin"))
+    }
+
+    /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when a concurrent transaction
+    /// got in the way and the limit has not passed: begin again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is rolled back unless the commit was under way.
+    pub async fn finish<T, E: Into<BoxError>>(
+        &mut self,
+        transaction: PgTransaction<'static>,
+        result: Result<T, E>,
+    ) -> Option<Result<T, BoxError>> {
+        let result = match result.map_err(Into::into) {
+            Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| {
+                BoxError::from(classify(error, Sent::Write).at(BACKEND, "commit"))
+            }),
+            Err(error) => {
+                // That the rollback failed is not what the caller wants to know: the connection is gone then.
+                let _ = transaction.rollback().await;
+                Err(error)
+            }
+        };
+        match result {
+            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
+            result => Some(result),
+        }
+    }
+
+    /// Waits for the next attempt; `false` when the limit has passed.
+    async fn wait(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
     }
 }

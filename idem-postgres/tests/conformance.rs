@@ -1,1 +1,25 @@
-fn main() {}
+//! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in transaction mode.
+
+mod cases;
+mod support;
+
+use std::process::ExitCode;
+
+use idem_conformance::Target;
+use support::PostgresHarness;
+
+fn main() -> ExitCode {
+    if let Some(migrated) = cases::migrate_as_child() {
+        return match migrated {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}: {:?}", error.source());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    idem_conformance::main(vec![
+        Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
+        Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
+    ])
+}

@@ -1,13 +1,11 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Sqlite, SqlitePool, SqliteTransaction};
+use sqlx::{Sqlite, SqlitePool, SqliteTransaction};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -99,9 +97,6 @@ impl SqliteStore {
     }
 }
 
-/// The future of a transaction's work.
-pub type TransactionFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 't>>;
-
 /// Runs transactions that hold the write lock from their start, each repeated as a whole when the database was locked.
 #[derive(Debug, Clone)]
 pub struct Transactions {
@@ -125,69 +120,107 @@ impl Transactions {
         self.limit = limit;
         self
     }
+}
 
-    /// Runs `work` in a transaction and commits it; rolls back when `work` answers with an error.
+impl Transactions {
+    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
     ///
-    /// When the error, or one that it comes from, says that the database was locked, everything is done again from
-    /// the start. So `work` does nothing but through its transaction, and uses one key: after a commit whose answer
-    /// was lost the caller runs it again and meets the record.
+    /// ```no_run
+    /// # async fn pay(store: &idem_sqlite::SqliteStore, request: &idem_core::ClaimRequest)
+    /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
+    /// # async fn work(_: &mut sqlx::SqliteTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { todo!() }
+    /// let transactions = idem_sqlite::Transactions::new(store.pool().clone());
+    /// let mut attempts = transactions.attempts();
+    /// loop {
+    ///     let mut transaction = attempts.begin().await?;
+    ///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
+    ///     if let Some(result) = attempts.finish(transaction, result).await {
+    ///         return result;
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
+    /// the caller runs it again and meets the record.
+    #[must_use]
+    pub fn attempts(&self) -> Attempts {
+        Attempts {
+            transactions: self.clone(),
+            deadline: Instant::now() + self.limit,
+            pause: FIRST_PAUSE,
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The attempts at one transaction: see [`Transactions::attempts`].
+#[derive(Debug)]
+pub struct Attempts {
+    transactions: Transactions,
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    /// Begins the transaction, for the first time or again.
     ///
     /// # Errors
     ///
-    /// The error of `work`, of SQLite, or, once the limit has passed, that the database was locked.
+    /// `Unavailable`, `Contention`, `Misconfigured`.
     ///
     /// # Cancellation
     ///
-    /// The transaction is rolled back unless the commit was under way; its connection is closed.
-    pub async fn run<T, F>(&self, mut work: F) -> Result<T, BoxError>
-    where
-        F: for<'t, 'c> FnMut(&'t mut SqliteTransaction<'c>) -> TransactionFuture<'t, T> + Send,
-        T: Send,
-    {
-        let deadline = Instant::now() + self.limit;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            match self.run_once(&mut work).await {
+    /// Nothing is left open: what was begun for nobody is rolled back.
+    pub async fn begin(&self) -> Result<SqliteTransaction<'static>> {
+        let pool = self.transactions.pool.clone();
+        // In a task of its own, as in every backend: a future that is dropped while it begins leaves nothing open.
+        let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
+        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        begun.map_err(|error| classify(error, Sent::Harmless).at(BACKEND, "begin"))
+    }
+
+    /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when another connection
+    /// got in the way and the limit has not passed: begin again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is rolled back unless the commit was under way.
+    pub async fn finish<T, E: Into<BoxError>>(
+        &mut self,
+        transaction: SqliteTransaction<'static>,
+        result: Result<T, E>,
+    ) -> Option<Result<T, BoxError>> {
+        let result = match result.map_err(Into::into) {
+            Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| {
+                BoxError::from(classify(error, Sent::Write).at(BACKEND, "commit"))
+            }),
+            Err(error) => {
+                // That the rollback failed is not what the caller wants to know: the connection is gone then.
+                let _ = transaction.rollback().await;
                 Err(error)
-                    if is_transaction_retryable(&*error) && Instant::now() + pause < deadline =>
-                {
-                    tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..=1.0))).await;
-                    pause = (pause * 2).min(Duration::from_millis(100));
-                }
-                result => return result,
             }
+        };
+        match result {
+            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
+            result => Some(result),
         }
     }
 
-    async fn run_once<T, F>(&self, work: &mut F) -> Result<T, BoxError>
-    where
-        F: for<'t, 'c> FnMut(&'t mut SqliteTransaction<'c>) -> TransactionFuture<'t, T> + Send,
-        T: Send,
-    {
-        let at = |error, sent| classify(error, sent).at(BACKEND, "transaction");
-        let connection = self
-            .pool
-            .acquire()
-            .await
-            .map_err(|error| at(error, Sent::Harmless))?;
-        let mut guard = CloseUnlessDone::new(connection);
-        let mut transaction = guard
-            .connection
-            .begin_with(BEGIN)
-            .await
-            .map_err(|error| at(error, Sent::Harmless))?;
-        let result = work(&mut transaction).await;
-        let ended = match &result {
-            Ok(_) => transaction.commit().await,
-            Err(_) => transaction.rollback().await,
-        };
-        match ended {
-            Ok(()) => guard.done(),
-            // The rollback's failure is not what the caller wants to know.
-            Err(_) if result.is_err() => {}
-            Err(error) => return Err(at(error, Sent::Write).into()),
+    /// Waits for the next attempt; `false` when the limit has passed.
+    async fn wait(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
         }
-        result
+        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
     }
 }
 

@@ -1,0 +1,71 @@
+//! Law 16 as the server sees it.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{IdempotencyStore, Response};
+use sqlx::{PgTransaction, Row};
+
+use super::case;
+use super::reads::duplicates;
+use crate::support;
+
+pub(super) const NO_OPERATION_SCANS_A_LARGE_TABLE: Case =
+    case(16, "no_operation_scans_a_large_table", |cx| {
+        Box::pin(no_operation_scans_a_large_table(cx))
+    });
+
+/// With 50,000 records in the table, the server's own counters say that claims, duplicates, a completion, purge and
+/// sweep read it through its indexes alone.
+async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    harness.execute(fill(cx.namespace(), 50_000)).await?;
+    let requests = duplicates(cx).await?;
+    let mut transaction = store.pool().begin().await?;
+    let before = scans(&mut transaction, cx.namespace()).await?;
+    for request in &requests {
+        let _duplicate = store.claim_in(&mut transaction, request).await?;
+    }
+    let fresh = cx.request(&cx.key("fresh"));
+    let claim = store.claim_in(&mut transaction, &fresh).await?;
+    let claim = claim.acquired().expect("the key is fresh");
+    let (response, hour) = (Response::new(200, "done"), Duration::from_secs(3600));
+    store
+        .complete_in(&mut transaction, &claim, &response, hour)
+        .await?;
+    let after = scans(&mut transaction, cx.namespace()).await?;
+    assert_eq!(after.0, before.0, "sequential scans");
+    assert!(
+        after.1 >= before.1 + 6,
+        "{} index scans",
+        after.1 - before.1
+    );
+    transaction.commit().await?;
+    assert_eq!(store.purge(1000).await?, 1000);
+    assert_eq!(store.sweep(1000).await?, 0);
+    Ok(())
+}
+
+/// Sequential and index scans by this server process, as far as it has not reported them elsewhere.
+async fn scans(transaction: &mut PgTransaction<'_>, schema: &str) -> CaseResult<(i64, i64)> {
+    let sums = sqlx::query(
+        "SELECT CAST(COALESCE(sum(seq_scan), 0) AS bigint), CAST(COALESCE(sum(idx_scan), 0) AS bigint)
+        FROM pg_stat_xact_user_tables WHERE relname = 'idem_records' AND schemaname = $1",
+    );
+    let sums = sums.bind(schema).persistent(false);
+    let row = sums.fetch_one(&mut **transaction).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+/// Records of which one in ten has expired.
+fn fill(schema: &str, rows: u32) -> String {
+    format!(
+        "INSERT INTO \"{schema}\".idem_records (token, created_at, lease_ends_at, expires_at, purge_at,
+            attempts, state, scope, operation, id, fingerprint, attempt_id)
+        SELECT 1, 0, 0, expiry, expiry, 1, 0, 'other', 'payments.create', 'filler-' || number, '\\x00', '\\x00'
+        FROM generate_series(1, {rows}) AS number,
+            LATERAL (SELECT CASE WHEN number % 10 = 0 THEN 1 ELSE 4000000000000000 END AS expiry) AS e;
+        ANALYZE \"{schema}\".idem_records"
+    )
+}

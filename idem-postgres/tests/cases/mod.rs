@@ -1,0 +1,40 @@
+//! Cases that only PostgreSQL has, beside those of the suite.
+
+mod bounded;
+mod reads;
+mod schema;
+mod transactions;
+mod waits;
+
+pub(crate) use schema::migrate_as_child;
+
+use idem_conformance::{Case, CaseFuture, Context};
+
+/// All of them.
+pub(crate) const ALL: &[Case] = &[
+    reads::DUPLICATES_TAKE_NO_TRANSACTION_ID,
+    bounded::NO_OPERATION_SCANS_A_LARGE_TABLE,
+    schema::SIXTEEN_PROCESSES_MIGRATE_AT_ONCE,
+    schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
+    schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
+    schema::A_LATER_SCHEMA_IS_REFUSED,
+    schema::FOUR_PRIVILEGES_ARE_ENOUGH,
+    transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    transactions::A_ROLLBACK_LEAVES_NEITHER,
+    transactions::SERIALIZABLE_TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
+    transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
+    transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
+    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
+    waits::A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED,
+    waits::A_WAIT_THAT_IS_TOO_LONG_IS_AN_UNKNOWN_EFFECT,
+];
+
+/// A case of this crate.
+const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law,
+        name,
+        needs: &[],
+        run,
+    }
+}

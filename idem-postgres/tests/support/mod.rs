@@ -1,0 +1,210 @@
+//! How the tests reach PostgreSQL.
+#![allow(dead_code, reason = "each test target uses a part of it")]
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_postgres::{Config, PostgresStore, StatementMode};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+/// A server, and the way to send statements to it. Each namespace is a schema.
+pub(crate) struct PostgresHarness {
+    name: &'static str,
+    product: &'static str,
+    url: String,
+    mode: StatementMode,
+}
+
+impl PostgresHarness {
+    /// The server itself.
+    pub(crate) fn direct() -> Result<Self, Missing> {
+        Self::at("postgres", "PostgreSQL", StatementMode::Prepared)
+    }
+
+    /// The server behind PgBouncer in transaction mode.
+    pub(crate) fn pooled() -> Result<Self, Missing> {
+        let product = "PostgreSQL behind PgBouncer";
+        Self::at("pgbouncer", product, StatementMode::Unprepared)
+    }
+
+    /// The backend of this name.
+    pub(crate) fn of(name: &str) -> Result<Self, Missing> {
+        match name {
+            "pgbouncer" => Self::pooled(),
+            _ => Self::direct(),
+        }
+    }
+
+    fn at(name: &'static str, product: &'static str, mode: StatementMode) -> Result<Self, Missing> {
+        let url = std::env::var(format!("IDEM_{}_URL", name.to_uppercase()))
+            .ok()
+            .ok_or_else(|| {
+                Missing::new(format!(
+                    "no server: run `cargo xtask servers up {name}` or set IDEM_{}_URL",
+                    name.to_uppercase()
+                ))
+            })?;
+        Ok(Self {
+            name,
+            product,
+            url,
+            mode,
+        })
+    }
+
+    fn options(&self) -> Result<PgConnectOptions, BoxError> {
+        Ok(PgConnectOptions::from_str(&self.url)?
+            .extra_float_digits(None)
+            .statement_cache_capacity(0))
+    }
+
+    fn config(&self, namespace: &str) -> Result<Config, BoxError> {
+        Ok(Config::new()
+            .with_schema(namespace)?
+            .with_statement_mode(self.mode))
+    }
+
+    /// A store of the concrete type.
+    pub(crate) async fn store(&self, namespace: &str) -> Result<PostgresStore, BoxError> {
+        Ok(PostgresStore::connect(&self.url, self.config(namespace)?).await?)
+    }
+
+    /// How statements are sent.
+    pub(crate) fn mode(&self) -> StatementMode {
+        self.mode
+    }
+
+    /// The same for another role.
+    pub(crate) async fn store_as(
+        &self,
+        role: &str,
+        namespace: &str,
+    ) -> Result<PostgresStore, BoxError> {
+        let pool = PgPoolOptions::new()
+            .connect_with(self.options()?.username(role))
+            .await?;
+        Ok(PostgresStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// The same on so many connections.
+    pub(crate) async fn store_with(
+        &self,
+        max: u32,
+        namespace: &str,
+    ) -> Result<PostgresStore, BoxError> {
+        let pool = PgPoolOptions::new()
+            .max_connections(max)
+            .connect_with(self.options()?)
+            .await?;
+        Ok(PostgresStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// Statements of the tests' own, as one simple query each.
+    pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
+        let mut connection = PgConnection::connect_with(&self.options()?).await?;
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await?;
+        Ok(connection.close().await?)
+    }
+}
+
+/// The harness that a case runs on.
+pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
+    PostgresHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
+}
+
+/// Polls the future at most so many times, letting the runtime work in between, and drops it then.
+pub(crate) async fn poll_times<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        let once = std::future::poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        if let Some(output) = once.await {
+            return Some(output);
+        }
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+    None
+}
+
+#[async_trait]
+impl Harness for PostgresHarness {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new()
+            .shared_between_processes()
+            .durable()
+            .server_clock()
+            .network()
+            .batch()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        let mut connection = PgConnection::connect_with(&self.options()?).await?;
+        let row = sqlx::raw_sql("SHOW server_version")
+            .fetch_one(&mut connection)
+            .await?;
+        let version: String = row.try_get(0)?;
+        let number = version.split(' ').next().unwrap_or_default();
+        Ok(Product::new(self.product, number))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
+        let namespace = format!("idem_test_{random:032x}");
+        let store = self.store(&namespace).await?;
+        store.migrate().await?;
+        store.pool().close().await;
+        Ok(namespace)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.store(namespace).await?))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.execute(format!("DROP SCHEMA IF EXISTS \"{namespace}\" CASCADE"))
+            .await
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.store(namespace).await?)))
+    }
+
+    async fn open_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let options = self
+            .options()?
+            .host(&address.ip().to_string())
+            .port(address.port());
+        let pool = PgPoolOptions::new()
+            .test_before_acquire(false)
+            .connect_lazy_with(options);
+        let config = self.config(namespace)?;
+        Ok(Some(Arc::new(PostgresStore::with_config(pool, config))))
+    }
+
+    fn server_address(&self) -> Option<SocketAddr> {
+        let options = self.options().ok()?;
+        (options.get_host(), options.get_port())
+            .to_socket_addrs()
+            .ok()?
+            .next()
+    }
+}
