@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     result        bytea,              -- the sealed response or failure
     PRIMARY KEY (scope, operation, id)
 ) WITH (
-    fillfactor = 70,
+    fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.02
 );

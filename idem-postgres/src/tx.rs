@@ -203,7 +203,7 @@ impl Attempts {
     /// # Cancellation
     ///
     /// Nothing is left open: what was begun for nobody is rolled back.
-    pub async fn begin(&self) -> Result<PgTransaction<'static>> {
+    pub async fn begin(&mut self) -> Result<PgTransaction<'static>> {
         let (pool, begin) = (
             self.transactions.pool.clone(),
             self.transactions.statement(),

@@ -174,12 +174,20 @@ impl Attempts {
     /// # Cancellation
     ///
     /// Nothing is left open: what was begun for nobody is rolled back.
-    pub async fn begin(&self) -> Result<SqliteTransaction<'static>> {
-        let pool = self.transactions.pool.clone();
-        // In a task of its own, as in every backend: a future that is dropped while it begins leaves nothing open.
-        let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
-        let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        begun.map_err(|error| classify(error, Sent::Harmless).at(BACKEND, "begin"))
+    pub async fn begin(&mut self) -> Result<SqliteTransaction<'static>> {
+        loop {
+            let pool = self.transactions.pool.clone();
+            // In a task of its own, as in every backend: a future that is dropped while it begins leaves nothing
+            // open.
+            let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
+            match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
+                Err(error) if is_transaction_retryable(&error) && self.wait().await => {}
+                begun => {
+                    let at = |error| classify(error, Sent::Harmless).at(BACKEND, "begin");
+                    return begun.map_err(at);
+                }
+            }
+        }
     }
 
     /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when another connection

@@ -29,7 +29,10 @@ async fn a_thousand_duplicates_take_no_transaction_id(cx: &Context) -> CaseResul
         assert!(!matches!(outcome, ClaimOutcome::Acquired(_)));
     }
     let now_written = written_rows(&mut transaction).await?;
-    assert!(now_written <= written, "{written} rows were written before, {now_written} now");
+    assert!(
+        now_written <= written,
+        "{written} rows were written before, {now_written} now"
+    );
     let id = sqlx::query("SELECT txid_current_if_assigned()").persistent(false);
     let id: Option<i64> = id.fetch_one(&mut *transaction).await?.try_get(0)?;
     assert_eq!(id, None, "the transaction's id");

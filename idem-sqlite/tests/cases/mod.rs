@@ -1,0 +1,35 @@
+//! Cases that only SQLite has, beside those of the suite.
+
+mod reads;
+mod schema;
+mod transactions;
+
+pub(crate) use schema::migrate_as_child;
+
+use idem_conformance::{Case, CaseFuture, Context};
+
+/// All of them.
+pub(crate) const ALL: &[Case] = &[
+    reads::DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE,
+    reads::DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES,
+    schema::SIXTEEN_PROCESSES_OPEN_AND_MIGRATE_AT_ONCE,
+    schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
+    schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
+    schema::ANOTHER_TABLE_OF_THAT_NAME_IS_REFUSED,
+    schema::AN_IN_MEMORY_DATABASE_IS_A_STORE,
+    transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    transactions::A_ROLLBACK_LEAVES_NEITHER,
+    transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
+    transactions::TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED,
+    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
+];
+
+/// A case of this crate.
+const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law,
+        name,
+        needs: &[],
+        run,
+    }
+}

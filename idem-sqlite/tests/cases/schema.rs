@@ -1,0 +1,141 @@
+//! Opening, migration and names.
+
+use std::process::{Command, Stdio};
+
+use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore};
+use idem_sqlite::{Config, SqliteStore, schema_sql};
+
+use super::case;
+use crate::support;
+
+pub(super) const SIXTEEN_PROCESSES_OPEN_AND_MIGRATE_AT_ONCE: Case =
+    case(12, "sixteen_processes_open_and_migrate_at_once", |cx| {
+        Box::pin(sixteen_processes_open_and_migrate_at_once(cx))
+    });
+pub(super) const THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE: Case =
+    case(11, "the_printed_schema_is_the_migrated_one", |cx| {
+        Box::pin(the_printed_schema_is_the_migrated_one(cx))
+    });
+pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
+    case(14, "a_missing_table_is_named_with_its_cure", |cx| {
+        Box::pin(a_missing_table_is_named_with_its_cure(cx))
+    });
+pub(super) const ANOTHER_TABLE_OF_THAT_NAME_IS_REFUSED: Case =
+    case(11, "another_table_of_that_name_is_refused", |cx| {
+        Box::pin(another_table_of_that_name_is_refused(cx))
+    });
+pub(super) const AN_IN_MEMORY_DATABASE_IS_A_STORE: Case =
+    case(12, "an_in_memory_database_is_a_store", |cx| {
+        Box::pin(an_in_memory_database_is_a_store(cx))
+    });
+
+/// The folder whose database a child process is to migrate.
+const CHILD: &str = "IDEM_TEST_MIGRATE";
+
+/// The answer of a child process that was started to migrate.
+pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
+    let folder = std::env::var(CHILD).ok()?;
+    let migrate = async {
+        let store = support::store(&folder).await?;
+        store.migrate().await?;
+        Ok(store.verify().await?)
+    };
+    let runtime = tokio::runtime::Runtime::new();
+    Some(
+        runtime
+            .map_err(BoxError::from)
+            .and_then(|runtime| runtime.block_on(migrate)),
+    )
+}
+
+async fn sixteen_processes_open_and_migrate_at_once(cx: &Context) -> CaseResult {
+    let folder = format!("{}/new", cx.namespace());
+    std::fs::create_dir(&folder)?;
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .env(CHILD, &folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
+    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
+        children
+            .into_iter()
+            .map(std::process::Child::wait_with_output)
+            .collect::<Vec<_>>()
+    })
+    .await?;
+    for output in outputs {
+        let output = output?;
+        if !output.status.success() {
+            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(support::store(&folder).await?.verify().await?)
+}
+
+async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
+    let pool = support::store(cx.namespace()).await?.pool().clone();
+    let config = Config::new().with_table("By_Hand")?;
+    let store = SqliteStore::with_config(pool, config);
+    for _ in 0..2 {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(schema_sql(store.config())))
+            .execute(store.pool())
+            .await?;
+    }
+    store.verify().await?;
+    store.migrate().await?;
+    assert!(
+        store
+            .claim(&cx.request(&cx.key("one")))
+            .await?
+            .acquired()
+            .is_some()
+    );
+    assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
+    Ok(())
+}
+
+async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
+    let pool = support::store(cx.namespace()).await?.pool().clone();
+    let store = SqliteStore::with_config(pool, Config::new().with_table("missing")?);
+    let errors = [
+        store.verify().await.unwrap_err(),
+        store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
+        store.purge(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert_eq!(error.effect(), Effect::None);
+        assert!(error.to_string().contains("migrate()"), "{error}");
+    }
+    Ok(())
+}
+
+async fn another_table_of_that_name_is_refused(cx: &Context) -> CaseResult {
+    let pool = support::store(cx.namespace()).await?.pool().clone();
+    sqlx::raw_sql("CREATE TABLE taken (id TEXT, state TEXT)")
+        .execute(&pool)
+        .await?;
+    let store = SqliteStore::with_config(pool, Config::new().with_table("taken")?);
+    for error in [
+        store.migrate().await.unwrap_err(),
+        store.verify().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("with_table"), "{error}");
+    }
+    Ok(())
+}
+
+async fn an_in_memory_database_is_a_store(cx: &Context) -> CaseResult {
+    let store = SqliteStore::connect("sqlite::memory:", Config::new()).await?;
+    store.migrate().await?;
+    let request = cx.request(&cx.key("one"));
+    assert!(store.claim(&request).await?.acquired().is_some());
+    let again = cx.request(request.key());
+    assert_eq!(store.clone().claim(&again).await?.name(), "in_flight");
+    Ok(())
+}
