@@ -28,6 +28,11 @@ impl Backoff {
         }
     }
 
+    /// How long it is to the deadline.
+    pub(crate) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// Waits for the next try; `false`, at once, when the deadline has passed.
     pub(crate) async fn pause(&mut self) -> bool {
         self.pause_at_most(LONGEST).await
@@ -35,7 +40,7 @@ impl Backoff {
 
     /// The same, but never longer than `longest`.
     pub(crate) async fn pause_at_most(&mut self, longest: Duration) -> bool {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.left();
         if left.is_zero() {
             return false;
         }

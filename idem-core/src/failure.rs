@@ -27,6 +27,9 @@ impl Failure {
     pub const CANCELLED: &'static str = "idem.cancelled";
     /// The work answered with an error, and the policy says that this is recorded.
     pub const FAILED: &'static str = "idem.failed";
+    /// The work has run, but its result could not be stored: too large, or without a JSON form. It must not
+    /// run again for that.
+    pub const UNSTORABLE: &'static str = "idem.unstorable";
 
     /// A failure with this code (at most 65,535 bytes) and message.
     #[must_use]

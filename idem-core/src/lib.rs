@@ -5,6 +5,7 @@ mod batch;
 pub mod check;
 mod claim;
 mod digest;
+pub mod engine;
 mod error;
 mod ext;
 mod failure;
@@ -26,6 +27,9 @@ mod token;
 
 pub use batch::{BatchStore, Completion};
 pub use claim::{Claim, ClaimOutcome};
+pub use engine::{
+    BusyPolicy, ErrorPolicy, Idempotency, InterruptPolicy, Outcome, Policy, RunError, Work,
+};
 pub use error::{BoxError, Effect, Error, ErrorKind, Result};
 pub use ext::IdempotencyStoreExt;
 pub use failure::Failure;

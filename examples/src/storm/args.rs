@@ -1,0 +1,136 @@
+//! The command line.
+
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::pointer::Pointer;
+
+/// Hammers the same operations with retries from several processes, kills some of them, and checks that every
+/// effect happened exactly once.
+///
+/// Without options: generated payments, an embedded SQLite file in a temporary folder, four processes. Exit
+/// status 0: every effect happened exactly once; 1: some did not, their keys are listed; 2: the run could
+/// not be made.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "storm", version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Where records and ledger are kept: `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE`
+    ///
+    /// Tables (PostgreSQL: a schema) of their own are created and dropped again. Without it, a SQLite file in a
+    /// temporary folder.
+    #[arg(long, value_name = "URL", help_heading = "Store")]
+    pub(crate) store: Option<String>,
+
+    /// Leave the tables (and the temporary folder) behind and say where they are
+    #[arg(long, help_heading = "Store")]
+    pub(crate) keep: bool,
+
+    /// Real events instead of generated ones: a file with one JSON object a line, `-` for standard input
+    #[arg(long, value_name = "FILE|-", help_heading = "Requests")]
+    pub(crate) input: Option<String>,
+
+    /// Where an event carries its key, such as `/id`; string or number
+    ///
+    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and the others
+    /// have to be refused. Without it, the key is a hash of the whole event.
+    #[arg(
+        long,
+        value_name = "POINTER",
+        requires = "input",
+        help_heading = "Requests"
+    )]
+    pub(crate) key: Option<Pointer>,
+
+    /// Skip and count lines that cannot be used instead of stopping at the first
+    #[arg(long, requires = "input", help_heading = "Requests")]
+    pub(crate) skip_bad: bool,
+
+    /// How many requests to generate
+    #[arg(long, value_name = "N", default_value_t = 5_000, conflicts_with = "input",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Requests")]
+    pub(crate) requests: u32,
+
+    /// How many times each request is delivered
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Storm")]
+    pub(crate) retries: u32,
+
+    /// How many worker processes
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Storm")]
+    pub(crate) processes: u32,
+
+    /// How many deliveries each process handles at once
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Storm")]
+    pub(crate) concurrency: u32,
+
+    /// Probability that a delivery's worker is killed while it handles it
+    #[arg(long, value_name = "0..1", default_value_t = 0.02, value_parser = rate, help_heading = "Storm")]
+    pub(crate) crash_rate: f64,
+
+    /// Probability that a delivery carries another payload under the same key
+    #[arg(long, value_name = "0..1", default_value_t = 0.02, value_parser = rate, help_heading = "Storm")]
+    pub(crate) conflict_rate: f64,
+
+    /// How long a claim is honoured, in milliseconds; a killed worker's requests are taken over after it
+    #[arg(long, value_name = "MS", default_value_t = 400,
+          value_parser = clap::value_parser!(u64).range(10..=600_000), help_heading = "Storm")]
+    pub(crate) lease: u64,
+
+    /// The same seed gives the same deliveries and the same crashes [default: random, printed]
+    #[arg(long, value_name = "N", help_heading = "Storm")]
+    pub(crate) seed: Option<u64>,
+
+    /// Give up after so many seconds [default: a minute, and 50 ms for each delivery]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
+          help_heading = "Storm")]
+    pub(crate) deadline: Option<u64>,
+
+    /// Break the guarantee on purpose, to see that the check notices
+    #[arg(long, value_name = "HOW", help_heading = "Storm")]
+    pub(crate) sabotage: Option<Sabotage>,
+
+    /// End with one line of JSON on standard output
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Ways to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sabotage {
+    /// Write the effect without asking the store: every delivery has its effect
+    NoClaim,
+    /// Write the effect before the transaction that completes the claim: a crash in between doubles it
+    TwoTransactions,
+    /// Complete the claim without the effect: nothing ever happens
+    NoEffect,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        _ => Err("a number from 0 to 1 is needed, such as 0.01".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_are_between_nothing_and_always() {
+        assert_eq!(rate("0.5"), Ok(0.5));
+        for bad in ["-0.1", "1.1", "NaN", "", "2%"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+}

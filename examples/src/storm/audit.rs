@@ -1,0 +1,268 @@
+//! [`Audit`]: did every effect happen exactly once, and was everybody told the truth about it?
+
+use idem_core::Fingerprint;
+
+use super::answer::{Answer, Outcome};
+use super::entry::Entry;
+use super::plan::Plan;
+use super::workload::Workload;
+
+/// What the ledger and the answers say together.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    /// Rows of the ledger.
+    pub(crate) effects: u64,
+    /// How often a claim was taken over from a dead worker.
+    pub(crate) takeovers: u64,
+    /// One for each key at fault, in the order of the requests.
+    pub(crate) violations: Vec<Violation>,
+}
+
+/// A key at fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) key: String,
+    pub(crate) reason: String,
+}
+
+/// What the ledger says of a request.
+#[derive(Debug)]
+struct Truth {
+    /// The payload that had the effect.
+    variant: u32,
+    receipt: Fingerprint,
+}
+
+/// Compares the ledger with the plan and the answers. Exact, whichever payload won:
+///
+/// * every request has one row, of a payload that was sent under its key;
+/// * every delivery of that payload was answered with the receipt of that row, byte for byte;
+/// * every delivery of another payload under that key was refused as a conflict.
+pub(crate) fn audit(
+    workload: &Workload,
+    plan: &Plan,
+    ledger: &[Entry],
+    answers: &[Option<Answer>],
+) -> Audit {
+    let mut rows: Vec<Vec<&Entry>> = vec![Vec::new(); workload.keys.len()];
+    let mut violations = Vec::new();
+    for entry in ledger {
+        match workload.request(&entry.key) {
+            Some(request) => rows[request as usize].push(entry),
+            None => violations.push(Violation {
+                key: entry.key.clone(),
+                reason: "has an effect and was never sent".to_owned(),
+            }),
+        }
+    }
+    let truths: Vec<Result<Truth, String>> = (0..)
+        .zip(&rows)
+        .map(|(request, rows)| truth(workload, request, rows))
+        .collect();
+    let lies = lies(workload, plan, &truths, answers);
+    for ((key, truth), lie) in workload.keys.iter().zip(&truths).zip(lies) {
+        if let Some(reason) = truth.as_ref().err().cloned().or(lie) {
+            let key = key.clone();
+            violations.push(Violation { key, reason });
+        }
+    }
+    let most = |rows: &Vec<&Entry>| rows.iter().map(|entry| entry.attempts).max();
+    Audit {
+        effects: ledger.len() as u64,
+        takeovers: rows
+            .iter()
+            .filter_map(most)
+            .map(|attempts| attempts.saturating_sub(1).unsigned_abs())
+            .sum(),
+        violations,
+    }
+}
+
+/// The one row of a request, or what is wrong with its rows.
+fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, String> {
+    match rows {
+        [] => Err("no effect".to_owned()),
+        [row] => match workload.find(request, &row.fingerprint) {
+            Some(variant) => Ok(Truth {
+                variant,
+                receipt: Fingerprint::raw(row.receipt()),
+            }),
+            None => Err("the effect of a payload that was never sent".to_owned()),
+        },
+        rows => Err(format!("{} effects: {}", rows.len(), explain(rows))),
+    }
+}
+
+/// Who wrote the first few rows.
+fn explain(rows: &[&Entry]) -> String {
+    const SHOWN: usize = 3;
+    let mut told: Vec<String> = rows
+        .iter()
+        .take(SHOWN)
+        .map(|row| match row.token {
+            0 => format!("process {} without a claim", row.worker),
+            token => format!(
+                "process {} in attempt {} (token {token})",
+                row.worker, row.attempts
+            ),
+        })
+        .collect();
+    if rows.len() > SHOWN {
+        told.push("…".to_owned());
+    }
+    told.join(", ")
+}
+
+/// For each request, what somebody was told that is not the truth.
+fn lies(
+    workload: &Workload,
+    plan: &Plan,
+    truths: &[Result<Truth, String>],
+    answers: &[Option<Answer>],
+) -> Vec<Option<String>> {
+    let mut lies = vec![None; truths.len()];
+    let mut fresh = vec![false; truths.len()];
+    for ((number, delivery), answer) in (0_u32..).zip(&plan.deliveries).zip(answers) {
+        let request = workload.variants[delivery.variant as usize].request as usize;
+        let Ok(truth) = &truths[request] else {
+            continue;
+        };
+        let lie = match answer {
+            None => Some("was not answered"),
+            Some(answer) => lie(truth, delivery.variant, answer, &mut fresh[request]),
+        };
+        if let Some(lie) = lie {
+            lies[request].get_or_insert_with(|| format!("one effect, but delivery {number} {lie}"));
+        }
+    }
+    lies
+}
+
+fn lie(truth: &Truth, variant: u32, answer: &Answer, fresh: &mut bool) -> Option<&'static str> {
+    let same = variant == truth.variant;
+    match answer.outcome {
+        Outcome::Conflict if same => Some("was refused, with the payload that had the effect"),
+        Outcome::Conflict => None,
+        _ if !same => Some("was accepted, with another payload than the one that had the effect"),
+        _ if answer.receipt != truth.receipt => Some("got an answer that is not that effect's"),
+        Outcome::Fresh if std::mem::replace(fresh, true) => {
+            Some("was told again that it came first")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::args::Args;
+    use super::super::generate::payments;
+    use super::*;
+
+    struct World {
+        workload: Workload,
+        plan: Plan,
+        ledger: Vec<Entry>,
+        answers: Vec<Option<Answer>>,
+    }
+
+    /// Ten requests of two payloads each, the first delivery of each wins.
+    fn honest() -> World {
+        let args = Args::parse_from(["storm", "--conflict-rate", "0.5"]);
+        let mut workload = payments(10, 1).unwrap();
+        let plan = Plan::draw(&mut workload, &args, 1).unwrap();
+        let mut world = World {
+            ledger: Vec::new(),
+            answers: Vec::new(),
+            workload,
+            plan,
+        };
+        for (number, delivery) in (0..).zip(&world.plan.deliveries) {
+            let variant = &world.workload.variants[delivery.variant as usize];
+            let key = &world.workload.keys[variant.request as usize];
+            let fingerprint = variant.fingerprint.to_string();
+            let winner = world.ledger.iter().find(|entry| entry.key == *key);
+            let outcome = match winner {
+                None => Outcome::Fresh,
+                Some(winner) if winner.fingerprint == fingerprint => Outcome::Replay,
+                Some(_) => Outcome::Conflict,
+            };
+            let entry = winner.cloned().unwrap_or_else(|| Entry {
+                key: key.clone(),
+                fingerprint,
+                token: i64::from(number) + 1,
+                attempts: 1,
+                delivery: i64::from(number),
+                worker: "0.0".to_owned(),
+            });
+            let receipt = Fingerprint::raw(entry.receipt());
+            world.answers.push(Some(Answer { outcome, receipt }));
+            if outcome == Outcome::Fresh {
+                world.ledger.push(entry);
+            }
+        }
+        world
+    }
+
+    fn faults(world: &World) -> Vec<Violation> {
+        audit(&world.workload, &world.plan, &world.ledger, &world.answers).violations
+    }
+
+    fn position(world: &World, outcome: Outcome) -> usize {
+        let found = |answer: &Option<Answer>| answer.unwrap().outcome == outcome;
+        world.answers.iter().position(found).unwrap()
+    }
+
+    #[test]
+    fn honest_run_passes() {
+        assert_eq!(faults(&honest()), []);
+    }
+
+    #[test]
+    fn double_and_missing_effects_are_found() {
+        let mut world = honest();
+        let twice = Entry {
+            attempts: 2,
+            ..world.ledger[3].clone()
+        };
+        let missing = world.ledger.remove(0).key;
+        world.ledger.push(twice.clone());
+        let mut found = faults(&world);
+        found.sort_by_key(|violation| violation.key != missing);
+        assert_eq!(
+            (&*found[0].key, &*found[0].reason),
+            (&*missing, "no effect")
+        );
+        assert_eq!(found[1].key, twice.key);
+        assert!(found[1].reason.starts_with("2 effects: "), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn foreign_effects_are_found() {
+        let mut world = honest();
+        world.ledger[0].fingerprint = Fingerprint::raw("foreign").to_string();
+        world.ledger[1].key = "foreign".to_owned();
+        assert_eq!(faults(&world).len(), 3, "one key has none, one is unknown");
+    }
+
+    #[test]
+    fn every_lie_is_found() {
+        for (outcome, told) in [
+            (Outcome::Replay, Outcome::Conflict),
+            (Outcome::Conflict, Outcome::Replay),
+            (Outcome::Replay, Outcome::Fresh),
+        ] {
+            let mut world = honest();
+            let at = position(&world, outcome);
+            world.answers[at].as_mut().unwrap().outcome = told;
+            assert_eq!(faults(&world).len(), 1, "{outcome:?} told as {told:?}");
+        }
+        let mut world = honest();
+        let at = position(&world, Outcome::Replay);
+        world.answers[at].as_mut().unwrap().receipt = Fingerprint::raw("other");
+        world.answers[position(&honest(), Outcome::Conflict)] = None;
+        assert!(!faults(&world).is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! [`Backend`]: a store together with the place where effects happen.
+
+mod postgres;
+mod sqlite;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{BoxError, Claim, IdempotencyStore, Response};
+
+use super::desk::Probe;
+use super::entry::Entry;
+use super::stop::Stop;
+
+/// How long a sealed answer is kept: longer than any run.
+pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an unreachable server is given.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A store, and a ledger that can show whether an effect happened twice.
+///
+/// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer together. A store
+/// without such a transaction sends the effect to something that honours a key of its own (that is what
+/// [`Claim::derive`] is for), and completes the claim after it; the audit then reads that other ledger.
+#[async_trait]
+pub(crate) trait Backend: Debug + Send + Sync {
+    /// The store.
+    fn store(&self) -> &dyn IdempotencyStore;
+
+    /// Name and version of what really ran.
+    async fn product(&self) -> Result<String, BoxError>;
+
+    /// Creates the records' table and the ledger.
+    async fn create(&self) -> Result<(), BoxError>;
+
+    /// Removes what [`create`](Self::create) made.
+    async fn remove(&self) -> Result<(), BoxError>;
+
+    /// Makes the effect happen and seals the claim with the answer; both or neither.
+    ///
+    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but not committed.
+    /// The error is the store's where the claim was lost.
+    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError>;
+
+    /// Makes the effect happen, and nothing else: what a service without idempotency does.
+    async fn append(&self, entry: &Entry) -> Result<(), BoxError>;
+
+    /// All effects, in the order in which they were written.
+    async fn ledger(&self) -> Result<Vec<Entry>, BoxError>;
+}
+
+/// What [`Backend::settle`] commits.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    pub(crate) claim: Claim,
+    pub(crate) entry: Entry,
+    pub(crate) response: Response,
+    pub(crate) probe: Probe,
+}
+
+/// What a process opens.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The URL of `--store`, or of the file in the temporary folder.
+    pub(crate) url: String,
+    /// The run's own name for tables or schema.
+    pub(crate) namespace: String,
+    /// How many connections the process may have to a server.
+    pub(crate) connections: u32,
+}
+
+/// Opens the store that the URL names.
+pub(crate) async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
+    let scheme = place.url.split(':').next().unwrap_or_default();
+    match scheme {
+        "sqlite" => Ok(Box::new(sqlite::Sqlite::open(place).await?)),
+        "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(place).await?)),
+        _ => Err(Stop::new(format!(
+            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH or \
+             postgres://USER@HOST:PORT/DATABASE"
+        ))),
+    }
+}

@@ -1,0 +1,182 @@
+//! [`Lane`]: one worker process after the other, and the deliveries that are theirs.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Instant;
+
+use idem_core::Fingerprint;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::answer::Answer;
+use super::plan::Plan;
+use super::point::Point;
+use super::process::Process;
+use super::protocol::{Order, Report, Setup};
+use super::stop::Stop;
+use super::tally::Event;
+use super::workload::Workload;
+
+/// So many processes may die one after the other without a word before the lane gives up.
+const MAX_SILENT_DEATHS: u32 = 5;
+
+/// What all lanes share.
+#[derive(Debug)]
+pub(crate) struct Storm {
+    pub(crate) workload: Workload,
+    pub(crate) plan: Plan,
+    pub(crate) setup: Setup,
+    pub(crate) concurrency: u32,
+}
+
+/// An at-least-once sender: sends its deliveries in order, so many at once, and again until they are acknowledged.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    storm: Arc<Storm>,
+    number: u32,
+    waiting: VecDeque<u32>,
+    under_way: BTreeSet<u32>,
+    first_sent: HashMap<u32, Instant>,
+    /// Deliveries whose crash has happened.
+    crashed: HashSet<u32>,
+    /// Whether the present process was killed by us.
+    killed: bool,
+    silent_deaths: u32,
+    events: UnboundedSender<Event>,
+}
+
+impl Lane {
+    pub(crate) fn new(storm: Arc<Storm>, number: u32, events: UnboundedSender<Event>) -> Self {
+        Self {
+            waiting: storm.plan.share(number),
+            storm,
+            number,
+            under_way: BTreeSet::new(),
+            first_sent: HashMap::new(),
+            crashed: HashSet::new(),
+            killed: false,
+            silent_deaths: 0,
+            events,
+        }
+    }
+
+    /// Delivers everything, with as many processes as it takes.
+    pub(crate) async fn run(mut self) -> Result<(), Stop> {
+        let mut generation = 0;
+        while !self.waiting.is_empty() {
+            let setup = Setup {
+                worker: format!("{}.{generation}", self.number),
+                ..self.storm.setup.clone()
+            };
+            let mut process = Process::start(&setup).await?;
+            self.killed = false;
+            self.silent_deaths += 1;
+            while let Some(report) = process.report().await? {
+                self.hear(report, &mut process).await?;
+            }
+            let status = process.ended().await?;
+            self.bury(status)?;
+            generation += 1;
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, report: Report, process: &mut Process) -> Result<(), Stop> {
+        match report {
+            Report::Ready => self.send_more(process).await?,
+            Report::Answer {
+                delivery,
+                outcome,
+                waited,
+                fenced,
+                receipt,
+            } => {
+                self.silent_deaths = 0;
+                let receipt = Fingerprint::raw(receipt);
+                let answer = Answer { outcome, receipt };
+                self.acknowledge(delivery, answer, waited, fenced);
+                self.send_more(process).await?;
+            }
+            Report::Reached { delivery, point } => self.crash(delivery, point, process),
+            Report::Fatal { message } => {
+                return Err(Stop::new(format!("a worker cannot go on: {message}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, delivery: u32, answer: Answer, waited: bool, fenced: u32) {
+        self.under_way.remove(&delivery);
+        let sent = self.first_sent.remove(&delivery);
+        self.tell(Event::Answered {
+            delivery,
+            answer,
+            waited,
+            fenced,
+            latency: sent.map(|sent| sent.elapsed()).unwrap_or_default(),
+        });
+    }
+
+    /// Kills the process at this point. If another delivery has come to its own in the same moment, its crash is still
+    /// to come.
+    fn crash(&mut self, delivery: u32, point: Point, process: &mut Process) {
+        if self.killed {
+            return;
+        }
+        self.killed = true;
+        self.silent_deaths = 0;
+        process.kill();
+        self.crashed.insert(delivery);
+        self.tell(Event::Crashed(Some(point)));
+    }
+
+    /// Fills the process up; dismisses it when all is done.
+    async fn send_more(&mut self, process: &mut Process) -> Result<(), Stop> {
+        while !self.killed && self.under_way.len() < self.storm.concurrency as usize {
+            let Some(delivery) = self.waiting.pop_front() else {
+                break;
+            };
+            self.under_way.insert(delivery);
+            self.first_sent.entry(delivery).or_insert_with(Instant::now);
+            process.send(&self.order(delivery)).await?;
+        }
+        if self.under_way.is_empty() {
+            process.dismiss();
+        }
+        Ok(())
+    }
+
+    fn order(&self, delivery: u32) -> Order {
+        let Storm { workload, plan, .. } = &*self.storm;
+        let planned = plan.deliveries[delivery as usize];
+        let variant = &workload.variants[planned.variant as usize];
+        Order {
+            delivery,
+            key: workload.keys[variant.request as usize].clone(),
+            crash: planned.crash.filter(|_| !self.crashed.contains(&delivery)),
+            payload: variant.payload.clone(),
+        }
+    }
+
+    /// Takes back what a dead process has not acknowledged, first things first.
+    fn bury(&mut self, status: ExitStatus) -> Result<(), Stop> {
+        while let Some(delivery) = self.under_way.pop_last() {
+            self.waiting.push_front(delivery);
+        }
+        if self.killed || self.waiting.is_empty() {
+            return Ok(());
+        }
+        if self.silent_deaths > MAX_SILENT_DEATHS {
+            return Err(Stop::new(format!(
+                "worker processes end before they have answered anything ({status}); what they wrote is above"
+            )));
+        }
+        self.tell(Event::Crashed(None));
+        Ok(())
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody listens any more when the run was given up.
+        let _ = self.events.send(event);
+    }
+}

@@ -1,0 +1,154 @@
+//! [`Plan`]: who gets which delivery, in which order, and where it crashes.
+
+use std::collections::VecDeque;
+
+use idem_core::Fingerprint;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::args::Args;
+use super::number::grouped;
+use super::point::Point;
+use super::stop::Stop;
+use super::workload::Workload;
+
+/// Most deliveries of a run: what fits into memory with room to spare.
+pub(crate) const MAX_DELIVERIES: u64 = 50_000_000;
+
+/// How many other requests begin while the senders of one repeat it at once.
+const BURST: f64 = 8.0;
+
+/// A delivery of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planned {
+    pub(crate) variant: u32,
+    /// The worker process that gets it.
+    pub(crate) process: u32,
+    pub(crate) crash: Option<Point>,
+}
+
+/// All deliveries, in their order; the same for the same seed, workload and options.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) deliveries: Vec<Planned>,
+    /// Of all of the above.
+    pub(crate) digest: Fingerprint,
+}
+
+impl Plan {
+    /// Draws it from the seed. Requests begin in random order. Half of a request's repetitions come while it is
+    /// being worked on, as from an impatient sender; the others at any time later. They go to one process
+    /// after the other.
+    pub(crate) fn draw(workload: &mut Workload, args: &Args, seed: u64) -> Result<Self, Stop> {
+        check_size(workload, args)?;
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut lines = workload.lines.clone();
+        lines.shuffle(&mut rng);
+        let end = lines.len() as f64;
+        let mut next_process: Vec<u32> = (0..workload.keys.len())
+            .map(|_| rng.random_range(0..args.processes))
+            .collect();
+        let mut timed = Vec::with_capacity(lines.len() * args.retries as usize);
+        for (place, &line) in lines.iter().enumerate() {
+            let begin = place as f64;
+            for repetition in 0..args.retries {
+                let request = workload.variants[line as usize].request;
+                let process = &mut next_process[request as usize];
+                *process = (*process + 1) % args.processes;
+                let delivery = Planned {
+                    variant: match rng.random_bool(args.conflict_rate) {
+                        true => workload.altered(line),
+                        false => line,
+                    },
+                    process: *process,
+                    crash: rng
+                        .random_bool(args.crash_rate)
+                        .then(|| Point::ALL[rng.random_range(0..Point::ALL.len())]),
+                };
+                let time = match repetition {
+                    0 => begin,
+                    _ if rng.random_bool(0.5) => begin + rng.random_range(0.0..BURST),
+                    _ => begin + rng.random_range(0.0..=end - begin),
+                };
+                timed.push((time, delivery));
+            }
+        }
+        // Stable, so that equal times keep their order.
+        timed.sort_by(|(one, _), (two, _)| one.total_cmp(two));
+        Ok(Self::of(
+            timed.into_iter().map(|(_, delivery)| delivery).collect(),
+            workload,
+        ))
+    }
+
+    fn of(deliveries: Vec<Planned>, workload: &Workload) -> Self {
+        let mut bytes = Vec::new();
+        for variant in &workload.variants {
+            bytes.extend(variant.fingerprint.to_bytes());
+        }
+        for delivery in &deliveries {
+            bytes.extend(delivery.variant.to_be_bytes());
+            bytes.push(delivery.process.to_be_bytes()[3]);
+            bytes.push(delivery.crash.map_or(u8::MAX, |point| point as u8));
+        }
+        Self {
+            deliveries,
+            digest: Fingerprint::raw(bytes),
+        }
+    }
+
+    /// The numbers of the deliveries that this process gets, in their order.
+    pub(crate) fn share(&self, process: u32) -> VecDeque<u32> {
+        (0..)
+            .zip(&self.deliveries)
+            .filter(|(_, delivery)| delivery.process == process)
+            .map(|(number, _)| number)
+            .collect()
+    }
+}
+
+/// Refuses what is too much.
+pub(crate) fn check_size(workload: &Workload, args: &Args) -> Result<(), Stop> {
+    if workload.lines.len() as u64 * u64::from(args.retries) <= MAX_DELIVERIES {
+        return Ok(());
+    }
+    Err(Stop::new(format!(
+        "that makes more than {} deliveries; lower --requests or --retries, or use a part of the input",
+        grouped(MAX_DELIVERIES)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::generate::payments;
+    use super::*;
+
+    fn draw(seed: u64) -> Plan {
+        let args = Args::parse_from(["storm", "--crash-rate", "0.1", "--conflict-rate", "0.1"]);
+        let mut workload = payments(100, seed).unwrap();
+        Plan::draw(&mut workload, &args, seed).unwrap()
+    }
+
+    #[test]
+    fn seed_decides() {
+        assert_eq!(draw(1).digest, draw(1).digest);
+        assert_ne!(draw(1).digest, draw(2).digest);
+    }
+
+    #[test]
+    fn every_delivery_has_one_process() {
+        let plan = draw(3);
+        assert_eq!(plan.deliveries.len(), 500);
+        let mut all: Vec<u32> = (0..4).flat_map(|process| plan.share(process)).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..500).collect::<Vec<u32>>());
+        assert!(
+            plan.deliveries
+                .iter()
+                .any(|delivery| delivery.crash.is_some())
+        );
+    }
+}

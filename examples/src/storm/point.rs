@@ -1,0 +1,44 @@
+//! [`Point`]: where a worker is killed.
+
+use serde::{Deserialize, Serialize};
+
+/// A place in the handling of a delivery.
+///
+/// Only the holder of a claim comes past the first three. A delivery whose crash was planned there, but that is
+/// a duplicate, crashes at the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Point {
+    /// The key is claimed, nothing is done yet.
+    Claimed,
+    /// In the middle of the work.
+    Working,
+    /// Effect and answer are written, the transaction is not committed.
+    Uncommitted,
+    /// The outcome is known (and committed), the sender has not heard of it.
+    Unanswered,
+}
+
+impl Point {
+    /// All, in the order in which they are passed.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Claimed,
+        Self::Working,
+        Self::Uncommitted,
+        Self::Unanswered,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Working => "working",
+            Self::Uncommitted => "uncommitted",
+            Self::Unanswered => "unanswered",
+        }
+    }
+
+    /// The index into [`ALL`](Self::ALL).
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,120 @@
+//! [`Process`]: a worker, seen from the parent.
+
+use std::process::{ExitStatus, Stdio};
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::protocol::{Order, Report, Setup, line};
+use super::stop::Stop;
+use super::worker::ARGUMENT;
+
+/// A running worker process; killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// `None` when there is nothing more to send, which ends the worker.
+    orders: Option<ChildStdin>,
+    reports: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts this program again, as a worker.
+    pub(crate) async fn start(setup: &Setup) -> Result<Self, Stop> {
+        let failed = |error: std::io::Error| {
+            Stop::because(
+                "a worker process cannot be started; try fewer --processes",
+                &error,
+            )
+        };
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .arg(ARGUMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let (Some(orders), Some(reports)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Stop::new("a worker process has no pipes"));
+        };
+        let mut process = Self {
+            child,
+            orders: Some(orders),
+            reports: BufReader::new(reports),
+        };
+        process.write(line(setup)).await?;
+        Ok(process)
+    }
+
+    /// Sends a delivery.
+    pub(crate) async fn send(&mut self, order: &Order) -> Result<(), Stop> {
+        self.write(line(order)).await
+    }
+
+    async fn write(&mut self, line: serde_json::Result<Vec<u8>>) -> Result<(), Stop> {
+        let line = line.map_err(|error| Stop::because("a delivery cannot be written", &error))?;
+        if let Some(orders) = &mut self.orders {
+            // A worker that is dead cannot be written to; what it did not acknowledge is sent again.
+            let _ = orders.write_all(&line).await;
+        }
+        Ok(())
+    }
+
+    /// What the worker says next; `None` when it is dead and everything that it had said was read.
+    pub(crate) async fn report(&mut self) -> Result<Option<Report>, Stop> {
+        let unreadable =
+            |error: std::io::Error| Stop::because("a worker's reports cannot be read", &error);
+        let Some(line) = whole_line(&mut self.reports).await.map_err(unreadable)? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&line).map(Some).map_err(|error| {
+            Stop::because(
+                "a worker wrote what is no report; is something else printing?",
+                &error,
+            )
+        })
+    }
+
+    /// Tells the worker that nothing more will come, which ends it.
+    pub(crate) fn dismiss(&mut self) {
+        self.orders = None;
+    }
+
+    /// SIGKILL. It may still have said something.
+    pub(crate) fn kill(&mut self) {
+        // The only failure is that it is dead already.
+        let _ = self.child.start_kill();
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(mut self) -> Result<ExitStatus, Stop> {
+        self.dismiss();
+        self.child
+            .wait()
+            .await
+            .map_err(|error| Stop::because("a worker process cannot be waited for", &error))
+    }
+}
+
+/// The next line. One without its end is what a killed process had begun to say, and is not said.
+async fn whole_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line).await?;
+    Ok(line.ends_with(b"\n").then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn half_a_line_was_not_said() {
+        let mut reader = &b"{\"a\":1}\n{\"b\":2}\n{\"c\":"[..];
+        let mut lines = Vec::new();
+        while let Some(line) = whole_line(&mut reader).await.unwrap() {
+            lines.push(line);
+        }
+        assert_eq!(lines, [b"{\"a\":1}\n", b"{\"b\":2}\n"]);
+    }
+}

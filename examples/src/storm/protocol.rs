@@ -1,0 +1,66 @@
+//! What parent and workers say to each other: one JSON document a line, over the worker's standard input and output.
+//!
+//! A worker reads in a thread that does nothing else, and the parent never has more deliveries under way than a worker
+//! may handle at once; so neither can block the other, however large the payloads are.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::answer::Outcome;
+use super::args::Sabotage;
+use super::point::Point;
+
+/// The first line that a worker reads. Not on its command line, because the URL may hold a password.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) store: String,
+    pub(crate) namespace: String,
+    pub(crate) connections: u32,
+    pub(crate) lease: Duration,
+    pub(crate) sabotage: Option<Sabotage>,
+    /// See [`Entry::worker`](super::entry::Entry::worker).
+    pub(crate) worker: String,
+}
+
+/// Every other line that a worker reads: a delivery.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) delivery: u32,
+    /// As an `Idempotency-Key` header would carry it.
+    pub(crate) key: String,
+    /// Where to stand still and be killed.
+    pub(crate) crash: Option<Point>,
+    pub(crate) payload: Box<RawValue>,
+}
+
+/// A line that a worker writes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The store is open.
+    Ready,
+    /// A delivery has come to its end.
+    Answer {
+        delivery: u32,
+        outcome: Outcome,
+        /// Whether it had to wait for another worker.
+        waited: bool,
+        /// How often the claim was lost before the commit.
+        fenced: u32,
+        /// The body of the answer.
+        receipt: String,
+    },
+    /// The delivery has come to its planned end: kill me.
+    Reached { delivery: u32, point: Point },
+    /// There is no going on.
+    Fatal { message: String },
+}
+
+/// The document as a line.
+pub(crate) fn line(document: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(document)?;
+    line.push(b'\n');
+    Ok(line)
+}

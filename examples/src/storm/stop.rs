@@ -1,0 +1,67 @@
+//! [`Stop`]: why there is no verdict.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// A run that cannot begin or go on, in one line that says what, where and what to do.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    message: String,
+    status: u8,
+}
+
+impl Stop {
+    /// Bad arguments, unreadable input, a store that cannot be reached: status 2.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: 2,
+        }
+    }
+
+    /// The same, with an error and all that it comes from.
+    pub(crate) fn because(
+        message: impl fmt::Display,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Self {
+        Self::new(format!("{message}: {}", chain(error)))
+    }
+
+    /// Somebody asked it to end: status 130, as shells have it.
+    pub(crate) fn interrupted() -> Self {
+        Self {
+            message: "interrupted; the workers are stopped, nothing was checked".to_owned(),
+            status: 130,
+        }
+    }
+
+    /// The same, with how far it had got.
+    pub(crate) fn after(mut self, progress: impl fmt::Display) -> Self {
+        self.message = format!("{} (after {progress})", self.message);
+        self
+    }
+
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The error and its sources in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if !line.ends_with(&text) {
+            line = format!("{line}: {text}");
+        }
+        source = error.source();
+    }
+    line.replace('\n', " ")
+}

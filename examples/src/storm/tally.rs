@@ -1,0 +1,104 @@
+//! [`Tally`]: what happened, counted.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::answer::{Answer, Outcome};
+use super::point::Point;
+
+/// Something that a lane has to tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    /// A delivery was acknowledged.
+    Answered {
+        delivery: u32,
+        answer: Answer,
+        waited: bool,
+        fenced: u32,
+        /// From its first sending.
+        latency: Duration,
+    },
+    /// A worker process died: killed at this point, or for a reason of its own.
+    Crashed(Option<Point>),
+}
+
+/// The counts of a run.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// By number of delivery.
+    pub(crate) answers: Vec<Option<Answer>>,
+    pub(crate) answered: u64,
+    pub(crate) fresh: u64,
+    pub(crate) replays: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) waits: u64,
+    /// Late holders whose commit was refused.
+    pub(crate) fenced: u64,
+    /// By [`Point::index`]; the last: not planned.
+    pub(crate) crashes: [u64; 5],
+    latencies: Histogram<u64>,
+    start: Instant,
+    /// How long it took until the last answer.
+    pub(crate) elapsed: Duration,
+}
+
+impl Tally {
+    pub(crate) fn new(deliveries: usize) -> Self {
+        Self {
+            answers: vec![None; deliveries],
+            answered: 0,
+            fresh: 0,
+            replays: 0,
+            conflicts: 0,
+            waits: 0,
+            fenced: 0,
+            crashes: [0; 5],
+            // Microseconds up to an hour, three digits.
+            latencies: Histogram::new_with_bounds(1, 3_600_000_000, 3)
+                .expect("the bounds are valid"),
+            start: Instant::now(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn note(&mut self, event: Event) {
+        match event {
+            Event::Crashed(point) => {
+                self.crashes[point.map_or(Point::ALL.len(), Point::index)] += 1;
+            }
+            Event::Answered {
+                delivery,
+                answer,
+                waited,
+                fenced,
+                latency,
+            } => {
+                self.answers[delivery as usize] = Some(answer);
+                self.answered += 1;
+                self.waits += u64::from(waited);
+                self.fenced += u64::from(fenced);
+                *match answer.outcome {
+                    Outcome::Fresh => &mut self.fresh,
+                    Outcome::Replay => &mut self.replays,
+                    Outcome::Conflict => &mut self.conflicts,
+                } += 1;
+                let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+                self.latencies.saturating_record(micros);
+                self.elapsed = self.start.elapsed();
+            }
+        }
+    }
+
+    pub(crate) fn latency(&self, quantile: f64) -> Duration {
+        Duration::from_micros(self.latencies.value_at_quantile(quantile))
+    }
+
+    pub(crate) fn per_second(&self) -> f64 {
+        self.answered as f64 / self.elapsed.as_secs_f64().max(1e-6)
+    }
+
+    pub(crate) fn all_crashes(&self) -> u64 {
+        self.crashes.iter().sum()
+    }
+}

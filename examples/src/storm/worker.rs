@@ -1,0 +1,116 @@
+//! A worker process.
+
+use std::io::{BufRead, Write, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use idem_core::BoxError;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::backend::{self, Place};
+use super::desk::Desk;
+use super::protocol::{Order, Report, Setup, line};
+use super::stop::{Stop, chain};
+
+/// The argument that makes the command a worker.
+pub(crate) const ARGUMENT: &str = "storm-worker";
+
+/// Whether this process was started as a worker.
+pub(crate) fn is_asked_for() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == ARGUMENT)
+}
+
+/// Handles deliveries until standard input ends, with the parent or by it.
+pub(crate) fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            say(&Report::Fatal {
+                message: stop.to_string(),
+            });
+            stop.code()
+        }
+    }
+}
+
+fn run() -> Result<(), Stop> {
+    let mut first = String::new();
+    stdin()
+        .read_line(&mut first)
+        .map_err(|error| Stop::because("a worker cannot read its set-up", &error))?;
+    if first.is_empty() {
+        return Ok(());
+    }
+    let setup = serde_json::from_str(&first).map_err(|error| {
+        Stop::because(
+            "this is a worker of `storm`, and not for people to start",
+            &error,
+        )
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::because("a worker has no runtime", &error))?;
+    let (sender, orders) = unbounded_channel();
+    std::thread::spawn(move || read_orders(&sender));
+    runtime.block_on(serve(setup, orders))
+}
+
+/// Reads, and does nothing else, so that the parent can always write. When there is nothing more to read the parent
+/// has all its answers or is gone; then the process ends, whatever it is doing.
+fn read_orders(orders: &UnboundedSender<Order>) {
+    for line in stdin().lock().lines() {
+        // What cannot be read is the half of a line that the parent could not finish.
+        let Ok(order) = line
+            .map_err(BoxError::from)
+            .and_then(|line| Ok(serde_json::from_str(&line)?))
+        else {
+            break;
+        };
+        if orders.send(order).is_err() {
+            break;
+        }
+    }
+    std::process::exit(0);
+}
+
+async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(), Stop> {
+    let place = Place {
+        url: setup.store,
+        namespace: setup.namespace,
+        connections: setup.connections,
+    };
+    let desk = Arc::new(Desk {
+        backend: backend::open(&place).await?,
+        lease: setup.lease,
+        sabotage: setup.sabotage,
+        worker: setup.worker,
+    });
+    say(&Report::Ready);
+    while let Some(order) = orders.recv().await {
+        let desk = Arc::clone(&desk);
+        // A task of its own, so that a panic is reported too.
+        let handled = tokio::spawn(async move { desk.handle(&order).await });
+        tokio::spawn(async move {
+            let handled = handled.await.unwrap_or_else(|panic| Err(panic.into()));
+            say(&handled.unwrap_or_else(|error| Report::Fatal {
+                message: chain(&*error),
+            }));
+        });
+    }
+    Ok(())
+}
+
+/// Writes the report at once. The parent always reads, so this does not block for long; if it is gone, so is the
+/// reason for this process.
+pub(crate) fn say(report: &Report) {
+    let mut out = stdout().lock();
+    let written = line(report)
+        .map_err(BoxError::from)
+        .and_then(|line| Ok(out.write_all(&line).and_then(|()| out.flush())?));
+    if written.is_err() {
+        std::process::exit(1);
+    }
+}

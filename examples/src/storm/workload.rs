@@ -1,0 +1,124 @@
+//! [`Workload`]: what is to be delivered.
+
+use std::collections::HashMap;
+
+use idem_core::{Fingerprint, canonical_json};
+use serde_json::value::RawValue;
+
+use super::input::Event;
+
+/// Requests, each with one or more payloads, and the lines of input that they came from.
+#[derive(Debug, Default)]
+pub(crate) struct Workload {
+    /// The id of each request's key.
+    pub(crate) keys: Vec<String>,
+    pub(crate) variants: Vec<Variant>,
+    /// The variant that each line of input is; each line is delivered several times.
+    pub(crate) lines: Vec<u32>,
+    /// Lines that could not be used.
+    pub(crate) refused: u64,
+    by_key: HashMap<String, u32>,
+    by_fingerprint: HashMap<(u32, Fingerprint), u32>,
+}
+
+/// A payload under the key of a request. Only one variant of a request may have an effect: the one that comes first.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    pub(crate) request: u32,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) payload: Box<RawValue>,
+}
+
+impl Workload {
+    /// Adds a line of input. Lines with the same key are the same request.
+    pub(crate) fn add(&mut self, event: Event) {
+        let request = match self.by_key.get(&event.id) {
+            Some(request) => *request,
+            None => {
+                let request = index(self.keys.len());
+                self.keys.push(event.id.clone());
+                self.by_key.insert(event.id, request);
+                request
+            }
+        };
+        let variant = self.variant(request, event.fingerprint, event.payload);
+        self.lines.push(variant);
+    }
+
+    /// The same request with another payload, which has to be refused wherever the original wins, and the other
+    /// way round.
+    pub(crate) fn altered(&mut self, variant: u32) -> u32 {
+        let original = &self.variants[variant as usize];
+        let request = original.request;
+        let altered = with_member_more(original.payload.get());
+        match (Fingerprint::json(&altered), RawValue::from_string(altered)) {
+            (Ok(fingerprint), Ok(payload)) => self.variant(request, fingerprint, payload),
+            // An object stays one when it gets a member that it did not have.
+            _ => variant,
+        }
+    }
+
+    fn variant(&mut self, request: u32, fingerprint: Fingerprint, payload: Box<RawValue>) -> u32 {
+        let next = index(self.variants.len());
+        let variant = *self
+            .by_fingerprint
+            .entry((request, fingerprint))
+            .or_insert(next);
+        if variant == next {
+            self.variants.push(Variant {
+                request,
+                fingerprint,
+                payload,
+            });
+        }
+        variant
+    }
+
+    /// The variant with this fingerprint, as it is printed.
+    pub(crate) fn find(&self, request: u32, fingerprint: &str) -> Option<u32> {
+        let fingerprint = fingerprint.parse().ok()?;
+        self.by_fingerprint.get(&(request, fingerprint)).copied()
+    }
+
+    /// The request with this key.
+    pub(crate) fn request(&self, key: &str) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+}
+
+/// The object with a member that it does not have yet.
+fn with_member_more(object: &str) -> String {
+    let object = canonical_json(object.as_bytes()).unwrap_or_else(|_| object.to_owned());
+    let mut name = "altered_by_storm".to_owned();
+    while object.contains(&name) {
+        name.push('_');
+    }
+    let members = object.trim_end_matches('}').len();
+    let (head, tail) = object.split_at(object.len() - 1);
+    let comma = if members > 1 { "," } else { "" };
+    format!("{head}{comma}\"{name}\":true{tail}")
+}
+
+/// Input is limited to what has such an index: see [`MAX_DELIVERIES`](super::plan::MAX_DELIVERIES).
+fn index(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn altered_objects_differ_and_are_objects() {
+        for (object, expected) in [
+            ("{}", r#"{"altered_by_storm":true}"#),
+            (r#"{"a":{}}"#, r#"{"a":{},"altered_by_storm":true}"#),
+            (
+                r#"{"altered_by_storm":1}"#,
+                r#"{"altered_by_storm":1,"altered_by_storm_":true}"#,
+            ),
+        ] {
+            assert_eq!(with_member_more(object), expected);
+        }
+    }
+}

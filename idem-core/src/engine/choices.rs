@@ -1,0 +1,64 @@
+//! What a [`Policy`](super::Policy) chooses between.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::duration_text;
+
+/// What a caller does that finds the request being worked on by somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BusyPolicy {
+    /// It is refused at once with [`RunError::InFlight`](super::RunError::InFlight).
+    ///
+    /// The default, because a caller that waits holds its connection and its memory while it learns nothing,
+    /// and only it knows for how long that is worth while: retry storms are made of callers that wait.
+    #[default]
+    Refuse,
+    /// It waits for the result, at most so long, and is refused then.
+    ///
+    /// The limit bounds the pauses; a call of the store that is under way when it passes is still heard.
+    Wait {
+        /// The longest wait.
+        #[serde(with = "duration_text")]
+        limit: Duration,
+    },
+}
+
+impl BusyPolicy {
+    /// [`Wait`](Self::Wait) at most so long.
+    #[must_use]
+    pub fn wait(limit: Duration) -> Self {
+        Self::Wait { limit }
+    }
+}
+
+/// What becomes of the claim when the work answers with an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorPolicy {
+    /// It is released: the next caller runs the work again.
+    #[default]
+    Release,
+    /// The error's text is recorded as [`Failure::FAILED`](crate::Failure::FAILED), and replayed to later
+    /// callers.
+    Record,
+}
+
+/// What becomes of the claim when the work is interrupted: dropped by its caller, or by a panic.
+///
+/// How far the work got is then not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptPolicy {
+    /// It is released: the next caller runs the work again.
+    #[default]
+    Release,
+    /// It is recorded as [`Failure::CANCELLED`](crate::Failure::CANCELLED) or
+    /// [`Failure::PANICKED`](crate::Failure::PANICKED), and replayed to later callers.
+    Record,
+    /// Nothing is done: the lease runs out, and the stale policy decides. This keeps others away for the
+    /// rest of the lease, for work that goes on for a while somewhere else.
+    Lapse,
+}

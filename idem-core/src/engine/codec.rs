@@ -1,0 +1,72 @@
+//! Values as responses.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, Response, Result};
+
+impl Response {
+    /// The response that [`Idempotency::run`](crate::Idempotency::run) stores for this value: status 200,
+    /// content type `application/json`, and the value as JSON; `null` for `()`.
+    ///
+    /// Work that seals its claim itself, in its own transaction, seals it with this; that the engine then
+    /// seals it once more with the same changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        let body = serde_json::to_vec(value).map_err(|source| {
+            Error::invalid_input("the result cannot be written as JSON").with_source(source)
+        })?;
+        Ok(Self::new(200, body).with_header("content-type", "application/json"))
+    }
+
+    /// The value in a JSON body.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the body is not the JSON of a `T`. The source is
+    /// `serde_json`'s error, which may quote the body.
+    pub fn from_json<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(self.body()).map_err(|source| {
+            Error::corrupt(format!(
+                "the stored response is not the JSON of a {}",
+                std::any::type_name::<T>()
+            ))
+            .with_source(source)
+        })
+    }
+}
+
+/// How values are stored and read back.
+pub(super) trait Codec<T> {
+    fn encode(value: &T) -> Result<Response>;
+    fn decode(response: Response) -> Result<T>;
+}
+
+/// As JSON.
+pub(super) struct Json;
+
+impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
+    fn encode(value: &T) -> Result<Response> {
+        Response::json(value)
+    }
+
+    fn decode(response: Response) -> Result<T> {
+        response.from_json()
+    }
+}
+
+/// As they are.
+pub(super) struct Raw;
+
+impl Codec<Response> for Raw {
+    fn encode(value: &Response) -> Result<Response> {
+        Ok(value.clone())
+    }
+
+    fn decode(response: Response) -> Result<Response> {
+        Ok(response)
+    }
+}

@@ -1,0 +1,102 @@
+//! [`Context`]: what the parts of a run share.
+
+use std::future::{Future, poll_fn};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::Policy;
+use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
+
+/// The store, the operation's policy, and the runtime that the run was started on.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    pub(super) store: Arc<dyn IdempotencyStore>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) runtime: Handle,
+}
+
+impl Context {
+    /// Checks the policy, and that there is a runtime.
+    pub(super) fn new(store: Arc<dyn IdempotencyStore>, policy: Arc<Policy>) -> Result<Self> {
+        policy.check(&store.limits())?;
+        let runtime = Handle::try_current().map_err(|source| {
+            let message = "a run needs a Tokio runtime with time enabled";
+            Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(source)
+        })?;
+        Ok(Self {
+            store,
+            policy,
+            runtime,
+        })
+    }
+
+    /// Runs `step` to its end even if the caller is dropped: polled here once, which is all that a store in
+    /// memory needs, and in a task of its own from then on.
+    pub(super) async fn to_its_end<T, F>(&self, step: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let mut step = Box::pin(step);
+        if let Poll::Ready(result) =
+            poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await
+        {
+            return result;
+        }
+        match self.runtime.spawn(step).await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(cancelled) => Err(Error::new(
+                    ErrorKind::Unavailable,
+                    Effect::Unknown,
+                    "the runtime is shutting down",
+                )
+                .with_source(cancelled)),
+            },
+        }
+    }
+}
+
+/// The call's result, or that it gave none within the limit.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    operation: &'static str,
+    call: impl Future<Output = Result<T>> + Send,
+) -> Result<T> {
+    timeout(limit, call).await.unwrap_or_else(|_| {
+        let message = format!("no answer in {} ms", limit.as_millis());
+        Err(Error::new(ErrorKind::Unavailable, Effect::Unknown, message).at("", operation))
+    })
+}
+
+/// Whether one of several tries may have taken effect.
+#[derive(Debug, Default)]
+pub(super) struct Doubt(bool);
+
+impl Doubt {
+    /// The error of the latest try, with an effect that speaks for all of them.
+    pub(super) fn about_all(&mut self, error: Error) -> Error {
+        self.0 |= error.effect() != Effect::None;
+        match error.kind() {
+            // The claim's state is known then, whatever came of the tries before.
+            ErrorKind::ClaimLost | ErrorKind::AlreadySealed => error,
+            _ if self.0 => error.with_effect(Effect::Unknown),
+            _ => error,
+        }
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.0
+    }
+
+    /// A definite answer came.
+    pub(super) fn clear(&mut self) {
+        self.0 = false;
+    }
+}

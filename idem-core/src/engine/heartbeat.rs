@@ -1,0 +1,101 @@
+//! [`Heartbeat`]: keeps a lease alive while the work runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::context::{Context, in_time};
+use super::lease::Lease;
+use crate::backoff::Backoff;
+use crate::{ErrorKind, Result};
+
+/// A task that renews the lease at each third of it, and ends when this is dropped.
+///
+/// It is a task of its own, so that work that blocks its thread does not stop it where the runtime has
+/// another thread. It is never aborted: a renewal that is under way is heard.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    _stop: oneshot::Sender<()>,
+}
+
+impl Heartbeat {
+    pub(super) fn start(context: &Context, lease: Arc<Lease>) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let third = (context.policy.lease() / 3).max(Duration::from_millis(1));
+        let beating = Beating {
+            context: context.clone(),
+            lease,
+            third,
+            stopped,
+        };
+        context.runtime.spawn(beating.run());
+        // A worker keeps the task it spawned last for itself, where no other can steal it (Tokio's LIFO slot).
+        // The next spawn pushes it out of there, so that work that blocks this thread does not block it.
+        context.runtime.spawn(std::future::ready(()));
+        Self { _stop: stop }
+    }
+}
+
+struct Beating {
+    context: Context,
+    lease: Arc<Lease>,
+    third: Duration,
+    stopped: oneshot::Receiver<()>,
+}
+
+impl Beating {
+    /// A store that is out of reach is asked until the work ends, also when the claim can no longer be
+    /// assumed to be held and the work was told so: if nobody else has acquired the key meanwhile, work that
+    /// cannot be stopped is so protected again.
+    async fn run(mut self) {
+        let mut next = earlier(self.lease.deadline(), self.third * 2);
+        while self.pause_until(next).await {
+            let mut backoff = Backoff::new(Duration::MAX);
+            let sent = loop {
+                let sent = Instant::now();
+                match self.renew(sent).await {
+                    Ok(()) => break sent,
+                    Err(error) if is_final(error.kind()) => return self.lease.end(),
+                    Err(_) => {}
+                }
+                tokio::select! {
+                    biased;
+                    _ = &mut self.stopped => return,
+                    _ = backoff.pause_at_most(self.third) => {}
+                }
+            };
+            next = sent + self.third;
+        }
+    }
+
+    /// `false` when the heartbeat is to stop.
+    async fn pause_until(&mut self, next: Instant) -> bool {
+        tokio::select! {
+            biased;
+            _ = &mut self.stopped => false,
+            () = sleep_until(next) => true,
+        }
+    }
+
+    async fn renew(&self, sent: Instant) -> Result<()> {
+        let claim = self.lease.claim();
+        let lease = self.context.policy.lease();
+        let renewed = in_time(self.third, "renew", self.context.store.renew(&claim, lease)).await?;
+        self.lease.extend(renewed, sent);
+        Ok(())
+    }
+}
+
+fn earlier(instant: Instant, by: Duration) -> Instant {
+    instant.checked_sub(by).unwrap_or(instant)
+}
+
+/// Whether asking again is of no use.
+fn is_final(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ClaimLost | ErrorKind::AlreadySealed | ErrorKind::InvalidInput
+    )
+}

@@ -1,0 +1,172 @@
+//! [`Held`]: a claim in hand, and how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::context::{Context, Doubt, in_time};
+use super::heartbeat::Heartbeat;
+use super::lease::Lease;
+use super::{InterruptPolicy, Work};
+use crate::backoff::Backoff;
+use crate::{Claim, Effect, Error, ErrorKind, Failure, Response, Result};
+
+/// How a claim ends.
+#[derive(Debug, Clone)]
+pub(super) enum Ending {
+    Complete(Response),
+    Fail(Failure),
+    Release,
+    Lapse,
+}
+
+impl Ending {
+    /// What the policy for an interruption comes to.
+    pub(super) fn interrupted(policy: InterruptPolicy, failure: impl FnOnce() -> Failure) -> Self {
+        match policy {
+            InterruptPolicy::Release => Self::Release,
+            InterruptPolicy::Record => Self::Fail(failure()),
+            InterruptPolicy::Lapse => Self::Lapse,
+        }
+    }
+}
+
+/// A claim that ends in some way whatever happens to its holder: settled, or dropped.
+///
+/// What is to be done then goes to the runtime that the run was started on; where that has ended, the lease
+/// lapses.
+#[derive(Debug)]
+pub(super) struct Held {
+    context: Context,
+    lease: Arc<Lease>,
+    heartbeat: Option<Heartbeat>,
+    /// What a drop comes to.
+    on_drop: Ending,
+}
+
+impl Held {
+    /// A claim whose work has not started: dropped, it is released.
+    pub(super) fn new(context: Context, claim: Claim, sent: Instant) -> Self {
+        Self {
+            context,
+            lease: Arc::new(Lease::new(claim, sent)),
+            heartbeat: None,
+            on_drop: Ending::Release,
+        }
+    }
+
+    /// Whether the lease was over before the work started.
+    pub(super) fn is_over(&self) -> bool {
+        self.lease.is_over()
+    }
+
+    /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
+    pub(super) fn start(&mut self) -> Work {
+        self.heartbeat = Some(Heartbeat::start(&self.context, Arc::clone(&self.lease)));
+        self.on_drop = Ending::interrupted(self.context.policy.on_cancel(), || {
+            Failure::new(
+                Failure::CANCELLED,
+                "the caller went away while the work ran",
+            )
+        });
+        Work::claimed(Arc::clone(&self.lease))
+    }
+
+    /// What a drop comes to from now on.
+    pub(super) fn set_on_drop(&mut self, ending: Ending) {
+        self.on_drop = ending;
+    }
+
+    /// Ends it so, even if the caller is dropped meanwhile.
+    pub(super) async fn settle(mut self, ending: Ending) -> Result<()> {
+        self.lease.end();
+        self.on_drop = ending;
+        match self.last_step() {
+            Some(step) => self.context.to_its_end(step.run()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What is left to do, once.
+    fn last_step(&mut self) -> Option<LastStep> {
+        let heartbeat = self.heartbeat.take();
+        let limit = match self.on_drop {
+            Ending::Lapse => return None,
+            Ending::Release => self.context.policy.patience(),
+            Ending::Complete(_) | Ending::Fail(_) => self.context.policy.seal_limit(),
+        };
+        let ending = std::mem::replace(&mut self.on_drop, Ending::Lapse);
+        Some(LastStep {
+            context: self.context.clone(),
+            claim: self.lease.claim(),
+            // What cannot be released is to lapse; what is sealed late must not be taken over before.
+            _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
+            ending,
+            limit,
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lease.end();
+        if let Some(step) = self.last_step() {
+            self.context.runtime.spawn(step.run());
+        }
+    }
+}
+
+/// The last step of a claim.
+struct LastStep {
+    context: Context,
+    claim: Claim,
+    ending: Ending,
+    limit: Duration,
+    _heartbeat: Option<Heartbeat>,
+}
+
+impl LastStep {
+    /// Repeats it until the store has taken it, which it may do twice, or the time is up.
+    async fn run(self) -> Result<()> {
+        let mut backoff = Backoff::new(self.limit);
+        let mut doubt = Doubt::default();
+        loop {
+            let error = match self.try_once().await {
+                Ok(()) => return Ok(()),
+                Err(error) => doubt.about_all(error),
+            };
+            if !is_worth_repeating(&error) || !backoff.pause().await {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn try_once(&self) -> Result<()> {
+        let store = &self.context.store;
+        let policy = &self.context.policy;
+        let claim = &self.claim;
+        let (operation, call) = match &self.ending {
+            Ending::Complete(response) => {
+                let call = store.complete(claim, response, policy.retention());
+                ("complete", call)
+            }
+            Ending::Fail(failure) => {
+                let call = store.fail(claim, failure, policy.failure_retention());
+                ("fail", call)
+            }
+            Ending::Release => ("release", store.release(claim)),
+            Ending::Lapse => return Ok(()),
+        };
+        in_time(policy.try_limit(), operation, call).await
+    }
+}
+
+/// A last step may be repeated whenever it may have taken effect already: the same twice succeeds twice.
+fn is_worth_repeating(error: &Error) -> bool {
+    let is_settled = matches!(
+        error.kind(),
+        ErrorKind::ClaimLost | ErrorKind::AlreadySealed
+    );
+    !is_settled && (error.is_retryable() || error.effect() != Effect::None)
+}

@@ -1,0 +1,212 @@
+//! [`Idempotency`]: a store with policies.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec::{Codec, Json, Raw};
+use super::context::Context;
+use super::{Outcome, Policy, RunError, Work, run};
+use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
+
+/// Runs work once per key, on any store. Cloning costs a reference count.
+///
+/// The work is a closure that takes [`Work`] and returns a future: `async |work: Work| { … }`. Its value is
+/// stored as JSON, so it is `Serialize + DeserializeOwned`; `()` is a value like others. Its error only needs
+/// to be `Display`.
+///
+/// # Cancellation
+///
+/// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the key.
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Clone)]
+struct Shared {
+    store: Arc<dyn IdempotencyStore>,
+    policy: Arc<Policy>,
+    by_operation: HashMap<String, Arc<Policy>>,
+}
+
+impl Idempotency {
+    /// Runs on this store, with [`Policy::default`] for every operation. An `Arc<dyn IdempotencyStore>` is a
+    /// store, too.
+    #[must_use]
+    pub fn new(store: impl IdempotencyStore) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store: Arc::new(store),
+                policy: Arc::new(Policy::default()),
+                by_operation: HashMap::new(),
+            }),
+        }
+    }
+
+    /// The policy of all operations that have none of their own.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Self {
+        Arc::make_mut(&mut self.shared).policy = Arc::new(policy);
+        self
+    }
+
+    /// The policy of one operation, by the name that its keys carry.
+    #[must_use]
+    pub fn with_operation_policy(mut self, operation: impl Into<String>, policy: Policy) -> Self {
+        let policies = &mut Arc::make_mut(&mut self.shared).by_operation;
+        policies.insert(operation.into(), Arc::new(policy));
+        self
+    }
+
+    /// The policy that runs of this key follow.
+    #[must_use]
+    pub fn policy_for(&self, key: &Key) -> &Policy {
+        self.policy_arc(key)
+    }
+
+    fn policy_arc(&self, key: &Key) -> &Arc<Policy> {
+        let own = self.shared.by_operation.get(key.operation());
+        own.unwrap_or(&self.shared.policy)
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &dyn IdempotencyStore {
+        &*self.shared.store
+    }
+
+    /// Runs the work unless it has run for this key before; then its result is replayed.
+    ///
+    /// Two requests are the same when their JSON is: see [`Fingerprint::of`].
+    ///
+    /// # Errors
+    ///
+    /// See [`RunError`]; [`has_run`](RunError::has_run) tells whether the work ran.
+    ///
+    /// # Panics
+    ///
+    /// With what the work panics with, after the policy was followed.
+    pub async fn run<R, T, E, F, Fut>(
+        &self,
+        key: &Key,
+        request: &R,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        R: Serialize + Sync + ?Sized,
+        T: Serialize + DeserializeOwned + Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        let fingerprint = Fingerprint::of(request).map_err(RunError::Store)?;
+        self.run_with(key, fingerprint, work).await
+    }
+
+    /// [`run`](Self::run) for a request whose fingerprint is already known, or made in another way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`](Self::run).
+    pub async fn run_with<T, E, F, Fut>(
+        &self,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        self.run_coded::<Json, _, _, _, _>(key, fingerprint, work)
+            .await
+    }
+
+    /// [`run`](Self::run) where there is a key. Without one the work just runs: the value is fresh, the store
+    /// is not asked, nothing is kept.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run); without a key only [`RunError::Work`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`](Self::run).
+    pub async fn run_optional<R, T, E, F, Fut>(
+        &self,
+        key: Option<&Key>,
+        request: &R,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        R: Serialize + Sync + ?Sized,
+        T: Serialize + DeserializeOwned + Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        match key {
+            Some(key) => self.run(key, request, work).await,
+            None => {
+                let unkeyed = Work::unkeyed().map_err(RunError::Store)?;
+                let value = work(unkeyed).await.map_err(RunError::Work)?;
+                Ok(Outcome::Fresh(value))
+            }
+        }
+    }
+
+    /// [`run`](Self::run) for work that makes a whole [`Response`], which is stored and replayed byte for
+    /// byte: for HTTP and other edges.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run), but never [`RunError::Codec`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`](Self::run).
+    pub async fn run_response<E, F, Fut>(
+        &self,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<Response>, RunError<E, Response>>
+    where
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<Response, E>> + Send,
+    {
+        self.run_coded::<Raw, _, _, _, _>(key, fingerprint, work)
+            .await
+    }
+
+    async fn run_coded<C, T, E, F, Fut>(
+        &self,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        C: Codec<T>,
+        T: Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        let store = Arc::clone(&self.shared.store);
+        let policy = Arc::clone(self.policy_arc(key));
+        let context = Context::new(store, policy).map_err(RunError::Store)?;
+        run::run::<C, _, _, _, _>(context, key, fingerprint, work).await
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Lease`]: what this process knows about the claim that it holds.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Claim;
+
+/// A claim with the instant, on this process's monotonic clock, until which it is surely held.
+///
+/// That instant is counted from before the request was sent, so it is never later than the end that the
+/// store keeps. Nobody has to run for it to be noticed: each look compares it with the clock, so that a
+/// process that was stopped for a while knows at its first look.
+#[derive(Debug)]
+pub(super) struct Lease {
+    held: Mutex<Held>,
+    /// Lost or given up; never taken back.
+    over: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Held {
+    claim: Claim,
+    deadline: Instant,
+}
+
+impl Lease {
+    /// A claim that was granted to a request sent at `sent`.
+    pub(super) fn new(claim: Claim, sent: Instant) -> Self {
+        let deadline = deadline(&claim, sent);
+        Self {
+            held: Mutex::new(Held { claim, deadline }),
+            over: watch::Sender::new(false),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        self.held().claim.clone()
+    }
+
+    /// Reads what does not need a copy of the claim.
+    pub(super) fn with_claim<T>(&self, read: impl FnOnce(&Claim) -> T) -> T {
+        read(&self.held().claim)
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.held().deadline
+    }
+
+    /// Takes note of a renewal that was sent at `sent`.
+    pub(super) fn extend(&self, claim: Claim, sent: Instant) {
+        let deadline = deadline(&claim, sent);
+        let mut held = self.held();
+        if deadline > held.deadline {
+            *held = Held { claim, deadline };
+        }
+    }
+
+    /// Says that the claim is no longer held, or no longer needed.
+    pub(super) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Whether the claim can no longer be assumed to be held. Once it was so, it stays so.
+    pub(super) fn is_over(&self) -> bool {
+        if *self.over.borrow() {
+            return true;
+        }
+        let passed = Instant::now() >= self.deadline();
+        if passed {
+            self.end();
+        }
+        passed
+    }
+
+    /// Waits until [`is_over`](Self::is_over).
+    pub(super) async fn over(&self) {
+        let mut over = self.over.subscribe();
+        while !self.is_over() {
+            let deadline = self.deadline();
+            tokio::select! {
+                _ = over.changed() => {}
+                () = sleep_until(deadline) => {}
+            }
+        }
+    }
+}
+
+fn deadline(claim: &Claim, sent: Instant) -> Instant {
+    // Beyond what the clock can hold is as good as a year.
+    sent.checked_add(claim.lease_granted())
+        .unwrap_or_else(|| sent + Duration::from_secs(365 * 24 * 60 * 60))
+}

@@ -1,0 +1,71 @@
+//! What application code calls: [`Idempotency`] runs work at most once per key and replays its result.
+//!
+//! ```
+//! use idem_core::{Idempotency, Key, MemoryStore, Outcome, Policy, Work};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let idem = Idempotency::new(MemoryStore::new())
+//!     .with_operation_policy("payments.create", Policy::at_most_once());
+//! let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+//! let request = serde_json::json!({"amount": 1200, "currency": "EUR"});
+//! let charge = async |work: Work| Ok::<_, std::io::Error>(work.derive("bank").id().len());
+//!
+//! assert_eq!(idem.run(&key, &request, charge).await?, Outcome::Fresh(67));
+//! assert_eq!(idem.run(&key, &request, charge).await?, Outcome::Replayed(67));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What happens in a run
+//!
+//! The key is claimed; the loser of a race gets the winner's result, or learns that it is being made. The
+//! winner's work runs in the caller's own task while a task beside it renews the lease at each third. Then
+//! the result is sealed.
+//!
+//! | the work | becomes of the claim | the caller gets |
+//! | --- | --- | --- |
+//! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
+//! | returns `Ok` of what cannot be stored | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::Unsealed`] with the value |
+//! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::Unsealed`] with the value |
+//! | returns `Err` | released or recorded ([`ErrorPolicy`]) | [`RunError::Work`] |
+//! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
+//! | is dropped | the work first, then the claim is released, recorded or left ([`InterruptPolicy`]) | |
+//! | was not started when the run was dropped | released | |
+//! | loses the claim | as the store has it | what the work makes of [`Work::lost`] |
+//!
+//! A claim that is to be released or recorded while the store cannot be reached, or when the runtime or the
+//! process has ended, lapses with its lease, and the [`StalePolicy`](crate::StalePolicy) decides.
+//!
+//! # Lost claims
+//!
+//! A renewal that fails is repeated. When the lease is over by this process's clock, [`Work::is_lost`] says
+//! so, and does not take it back. The renewals go on until the work ends, because nobody else may have asked
+//! for the key: work that cannot be stopped is then protected again, and its result can still be sealed.
+//!
+//! # Runtime
+//!
+//! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread of a
+//! current-thread runtime blocks the renewals, too.
+
+mod choices;
+mod codec;
+mod context;
+mod duration_text;
+mod error;
+mod heartbeat;
+mod held;
+mod idempotency;
+mod lease;
+mod outcome;
+mod policy;
+mod run;
+mod wait;
+mod work;
+
+pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};
+pub use error::RunError;
+pub use idempotency::Idempotency;
+pub use outcome::Outcome;
+pub use policy::Policy;
+pub use work::Work;

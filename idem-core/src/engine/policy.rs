@@ -1,0 +1,327 @@
+//! [`Policy`]: how an operation is run.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{BusyPolicy, ErrorPolicy, InterruptPolicy, duration_text};
+use crate::{
+    ClaimRequest, Error, FailedPolicy, Fingerprint, Key, Limits, Metadata, Result, StalePolicy,
+    check,
+};
+
+/// How an operation is run: for how long it is claimed and kept, and what happens when something else than
+/// a result comes of it.
+///
+/// | | [`default`](Self::default) | [`at_most_once`](Self::at_most_once) |
+/// | --- | --- | --- |
+/// | for work that | may be run again when it did not finish | must never run twice, even if it then may not have run at all |
+/// | the lease ends without a result | takeover | recorded as abandoned |
+/// | the work answers with an error | released | recorded |
+/// | the caller goes away, the work panics | released | recorded |
+/// | the request is being worked on | refused | refused |
+///
+/// In files, durations are written `500ms`, `30s`, `15m`, `24h`, `7d`; what is left out has its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    #[serde(with = "duration_text")]
+    lease: Duration,
+    #[serde(with = "duration_text")]
+    retention: Duration,
+    #[serde(with = "duration_text")]
+    failure_retention: Duration,
+    #[serde(with = "duration_text")]
+    patience: Duration,
+    on_busy: BusyPolicy,
+    on_error: ErrorPolicy,
+    on_cancel: InterruptPolicy,
+    on_panic: InterruptPolicy,
+    on_stale: StalePolicy,
+    on_failed: FailedPolicy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_result_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    metadata: Metadata,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            lease: ClaimRequest::DEFAULT_LEASE,
+            retention: ClaimRequest::DEFAULT_RETENTION,
+            failure_retention: ClaimRequest::DEFAULT_RETENTION,
+            patience: Self::DEFAULT_PATIENCE,
+            on_busy: BusyPolicy::Refuse,
+            on_error: ErrorPolicy::Release,
+            on_cancel: InterruptPolicy::Release,
+            on_panic: InterruptPolicy::Release,
+            on_stale: StalePolicy::TakeOver,
+            on_failed: FailedPolicy::Replay,
+            max_result_bytes: None,
+            metadata: Metadata::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// 10 seconds.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+
+    /// For work that must never run twice under one key: a payment where the other side knows no key.
+    ///
+    /// Whatever comes of the work is recorded, and a claim whose holder vanished is failed instead of taken
+    /// over. Somebody then has to look whether the effect happened. It holds until the retention ends.
+    #[must_use]
+    pub fn at_most_once() -> Self {
+        Self {
+            on_error: ErrorPolicy::Record,
+            on_cancel: InterruptPolicy::Record,
+            on_panic: InterruptPolicy::Record,
+            on_stale: StalePolicy::Fail,
+            ..Self::default()
+        }
+    }
+
+    /// How long a claim is honoured without renewal; 30 s unless told. It is renewed at each third while the
+    /// work runs, so this is no limit for the work: it is how long a key stays blocked after its worker
+    /// died, and how long the store may be away before the work is told that the claim may be lost.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long a result is replayed; 24 h unless told.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// How long a recorded failure is replayed, and an abandoned claim kept after its lease; 24 h unless told.
+    #[must_use]
+    pub fn with_failure_retention(mut self, retention: Duration) -> Self {
+        self.failure_retention = retention;
+        self
+    }
+
+    /// How long the store is asked again when it cannot be reached; 10 s unless told. A call that is not
+    /// answered within half of it is asked again. A result is sealed with at least a lease's patience.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// What a caller does while somebody else works on the request.
+    #[must_use]
+    pub fn with_on_busy(mut self, policy: BusyPolicy) -> Self {
+        self.on_busy = policy;
+        self
+    }
+
+    /// What becomes of the claim when the work answers with an error.
+    #[must_use]
+    pub fn with_on_error(mut self, policy: ErrorPolicy) -> Self {
+        self.on_error = policy;
+        self
+    }
+
+    /// What becomes of the claim when the run is dropped while the work runs.
+    #[must_use]
+    pub fn with_on_cancel(mut self, policy: InterruptPolicy) -> Self {
+        self.on_cancel = policy;
+        self
+    }
+
+    /// What becomes of the claim when the work panics.
+    #[must_use]
+    pub fn with_on_panic(mut self, policy: InterruptPolicy) -> Self {
+        self.on_panic = policy;
+        self
+    }
+
+    /// What happens when a lease ends without a result.
+    #[must_use]
+    pub fn with_on_stale(mut self, policy: StalePolicy) -> Self {
+        self.on_stale = policy;
+        self
+    }
+
+    /// What a claim does that meets a recorded failure.
+    #[must_use]
+    pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
+        self.on_failed = policy;
+        self
+    }
+
+    /// A limit for results in stored form below the store's own.
+    #[must_use]
+    pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
+        self.max_result_bytes = Some(bytes);
+        self
+    }
+
+    /// What each claim leaves on its record for people.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// The lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long a result is replayed.
+    #[must_use]
+    pub fn retention(&self) -> Duration {
+        self.retention
+    }
+
+    /// How long a recorded failure is replayed.
+    #[must_use]
+    pub fn failure_retention(&self) -> Duration {
+        self.failure_retention
+    }
+
+    /// How long the store is asked again.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// What a caller does while somebody else works on the request.
+    #[must_use]
+    pub fn on_busy(&self) -> BusyPolicy {
+        self.on_busy
+    }
+
+    /// What becomes of the claim when the work answers with an error.
+    #[must_use]
+    pub fn on_error(&self) -> ErrorPolicy {
+        self.on_error
+    }
+
+    /// What becomes of the claim when the run is dropped while the work runs.
+    #[must_use]
+    pub fn on_cancel(&self) -> InterruptPolicy {
+        self.on_cancel
+    }
+
+    /// What becomes of the claim when the work panics.
+    #[must_use]
+    pub fn on_panic(&self) -> InterruptPolicy {
+        self.on_panic
+    }
+
+    /// What happens when a lease ends without a result.
+    #[must_use]
+    pub fn on_stale(&self) -> StalePolicy {
+        self.on_stale
+    }
+
+    /// What a claim does that meets a recorded failure.
+    #[must_use]
+    pub fn on_failed(&self) -> FailedPolicy {
+        self.on_failed
+    }
+
+    /// The limit for results, if there is one beside the store's.
+    #[must_use]
+    pub fn max_result_bytes(&self) -> Option<usize> {
+        self.max_result_bytes
+    }
+
+    /// What each claim leaves on its record.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Whether a store with these limits accepts what this policy will ask of it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a duration that is zero or too long, and for
+    /// over-large metadata; every run makes this check before anything is sent.
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        check::lease(self.lease)?;
+        check::retention(self.retention)?;
+        check::retention(self.failure_retention)?;
+        check::metadata(&self.metadata, limits)?;
+        if self.patience.is_zero() {
+            return Err(Error::invalid_input(
+                "the patience is zero; it is the time that the store is given to answer",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The claim that this policy makes.
+    pub(super) fn request(&self, key: Key, fingerprint: Fingerprint) -> ClaimRequest {
+        ClaimRequest::new(key, fingerprint)
+            .with_lease(self.lease)
+            .with_retention(self.failure_retention)
+            .with_on_stale(self.on_stale)
+            .with_on_failed(self.on_failed)
+            .with_metadata(self.metadata.clone())
+    }
+
+    /// The limits that a result is held to.
+    pub(super) fn limits(&self, store: Limits) -> Limits {
+        let own = self.max_result_bytes.unwrap_or(usize::MAX);
+        store.with_max_result_bytes(store.max_result_bytes.min(own))
+    }
+
+    /// How long one call of the store may take before it is asked again.
+    pub(super) fn try_limit(&self) -> Duration {
+        self.patience / 2
+    }
+
+    /// How long a result is tried to be sealed.
+    pub(super) fn seal_limit(&self) -> Duration {
+        self.patience.max(self.lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_reads_as_people_write_it() {
+        let text = r#"{"lease": "5m", "on_busy": {"wait": {"limit": "750ms"}}, "on_stale": "fail",
+            "on_cancel": "lapse", "metadata": {"host": "a"}}"#;
+        let policy: Policy = serde_json::from_str(text).unwrap();
+        let expected = Policy::default()
+            .with_lease(Duration::from_secs(300))
+            .with_on_busy(BusyPolicy::wait(Duration::from_millis(750)))
+            .with_on_stale(StalePolicy::Fail)
+            .with_on_cancel(InterruptPolicy::Lapse)
+            .with_metadata(Metadata::new().with("host", "a"));
+        assert_eq!(policy, expected);
+        let text = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+        assert!(serde_json::from_str::<Policy>(r#"{"leese": "5m"}"#).is_err());
+    }
+
+    #[test]
+    fn what_a_store_would_refuse_is_refused_before() {
+        let limits = Limits::DEFAULT;
+        assert!(Policy::default().check(&limits).is_ok());
+        assert!(Policy::at_most_once().check(&limits).is_ok());
+        for policy in [
+            Policy::default().with_lease(Duration::ZERO),
+            Policy::default().with_retention(Duration::MAX),
+            Policy::default().with_failure_retention(Duration::ZERO),
+            Policy::default().with_patience(Duration::ZERO),
+            Policy::default().with_metadata(Metadata::new().with("a", "b".repeat(5000))),
+        ] {
+            assert!(policy.check(&limits).is_err(), "{policy:?}");
+        }
+    }
+}

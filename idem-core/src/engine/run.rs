@@ -1,0 +1,167 @@
+//! One run: claim, work, last step.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use super::codec::Codec;
+use super::context::Context;
+use super::held::{Ending, Held};
+use super::wait::{Verdict, claim};
+use super::{ErrorPolicy, Outcome, RunError, Work};
+use crate::backoff::Backoff;
+use crate::{Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result, check};
+
+/// Most bytes of an error's text that are recorded.
+const MAX_MESSAGE_BYTES: usize = 4 << 10;
+
+/// Claims, and does what the verdict says.
+pub(super) async fn run<C, T, E, F, Fut>(
+    context: Context,
+    key: &Key,
+    fingerprint: Fingerprint,
+    work: F,
+) -> Result<Outcome<T>, RunError<E, T>>
+where
+    C: Codec<T>,
+    T: Send,
+    E: Display + Send,
+    F: FnOnce(Work) -> Fut + Send,
+    Fut: Future<Output = Result<T, E>> + Send,
+{
+    match claim_in_time(&context, key, fingerprint).await {
+        Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(&context, held, work).await,
+        Ok(Verdict::Completed(completed)) => C::decode(completed.response)
+            .map(Outcome::Replayed)
+            .map_err(RunError::Codec),
+        Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
+        Ok(Verdict::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
+        Ok(Verdict::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
+        Err(error) => Err(RunError::Store(error)),
+    }
+}
+
+/// Claims; work does not start on a lease that was over before its grant was heard of, but asks again: the
+/// same attempt gets its own claim back with a new lease, or the truth.
+async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
+    let request = context.policy.request(key.clone(), fingerprint);
+    let mut backoff = Backoff::new(context.policy.patience());
+    loop {
+        match claim(context, &request).await? {
+            Verdict::Held(mut held) if held.is_over() => {
+                if !backoff.pause().await {
+                    return Err(Error::new(
+                        ErrorKind::Unavailable,
+                        Effect::None,
+                        "the lease was over each time that the store's answer arrived; the lease is \
+                         too short for this store, or this process has too much to do",
+                    ));
+                }
+                held.set_on_drop(Ending::Lapse);
+            }
+            verdict => return Ok(verdict),
+        }
+    }
+}
+
+/// Does the work under the claim, and the last step.
+async fn perform<C, T, E, F, Fut>(
+    context: &Context,
+    mut held: Held,
+    work: F,
+) -> Result<Outcome<T>, RunError<E, T>>
+where
+    C: Codec<T>,
+    T: Send,
+    E: Display + Send,
+    F: FnOnce(Work) -> Fut + Send,
+    Fut: Future<Output = Result<T, E>> + Send,
+{
+    let handle = held.start();
+    match caught(work, handle).await {
+        Ok(Ok(value)) => seal::<C, _, _>(context, held, value).await,
+        Ok(Err(error)) => {
+            // The lease lapses if this cannot be done; what the caller needs is the work's error.
+            let _ = held.settle(after_error(context, &error)).await;
+            Err(RunError::Work(error))
+        }
+        Err(panic) => {
+            let ending = Ending::interrupted(context.policy.on_panic(), || {
+                Failure::new(Failure::PANICKED, "the work panicked")
+            });
+            let _ = held.settle(ending).await;
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// The work's answer, or what it panicked with. The work is dropped before this ends.
+async fn caught<F, Fut>(work: F, handle: Work) -> Result<Fut::Output, Box<dyn Any + Send>>
+where
+    F: FnOnce(Work) -> Fut + Send,
+    Fut: Future + Send,
+{
+    let mut future = pin!(catch_unwind(AssertUnwindSafe(|| work(handle)))?);
+    poll_fn(|context| {
+        // What the panic left behind is dropped and never looked at.
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+/// Seals the value: the effect has happened, so the key is never released from here on.
+async fn seal<C: Codec<T>, T: Send, E>(
+    context: &Context,
+    mut held: Held,
+    value: T,
+) -> Result<Outcome<T>, RunError<E, T>> {
+    held.set_on_drop(unstorable());
+    let limits = context.policy.limits(context.store.limits());
+    let source = match encode::<C, T>(&value, &limits) {
+        Ok(response) => match held.settle(Ending::Complete(response)).await {
+            Ok(()) => return Ok(Outcome::Fresh(value)),
+            Err(error) => error,
+        },
+        Err(error) => {
+            let _ = held.settle(unstorable()).await;
+            error
+        }
+    };
+    Err(RunError::Unsealed { value, source })
+}
+
+fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
+    let response = C::encode(value)?;
+    check::response(&response, limits)?;
+    Ok(response)
+}
+
+fn unstorable() -> Ending {
+    Ending::Fail(Failure::new(
+        Failure::UNSTORABLE,
+        "the work has run, but its result could not be stored",
+    ))
+}
+
+fn after_error(context: &Context, error: &impl Display) -> Ending {
+    match context.policy.on_error() {
+        ErrorPolicy::Release => Ending::Release,
+        ErrorPolicy::Record => {
+            let mut message = error.to_string();
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+            let failure = Failure::new(Failure::FAILED, message);
+            let fits = check::failure(&failure, &context.store.limits()).is_ok();
+            Ending::Fail(if fits {
+                failure
+            } else {
+                Failure::new(Failure::FAILED, "")
+            })
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Asking for a claim until there is a verdict.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::BusyPolicy;
+use super::context::{Context, Doubt, in_time};
+use super::held::Held;
+use crate::backoff::Backoff;
+use crate::{ClaimOutcome, ClaimRequest, Completed, Conflict, Failed, InFlight, Result};
+
+/// What became of a claim.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Held(Held),
+    Completed(Completed),
+    Failed(Failed),
+    InFlight(InFlight),
+    Conflict(Conflict),
+}
+
+/// Claims the key, waiting as the policy says while somebody else holds it.
+///
+/// Asked in a task of its own. If the caller is dropped before the verdict, the task stops asking, unless a
+/// claim may have been granted without an answer; and what was granted is released, because the work never
+/// started.
+pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Verdict> {
+    let (_here, gone) = oneshot::channel();
+    let asking = Asking {
+        context: context.clone(),
+        request: request.clone(),
+        caller: Caller { gone: Some(gone) },
+        doubt: Doubt::default(),
+    };
+    context.to_its_end(asking.run()).await
+}
+
+struct Asking {
+    context: Context,
+    request: ClaimRequest,
+    caller: Caller,
+    doubt: Doubt,
+}
+
+impl Asking {
+    async fn run(mut self) -> Result<Verdict> {
+        let mut wait = match self.context.policy.on_busy() {
+            BusyPolicy::Refuse => None,
+            BusyPolicy::Wait { limit } => Some(Backoff::new(limit)),
+        };
+        let patience = self.context.policy.patience();
+        let mut found = None;
+        loop {
+            let limit = match (&wait, &found) {
+                (Some(wait), Some(_)) => wait.left().min(patience),
+                _ => patience,
+            };
+            let in_flight = match (self.ask(limit).await, found) {
+                (Ok(Verdict::InFlight(in_flight)), _) => in_flight,
+                (Ok(verdict), _) => return Ok(verdict),
+                // The wait ended in a moment in which the store could not be reached.
+                (Err(error), Some(in_flight)) if error.is_retryable() && limit < patience => {
+                    return Ok(Verdict::InFlight(in_flight));
+                }
+                (Err(error), _) => return Err(error),
+            };
+            let Some(backoff) = &mut wait else {
+                return Ok(Verdict::InFlight(in_flight));
+            };
+            // Soon after the lease ends, there is something to take over.
+            if !self
+                .caller
+                .waits(backoff, in_flight.lease_remaining())
+                .await
+            {
+                return Ok(Verdict::InFlight(in_flight));
+            }
+            found = Some(in_flight);
+        }
+    }
+
+    /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
+    /// answer was lost is recognised.
+    async fn ask(&mut self, limit: Duration) -> Result<Verdict> {
+        let mut backoff = Backoff::new(limit);
+        loop {
+            let sent = Instant::now();
+            let call = self.context.store.claim(&self.request);
+            match in_time(self.context.policy.try_limit(), "claim", call).await {
+                Ok(outcome) => {
+                    self.doubt.clear();
+                    return Ok(self.verdict(outcome, sent));
+                }
+                Err(error) => {
+                    let error = self.doubt.about_all(error);
+                    if !error.is_retryable() || !self.pause(&mut backoff).await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn verdict(&self, outcome: ClaimOutcome, sent: Instant) -> Verdict {
+        match outcome {
+            ClaimOutcome::Acquired(claim) => {
+                Verdict::Held(Held::new(self.context.clone(), claim, sent))
+            }
+            ClaimOutcome::Completed(completed) => Verdict::Completed(completed),
+            ClaimOutcome::Failed(failed) => Verdict::Failed(failed),
+            ClaimOutcome::InFlight(in_flight) => Verdict::InFlight(in_flight),
+            ClaimOutcome::Conflict(conflict) => Verdict::Conflict(conflict),
+        }
+    }
+
+    /// Pauses before asking again; `false` when there is nobody to ask for and nothing to give back.
+    async fn pause(&mut self, backoff: &mut Backoff) -> bool {
+        if self.caller.waits(backoff, Duration::MAX).await {
+            return true;
+        }
+        self.caller.is_gone() && self.doubt.exists() && backoff.pause().await
+    }
+}
+
+/// Whether the caller is still there.
+struct Caller {
+    /// Ends when the caller is dropped; `None` once that was seen.
+    gone: Option<oneshot::Receiver<()>>,
+}
+
+impl Caller {
+    fn is_gone(&self) -> bool {
+        self.gone.is_none()
+    }
+
+    /// Pauses; `false` when the time is up or the caller has gone.
+    async fn waits(&mut self, backoff: &mut Backoff, longest: Duration) -> bool {
+        let Some(gone) = &mut self.gone else {
+            return false;
+        };
+        tokio::select! {
+            biased;
+            _ = gone => {
+                self.gone = None;
+                false
+            }
+            more = backoff.pause_at_most(longest) => more,
+        }
+    }
+}

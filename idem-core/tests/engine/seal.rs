@@ -1,0 +1,185 @@
+//! The last step: sealed once the work has returned, whatever happens then.
+
+use std::io;
+use std::time::Duration;
+
+use idem_core::{
+    ErrorKind, Failure, IdempotencyStore, Limits, MemoryStore, Outcome, Policy, Record, Response,
+    RunError, Work,
+};
+
+use crate::support::{Effects, Fault, Scripted, calm, counted, idem, key, until, until_failed};
+
+fn is_completed(store: &Scripted) -> bool {
+    matches!(store.peek(), Some(Record::Completed(_)))
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_the_seal_is_asked_for_again() {
+    let store = Scripted::new();
+    store.next(
+        "complete",
+        &[Fault::Down, Fault::LostAnswer, Fault::LostAnswer],
+    );
+    let idem = idem(&store, calm());
+    let outcome = idem.run(key(), &1, |_| counted(Effects::default()));
+    assert_eq!(outcome.await.unwrap(), Outcome::Fresh(1));
+    assert_eq!(store.calls("complete"), 4);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_during_the_seal_does_not_stop_it() {
+    let store = Scripted::new();
+    store.always("complete", Fault::Down);
+    let idem = idem(&store, calm());
+    let effects = Effects::default();
+    {
+        let mut run = std::pin::pin!(idem.run(key(), &1, |_| counted(effects.clone())));
+        tokio::select! {
+            _ = &mut run => panic!("the store is away"),
+            () = until("sealing began", || store.calls("complete") > 1) => {}
+        }
+    }
+    store.heal();
+    until("sealed", || is_completed(&store)).await;
+    let outcome = idem.run(key(), &1, |_| counted(effects.clone())).await;
+    assert_eq!(outcome.unwrap(), Outcome::Replayed(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_cannot_be_sealed_is_not_lost() {
+    let store = Scripted::new();
+    store.always("complete", Fault::LostAnswer);
+    let idem = idem(&store, calm());
+    let outcome = idem.run(key(), &1, |_| counted(Effects::default()));
+    let error = outcome.await.unwrap_err();
+    assert!(error.has_run());
+    let source = error.store_error().unwrap();
+    assert_eq!(source.kind(), ErrorKind::Unavailable);
+    assert_eq!(source.effect(), idem_core::Effect::Unknown);
+    assert_eq!(error.into_unsealed(), Some(1));
+}
+
+#[tokio::test]
+async fn a_value_of_a_lost_claim_is_not_lost() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        // What an operator's forced release comes to.
+        store.release(&work.claim().unwrap()).await.unwrap();
+        Ok::<_, io::Error>("value".to_owned())
+    });
+    let error = outcome.await.unwrap_err();
+    assert!(!format!("{error:?}").contains("value"), "{error:?}");
+    let RunError::Unsealed { value, source } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(value, "value");
+    assert!(source.is_claim_lost());
+}
+
+#[tokio::test]
+async fn a_result_over_the_limit_never_runs_again() {
+    let small = MemoryStore::with_limits(Limits::DEFAULT.with_max_result_bytes(100));
+    for (store, policy) in [
+        (Scripted::over(small.clone()), calm()),
+        (Scripted::new(), calm().with_max_result_bytes(100)),
+        (
+            Scripted::new(),
+            Policy::at_most_once().with_max_result_bytes(100),
+        ),
+    ] {
+        let idem = idem(&store, policy);
+        let effects = Effects::default();
+        let work = async |_: Work| {
+            effects.happen();
+            Ok::<_, io::Error>("x".repeat(200))
+        };
+        let error = idem.run(key(), &1, work).await.unwrap_err();
+        assert_eq!(error.store_error().unwrap().kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.into_unsealed().unwrap().len(), 200);
+        let error = idem.run(key(), &1, work).await.unwrap_err();
+        let RunError::Failed(failed) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(failed.failure.code(), Failure::UNSTORABLE);
+        assert_eq!((effects.count(), store.calls("complete")), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_a_json_form_never_runs_again() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let work = async |_: Work| {
+        let entry = ((1, 2), 3);
+        Ok::<_, io::Error>(std::collections::HashMap::from([entry]))
+    };
+    let error = idem.run(key(), &1, work).await.unwrap_err();
+    assert_eq!(error.into_unsealed().unwrap().len(), 1);
+    assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+}
+
+#[tokio::test]
+async fn work_that_seals_its_claim_itself_ends_like_others() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        let claim = work.claim().unwrap();
+        let response = Response::json(&7).unwrap();
+        let retention = Duration::from_secs(60);
+        store.complete(&claim, &response, retention).await?;
+        Ok::<_, idem_core::Error>(7)
+    });
+    assert_eq!(outcome.await.unwrap(), Outcome::Fresh(7));
+    let outcome = idem.run(key(), &1, |_| counted(Effects::default()));
+    assert_eq!(outcome.await.unwrap(), Outcome::Replayed(7));
+}
+
+#[tokio::test]
+async fn work_that_seals_something_else_keeps_its_value() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        let claim = work.claim().unwrap();
+        let response = Response::new(200, "other");
+        store
+            .complete(&claim, &response, Duration::from_secs(60))
+            .await?;
+        Ok::<_, idem_core::Error>(7)
+    });
+    let error = outcome.await.unwrap_err();
+    let source = error.store_error().unwrap();
+    assert_eq!(source.kind(), ErrorKind::AlreadySealed);
+    assert_eq!(error.into_unsealed(), Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_works_error_is_told_also_when_the_store_is_away() {
+    for policy in [calm(), Policy::at_most_once()] {
+        let store = Scripted::new();
+        store.always("release", Fault::Down);
+        store.always("fail", Fault::LostAnswer);
+        let failing = async |_: Work| Err::<(), _>(io::Error::other("no money"));
+        let idem = idem(&store, policy);
+        let outcome = idem.run(key(), &1, failing).await;
+        assert_eq!(outcome.unwrap_err().to_string(), "no money");
+        assert!(store.calls("release") + store.calls("fail") > 10);
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_renewed_until_it_is_sealed() {
+    let store = Scripted::new();
+    store.always("complete", Fault::Down);
+    let idem = idem(&store, calm().with_lease(Duration::from_millis(100)));
+    let run = idem.clone();
+    let run =
+        tokio::spawn(async move { run.run(key(), &1, |_| counted(Effects::default())).await });
+    until("renewed while sealing", || {
+        store.calls("complete") > 0 && store.calls("renew") > 2
+    })
+    .await;
+    store.heal();
+    assert_eq!(run.await.unwrap().unwrap(), Outcome::Fresh(1));
+}

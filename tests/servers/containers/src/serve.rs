@@ -1,0 +1,146 @@
+use std::error::Error;
+use std::time::Duration;
+
+use idem_servers::{Image, Product, Server};
+use testcontainers::core::IntoContainerPort;
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
+use tokio::io::AsyncReadExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+const TIME_TO_ANSWER: Duration = Duration::from_secs(90);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What keeps the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// Whoever started us: it goes when the pipe to us closes.
+    WhileStdinIsOpen,
+    /// Nobody: it goes on a signal.
+    UntilSignalled,
+}
+
+/// One database to be kept in a container.
+#[derive(Debug)]
+pub(crate) struct Serve {
+    server: &'static dyn Server,
+    image: Image,
+    stay: Stay,
+}
+
+impl Serve {
+    pub(crate) fn new(name: &str, stay: Stay) -> Result<Self> {
+        let server = idem_servers::server(name)?;
+        let image = server.image().ok_or_else(|| format!("there is no container image of {name}"))?;
+        Ok(Self { server, image, stay })
+    }
+
+    /// Signals are caught before there is a container to remove.
+    pub(crate) async fn run(self) -> Result<()> {
+        let mut end = End::new(self.stay)?;
+        let container = tokio::select! {
+            container = self.request().start() => container?,
+            () = end.wait() => return Ok(()),
+        };
+        let served = tokio::select! {
+            served = self.announce(&container) => served,
+            () = end.wait() => Ok(()),
+        };
+        if served.is_ok() {
+            end.wait().await;
+        }
+        container.rm().await?;
+        served
+    }
+
+    fn request(&self) -> ContainerRequest<GenericImage> {
+        let variable = format!("IDEM_{}_IMAGE", self.server.name().to_uppercase());
+        let reference = std::env::var(variable).ok().filter(|name| !name.is_empty());
+        let (name, tag) = split_tag(reference.as_deref().unwrap_or(self.image.default));
+        let image = GenericImage::new(name, tag).with_exposed_port(self.image.port.tcp());
+        let request = image.with_cmd(self.image.arguments.iter().copied()).with_label("idem", self.server.name());
+        let variables = self.image.environment.iter();
+        variables.fold(request, |request, (name, value)| request.with_env_var(*name, *value))
+    }
+
+    async fn announce(&self, container: &ContainerAsync<GenericImage>) -> Result<()> {
+        let host = container.get_host().await?.to_string().replace("localhost", "127.0.0.1");
+        let port = container.get_host_port_ipv4(self.image.port.tcp()).await?;
+        let url = self.server.url(port).replace("127.0.0.1", &host);
+        let product = self.answered(container, &url).await?;
+        self.server.welcome(&url)?;
+        let line = serde_json::json!({
+            "url": url,
+            "product": product.name,
+            "version": product.version,
+            "container": container.id(),
+        });
+        println!("{line}");
+        Ok(())
+    }
+
+    /// Asks the database itself: what images write to their logs, and how often before they mean it, differs.
+    async fn answered(&self, container: &ContainerAsync<GenericImage>, url: &str) -> Result<Product> {
+        let deadline = Instant::now() + TIME_TO_ANSWER;
+        loop {
+            match self.server.probe(url) {
+                Ok(product) => return Ok(product),
+                Err(error) if Instant::now() > deadline || !container.is_running().await? => {
+                    let said = container.stderr_to_vec().await.unwrap_or_default();
+                    return Err(format!("{error:?}\n{}", String::from_utf8_lossy(&said)).into());
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+/// The tag is what follows the last colon, unless that is the port of a host; without one it is `latest`.
+fn split_tag(reference: &str) -> (&str, &str) {
+    match reference.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        _ => (reference, "latest"),
+    }
+}
+
+/// The reasons to end.
+struct End {
+    stay: Stay,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl End {
+    fn new(stay: Stay) -> std::io::Result<Self> {
+        let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        Ok(Self { stay, terminate: terminate?, interrupt: interrupt? })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            () = stdin_closed(), if self.stay == Stay::WhileStdinIsOpen => {}
+        }
+    }
+}
+
+async fn stdin_closed() {
+    let mut stdin = tokio::io::stdin();
+    while matches!(stdin.read(&mut [0; 64]).await, Ok(1..)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_tag;
+
+    #[test]
+    fn a_tag_is_not_mistaken_for_a_port() {
+        assert_eq!(split_tag("postgres:17.6-alpine"), ("postgres", "17.6-alpine"));
+        assert_eq!(split_tag("host:5000/team/postgres"), ("host:5000/team/postgres", "latest"));
+        assert_eq!(split_tag("host:5000/postgres:16"), ("host:5000/postgres", "16"));
+    }
+}

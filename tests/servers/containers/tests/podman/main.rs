@@ -1,0 +1,96 @@
+//! The container path with a real engine: podman from the distribution's packages, on a socket of its own, and an
+//! image made of the PostgreSQL on this machine, so that nothing is fetched. `cargo xtask test` installs podman on
+//! Debian as root; elsewhere the trial is shown as ignored, with the reason.
+
+mod engine;
+mod image;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use engine::Podman;
+use idem_servers::Server;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let missing = missing();
+    let name = "a_container_of_our_own_answers_and_is_gone_afterwards";
+    let shown = missing.as_deref().map_or(name.to_owned(), |reason| format!("{name} ({reason})"));
+    let trial = Trial::test(shown, container_comes_and_goes).with_ignored_flag(missing.is_some());
+    libtest_mimic::run(&arguments, vec![trial]).exit();
+}
+
+/// Why the trial cannot run here.
+fn missing() -> Option<String> {
+    let postgres = idem_servers::server("postgres").ok()?;
+    if !Podman::is_installed() {
+        Some("podman, runc or netavark is not installed: as root on Debian `cargo xtask test` installs them".into())
+    } else if !Podman::is_allowed() {
+        Some("podman is run as root here".into())
+    } else if postgres.programs().is_none() {
+        Some("there is no PostgreSQL to make an image of".into())
+    } else {
+        None
+    }
+}
+
+/// `idem-containers` runs as people run it: as a child of whoever wants a server, here of this test.
+fn container_comes_and_goes() -> Result<(), Failed> {
+    let podman = Podman::start()?;
+    let image = image::build(&podman, postgres().programs().as_deref())?;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_idem-containers"))
+        .args(["serve", "postgres"])
+        .env("DOCKER_HOST", podman.host())
+        .env("IDEM_POSTGRES_IMAGE", &image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let line = first_line(&mut child)?;
+    let said: serde_json::Value = serde_json::from_str(&line).map_err(|_| {
+        let containers = podman.run(&["ps", "--all"]).unwrap_or_default();
+        format!("idem-containers printed no JSON but {line:?}; containers: {containers}")
+    })?;
+    let url = said["url"].as_str().ok_or("no url")?;
+
+    let product = postgres().probe(url)?;
+    assert_eq!(Some(product.name.as_str()), said["product"].as_str());
+    assert_eq!(product.version.as_deref(), said["version"].as_str());
+    if let Ok(output) = Command::new("psql").args(["-XAt", url, "-c", "SHOW max_connections"]).output() {
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "300", "{output:?}");
+    }
+    assert_eq!(podman.containers()?.len(), 1);
+
+    drop(child.stdin.take());
+    let status = wait(&mut child)?;
+    assert!(status.success(), "idem-containers ended with {status}");
+    assert!(podman.containers()?.is_empty(), "the container is still there");
+    assert!(postgres().probe(url).is_err(), "it still answers");
+    Ok(())
+}
+
+/// Empty when the child ends without a word; what went wrong is then on its standard error.
+fn first_line(child: &mut Child) -> std::io::Result<String> {
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    Ok(line)
+}
+
+fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill()?;
+    Err("idem-containers did not end when its standard input closed".into())
+}
+
+fn postgres() -> &'static dyn Server {
+    idem_servers::server("postgres").expect("postgres is a known server")
+}

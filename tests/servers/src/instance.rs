@@ -1,0 +1,139 @@
+use std::path::PathBuf;
+
+use crate::certificate::Certificate;
+use crate::container::Container;
+use crate::local::Local;
+use crate::{Error, Product, Record, Result, Server, Signal, Source};
+
+/// A server that answers. Dropping it ends a server of our own, unless it is detached.
+#[derive(Debug)]
+pub struct Instance {
+    server: &'static dyn Server,
+    source: Source,
+    url: String,
+    product: Product,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Somebody else's.
+    Remote,
+    Local(Box<Local>),
+    Container(Container),
+}
+
+impl Instance {
+    pub(crate) fn remote(server: &'static dyn Server, url: String, product: Product) -> Self {
+        Self { server, source: Source::Env, url, product, body: Body::Remote }
+    }
+
+    pub(crate) fn local(server: &'static dyn Server, source: Source, (local, product): (Local, Product)) -> Self {
+        Self { server, source, url: local.url(), product, body: Body::Local(Box::new(local)) }
+    }
+
+    pub(crate) fn container(server: &'static dyn Server, (container, product): (Container, Product)) -> Self {
+        let url = container.url().to_owned();
+        Self { server, source: Source::Container, url, product, body: Body::Container(container) }
+    }
+
+    /// Name of the database: `postgres`.
+    pub fn name(&self) -> &'static str {
+        self.server.name()
+    }
+
+    /// Name of the variable that tests read: `IDEM_POSTGRES_URL`.
+    pub fn url_variable(&self) -> String {
+        self.server.url_variable()
+    }
+
+    /// What a client connects to. The same after a restart.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What answers there.
+    pub fn product(&self) -> &Product {
+        &self.product
+    }
+
+    /// Where it comes from.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Certificate of the authority that vouches for the server, where it was started with
+    /// [`Transport::Tls`](crate::Transport::Tls). The server's own is for `localhost` and 127.0.0.1.
+    pub fn ca_certificate(&self) -> Option<PathBuf> {
+        match &self.body {
+            Body::Local(local) => Certificate::authority(local.folder().path()),
+            _ => None,
+        }
+    }
+
+    /// The last lines of the server's log, each on an indented line of its own; empty where we have none.
+    pub fn log_tail(&self) -> String {
+        match &self.body {
+            Body::Remote => String::new(),
+            Body::Local(local) => local.folder().log_tail(),
+            Body::Container(container) => container.folder().log_tail(),
+        }
+    }
+
+    /// Kills every process of the server with SIGKILL. Only a private server can be killed.
+    pub fn kill(&mut self) -> Result<()> {
+        self.own()?.kill()
+    }
+
+    /// Starts the server again, on the same data and port, stopping it first if it runs, and waits until it
+    /// answers. Only a private server can be started again.
+    pub fn restart(&mut self) -> Result<()> {
+        self.own()?.restart()
+    }
+
+    /// Ends the server at once, without waiting for its clients, and keeps its data for [`restart`](Self::restart).
+    pub fn pause(&mut self) -> Result<()> {
+        self.own()?.stop()
+    }
+
+    /// Ends the server and removes everything of it. Dropping does the same and keeps quiet about errors.
+    pub fn stop(mut self) -> Result<()> {
+        match &mut self.body {
+            Body::Remote => Ok(()),
+            Body::Local(local) => local.clear(),
+            Body::Container(container) => container.clear(),
+        }
+    }
+
+    /// Lets a server that was started detached run on; the record is the way to stop it. None for a server in
+    /// the environment, which is not ours to stop.
+    pub fn detach(mut self) -> Option<Record> {
+        let (identity, folder, signal) = match &self.body {
+            Body::Remote => return None,
+            Body::Local(local) => (local.identity()?, local.folder().path(), self.server.stop_signal()),
+            Body::Container(container) => (container.identity(), container.folder().path(), Signal::Term),
+        };
+        let record = Record {
+            name: self.name().into(),
+            url: self.url.clone(),
+            product: self.product.clone(),
+            source: self.source,
+            process: identity,
+            signal,
+            folder: folder.into(),
+        };
+        match &mut self.body {
+            Body::Remote => {}
+            Body::Local(local) => local.release(),
+            Body::Container(container) => container.release(),
+        }
+        Some(record)
+    }
+
+    fn own(&mut self) -> Result<&mut Local> {
+        match &mut self.body {
+            Body::Local(local) => Ok(local),
+            _ => Err(Error::failed(format!("{} from {} cannot be killed or restarted", self.url, self.source))),
+        }
+    }
+}

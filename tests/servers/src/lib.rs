@@ -1,0 +1,61 @@
+//! Real database servers for tests: found, started, crashed, thrown away.
+//!
+//! For each database the first of these is taken: a URL in the environment (`IDEM_POSTGRES_URL`), a container
+//! where an engine answers, programs on this machine, and on Debian and Ubuntu as root the distribution's
+//! packages, installed on the spot. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one.
+//!
+//! A test that only needs *a* server asks [`url_for`]. A test that crashes its server starts one of its own:
+//!
+//! ```no_run
+//! use idem_servers::{Durability, Options, start_private};
+//!
+//! # fn main() -> Result<(), idem_servers::Error> {
+//! let mut server = start_private("postgres", &Options::new().with_durability(Durability::Durable))?;
+//! server.kill()?; // SIGKILL, to every process of the server
+//! server.restart()?; // same data, same port, same URL
+//! println!("{} at {}", server.product(), server.url());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The server ends and its folder goes when the [`Instance`] is dropped, and also when the process that holds
+//! it is killed or interrupted: a small watchdog sees to that.
+//!
+//! One database is one file: implement [`Server`] and add a line to the table in `server.rs`.
+
+mod certificate;
+mod container;
+mod engine;
+mod error;
+mod finder;
+mod folder;
+mod instance;
+mod local;
+mod options;
+mod packages;
+mod pgbouncer;
+mod port;
+mod postgres;
+mod process;
+mod product;
+mod server;
+mod site;
+mod source;
+mod state;
+mod url;
+mod watchdog;
+
+pub use engine::engine;
+pub use error::{Error, ErrorKind, Result};
+pub use finder::{Finder, start_private};
+pub use instance::Instance;
+pub use options::{Durability, Lifetime, Options, Transport};
+pub use packages::{install, is_installed};
+pub use pgbouncer::PgBouncer;
+pub use postgres::Postgres;
+pub use process::{Identity, Signal};
+pub use product::Product;
+pub use server::{Image, Server, server, servers};
+pub use site::Site;
+pub use source::Source;
+pub use state::{Record, State, missing_reason, url_for};

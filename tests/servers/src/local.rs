@@ -1,0 +1,256 @@
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::error::Doing;
+use crate::folder::Folder;
+use crate::port::Reservation;
+use crate::process::{Identity, wait_until};
+use crate::site::{Account, Site};
+use crate::watchdog::Watchdog;
+use crate::{Error, Lifetime, Options, Product, Result, Server, Signal};
+
+const TIME_TO_START: Duration = Duration::from_secs(90);
+const TIME_TO_STOP: Duration = Duration::from_secs(10);
+
+/// A server of our own, running from programs on this machine.
+#[derive(Debug)]
+pub(crate) struct Local {
+    server: &'static dyn Server,
+    programs: PathBuf,
+    account: Option<Account>,
+    options: Options,
+    folder: Folder,
+    port: Reservation,
+    child: Option<Child>,
+    identity: Option<Identity>,
+    watchdog: Option<Watchdog>,
+}
+
+impl Local {
+    pub(crate) fn start(server: &'static dyn Server, programs: &Path, options: &Options) -> Result<(Self, Product)> {
+        let account = Account::for_server(server.account())?;
+        let mut local = Self {
+            server,
+            programs: programs.into(),
+            account,
+            options: options.clone(),
+            folder: Folder::create(server.name(), account)?,
+            port: Reservation::new()?,
+            child: None,
+            identity: None,
+            watchdog: None,
+        };
+        if options.lifetime == Lifetime::Scoped {
+            local.watchdog = Some(Watchdog::start(local.folder.path(), server.stop_signal())?);
+        }
+        server.prepare(&local.site())?;
+        local.spawn()?;
+        local.wait_ready()?;
+        server.welcome(&local.url())?;
+        let product = server.probe(&local.url())?;
+        Ok((local, product))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url(self.port.port())
+    }
+
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    fn site(&self) -> Site<'_> {
+        Site {
+            programs: &self.programs,
+            folder: self.folder.path(),
+            port: self.port.port(),
+            account: self.account,
+            options: &self.options,
+        }
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.folder.path().join("pid")
+    }
+
+    /// In a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
+    fn spawn(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.folder.log());
+        let log = log.doing(|| "cannot write the server's log".into())?;
+        let errors = log.try_clone().doing(|| "cannot write the server's log".into())?;
+        let mut command = self.server.command(&self.site());
+        let child = command.stdout(log).stderr(errors).process_group(0).spawn();
+        let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
+        self.identity = Some(Identity::of(child.id()));
+        fs::write(self.pid_file(), child.id().to_string()).doing(|| "cannot note the server's process".into())?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + TIME_TO_START;
+        let name = self.server.name();
+        loop {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                let log = self.folder.log_tail();
+                return Err(Error::failed(format!("{name} ended while it started ({status}):{log}")));
+            }
+            let Err(reason) = self.server.probe(&self.url()) else { return Ok(()) };
+            if Instant::now() > deadline {
+                let log = self.folder.log_tail();
+                let waited = TIME_TO_START.as_secs();
+                return Err(Error::failed(format!("{name} was not ready in {waited} s ({reason:?}):{log}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGKILL to the server, then to the processes it had started, which in PostgreSQL would otherwise go on
+    /// until they notice. No process of it runs when this returns.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        let Some(main) = self.identity.take() else { return Ok(()) };
+        let children = main.children();
+        main.signal(Signal::Kill);
+        self.reap();
+        children.iter().for_each(|child| child.signal(Signal::Kill));
+        let _ = fs::remove_file(self.pid_file());
+        let gone = children.iter().chain([&main]).all(|process| process.wait_gone(TIME_TO_STOP));
+        if gone { Ok(()) } else { Err(Error::failed(format!("{} survived SIGKILL", self.server.name()))) }
+    }
+
+    /// The server's own way to end at once.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let Some(main) = self.identity else { return Ok(()) };
+        main.signal(self.server.stop_signal());
+        let ended = wait_until(TIME_TO_STOP, || match &mut self.child {
+            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            None => !main.is_alive(),
+        });
+        if !ended {
+            return self.kill();
+        }
+        self.identity = None;
+        self.reap();
+        let _ = fs::remove_file(self.pid_file());
+        Ok(())
+    }
+
+    /// Starts it again on the same data and port, and waits until it answers.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.spawn()?;
+        self.wait_ready()
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends the server and removes its folder.
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        let ended = self.stop();
+        self.folder.remove();
+        self.watchdog = None;
+        ended
+    }
+
+    /// Lets go of a detached server.
+    pub(crate) fn release(&mut self) {
+        self.identity = None;
+        self.child = None;
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        self.options.lifetime == Lifetime::Detached && self.child.is_none() && self.identity.is_none()
+    }
+}
+
+/// Also after a start that failed half-way.
+impl Drop for Local {
+    fn drop(&mut self) {
+        if !self.is_released() {
+            let _ = self.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use super::Local;
+    use crate::site::{Account, is_root};
+    use crate::{Error, Options, Product, Result, Server, Site};
+
+    /// Says why and gives up.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Server for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn product(&self) -> &'static str {
+            "Broken"
+        }
+
+        fn packages(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn account(&self) -> &'static str {
+            "nobody"
+        }
+
+        fn programs(&self) -> Option<PathBuf> {
+            None
+        }
+
+        fn prepare(&self, _site: &Site<'_>) -> Result<()> {
+            Ok(())
+        }
+
+        fn command(&self, site: &Site<'_>) -> Command {
+            let mut command = site.command("sh");
+            command.args(["-c", "id -u; echo the disk is on fire >&2; exit 3"]);
+            command
+        }
+
+        fn url(&self, port: u16) -> String {
+            format!("broken://127.0.0.1:{port}")
+        }
+
+        fn probe(&self, _url: &str) -> Result<Product> {
+            Err(Error::failed("does not answer"))
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_shows_its_log() {
+        let error = Local::start(&Broken, Path::new("/bin"), &Options::new()).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("\n    the disk is on fire"), "{error}");
+    }
+
+    #[test]
+    fn a_server_does_not_run_as_root() {
+        if !is_root() {
+            return;
+        }
+        let nobody = Account::for_server("nobody").unwrap().unwrap();
+        let error = Local::start(&Broken, Path::new("/bin"), &Options::new()).unwrap_err().to_string();
+        assert!(error.contains(&format!("\n    {}\n", nobody.uid)), "{error}");
+        let error = Account::for_server("idem-no-such-account").unwrap_err().to_string();
+        assert!(error.contains("useradd --system idem-no-such-account"), "{error}");
+    }
+}

@@ -1,0 +1,89 @@
+/// Whether committed data must outlive a crash of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Fast: nothing is forced to disk. Data still survives a kill of the server's processes in most
+    /// databases, but no test may rely on it.
+    #[default]
+    Fast,
+    /// As in production: every commit is forced to disk.
+    Durable,
+}
+
+/// What the server speaks on its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Plain TCP.
+    #[default]
+    Plain,
+    /// Plain TCP and TLS; see [`Instance::ca_certificate`](crate::Instance::ca_certificate).
+    Tls,
+}
+
+/// How long a server runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until its [`Instance`](crate::Instance) is dropped or the process that holds it is gone.
+    #[default]
+    Scoped,
+    /// Until it is stopped through its [`Record`](crate::Record).
+    Detached,
+}
+
+/// How to start a server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) transport: Transport,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) upstream: Option<String>,
+}
+
+impl Options {
+    /// Fast, plain, scoped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether commits are forced to disk.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Whether the server speaks TLS too.
+    #[must_use]
+    pub fn with_transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// How long the server runs.
+    #[must_use]
+    pub fn with_lifetime(mut self, lifetime: Lifetime) -> Self {
+        self.lifetime = lifetime;
+        self
+    }
+
+    /// URL of the server that this one stands in front of (PgBouncer).
+    #[must_use]
+    pub fn with_upstream(mut self, url: impl Into<String>) -> Self {
+        self.upstream = Some(url.into());
+        self
+    }
+
+    /// Whether commits are forced to disk.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Whether the server speaks TLS too.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// URL of the server that this one stands in front of.
+    pub fn upstream(&self) -> Option<&str> {
+        self.upstream.as_deref()
+    }
+}

@@ -1,0 +1,161 @@
+//! Processes that are not (or no longer) our children.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal as UnixSignal, kill_process, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+/// How a server is asked to stop at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// SIGTERM.
+    Term,
+    /// SIGQUIT: PostgreSQL's immediate shutdown.
+    Quit,
+    /// SIGKILL.
+    Kill,
+}
+
+impl Signal {
+    fn unix(self) -> UnixSignal {
+        match self {
+            Self::Term => UnixSignal::TERM,
+            Self::Quit => UnixSignal::QUIT,
+            Self::Kill => UnixSignal::KILL,
+        }
+    }
+
+    /// As `kill` of the shell takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Term => "TERM",
+            Self::Quit => "QUIT",
+            Self::Kill => "KILL",
+        }
+    }
+}
+
+/// One process for as long as it lives: its number, and where the system tells it its time of birth, so that a
+/// number given to another process later is not mistaken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Number of the process.
+    pub pid: u32,
+    /// Clock ticks from the machine's start to the process's, on Linux.
+    pub started: Option<u64>,
+}
+
+impl Identity {
+    /// The process that has this number now.
+    pub fn of(pid: u32) -> Self {
+        Self { pid, started: Stat::read(pid).map(|stat| stat.started) }
+    }
+
+    /// Whether that very process still runs; a zombie does not.
+    pub fn is_alive(&self) -> bool {
+        match (self.started, Stat::read(self.pid)) {
+            (Some(started), Some(stat)) => stat.started == started && stat.state != 'Z',
+            (Some(_), None) => false,
+            (None, _) => native(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
+        }
+    }
+
+    /// Sends the signal if the process still runs.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = native(self.pid).filter(|_| self.is_alive()) {
+            let _ = kill_process(pid, signal.unix());
+        }
+    }
+
+    /// Waits for its end; false when it still runs after `patience`.
+    pub fn wait_gone(&self, patience: Duration) -> bool {
+        wait_until(patience, || !self.is_alive())
+    }
+
+    /// The processes that it started and that still run (Linux; empty elsewhere).
+    pub(crate) fn children(&self) -> Vec<Self> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(|pid| Stat::read(pid).map(|stat| (pid, stat)))
+            .filter(|(_, stat)| stat.parent == self.pid)
+            .map(|(pid, stat)| Self { pid, started: Some(stat.started) })
+            .collect()
+    }
+}
+
+/// Asks every few milliseconds until the answer is yes; false when `patience` runs out first.
+pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn native(pid: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(pid).ok()?)
+}
+
+/// What `/proc/PID/stat` says.
+struct Stat {
+    state: char,
+    parent: u32,
+    started: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The second field is the program's name in parentheses and may hold anything, so fields are counted from
+    /// the last parenthesis.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{Identity, Signal, Stat};
+
+    #[test]
+    fn a_program_name_with_parentheses_does_not_shift_the_fields() {
+        let line = "42 (od d) x) S 7 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 987654 1 1";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.started), ('S', 7, 987_654));
+    }
+
+    #[test]
+    fn a_killed_process_is_not_alive_even_before_it_is_reaped() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let identity = Identity::of(child.id());
+        assert!(identity.is_alive());
+        identity.signal(Signal::Kill);
+        assert!(identity.wait_gone(std::time::Duration::from_secs(10)));
+        child.wait().unwrap();
+        assert!(!identity.is_alive());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_same_number_with_another_birth_is_another_process() {
+        let mut other = Identity::of(std::process::id());
+        assert!(other.is_alive());
+        other.started = other.started.map(|ticks| ticks + 1);
+        assert!(!other.is_alive());
+    }
+}

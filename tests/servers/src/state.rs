@@ -1,0 +1,210 @@
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Doing;
+use crate::process::Identity;
+use crate::{Error, Product, Result, Signal, Source, server};
+
+const FILE: &str = "idem/servers.json";
+const TIME_TO_STOP: Duration = Duration::from_secs(30);
+
+/// A server that runs on after the process that started it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Name of the database.
+    pub name: String,
+    /// What a client connects to.
+    pub url: String,
+    /// What answers there.
+    pub product: Product,
+    /// Where it came from.
+    pub source: Source,
+    /// Its process.
+    pub process: Identity,
+    /// What ends it.
+    pub signal: Signal,
+    /// Its data, configuration and log.
+    pub folder: PathBuf,
+}
+
+impl Record {
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    /// Ends it and removes its folder.
+    pub fn stop(&self) -> Result<()> {
+        self.process.signal(self.signal);
+        if !self.process.wait_gone(TIME_TO_STOP) {
+            self.process.signal(Signal::Kill);
+        }
+        let gone = self.process.wait_gone(TIME_TO_STOP);
+        let _ = fs::remove_dir_all(&self.folder);
+        if gone { Ok(()) } else { Err(Error::failed(format!("{} does not end", self.name))) }
+    }
+}
+
+/// The servers that `cargo xtask servers up` left running, as `<target folder>/idem/servers.json` tells.
+/// While this value lives, no other process changes the file.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    records: Vec<Record>,
+    _lock: File,
+}
+
+impl State {
+    /// Reads the file in the target folder of this workspace; dead servers are left out and their folders removed.
+    pub fn open() -> Result<Self> {
+        let folder = target_folders().into_iter().next();
+        let folder = folder.ok_or_else(|| Error::failed("no target folder: set CARGO_TARGET_DIR"))?;
+        Self::open_at(&folder.join(FILE))
+    }
+
+    /// Reads a file of one's own choice.
+    pub fn open_at(path: &Path) -> Result<Self> {
+        let what = || format!("cannot use {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).doing(what)?;
+        }
+        let lock = File::create(path.with_extension("lock")).doing(what)?;
+        lock.lock().doing(what)?;
+        let (records, dead): (Vec<_>, Vec<_>) = read(path).into_iter().partition(Record::is_alive);
+        dead.iter().for_each(|record| drop(fs::remove_dir_all(&record.folder)));
+        Ok(Self { path: path.into(), records, _lock: lock })
+    }
+
+    /// The servers that run.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The running server of that name.
+    pub fn get(&self, name: &str) -> Option<&Record> {
+        self.records.iter().find(|record| record.name == name)
+    }
+
+    /// Adds a server, in place of one of the same name.
+    pub fn add(&mut self, record: Record) -> Result<()> {
+        self.records.retain(|known| known.name != record.name);
+        self.records.push(record);
+        self.save()
+    }
+
+    /// Ends every server, the last one started first, and forgets it.
+    pub fn stop_all(&mut self) -> Result<()> {
+        while let Some(record) = self.records.pop() {
+            record.stop()?;
+            self.save()?;
+        }
+        self.save()
+    }
+
+    /// By way of a second file, so that a reader never sees half of it.
+    fn save(&self) -> Result<()> {
+        let what = || format!("cannot write {}", self.path.display());
+        let text = serde_json::to_string_pretty(&self.records).map_err(std::io::Error::from).doing(what)?;
+        let fresh = self.path.with_extension("new");
+        fs::write(&fresh, text + "\n").and_then(|()| fs::rename(&fresh, &self.path)).doing(what)
+    }
+}
+
+/// The URL of a server for tests: the environment's, else that of a server that `cargo xtask servers up` left
+/// running, so that a plain `cargo test` finds it.
+pub fn url_for(name: &str) -> Option<String> {
+    let variable = server(name).ok()?.url_variable();
+    if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
+        return Some(url);
+    }
+    let records = target_folders().into_iter().flat_map(|folder| read(&folder.join(FILE)));
+    records.filter(Record::is_alive).find(|record| record.name == name).map(|record| record.url)
+}
+
+/// Why [`url_for`] has none, in one line, for a test that is skipped: what `cargo xtask test` found out when it
+/// looked for one, or what to do.
+pub fn missing_reason(name: &str) -> String {
+    let upper = name.to_uppercase();
+    std::env::var(format!("IDEM_{upper}_MISSING")).unwrap_or_else(|_| {
+        format!("no {name}: IDEM_{upper}_URL is not set and no server runs; `cargo xtask servers up {name}` starts one")
+    })
+}
+
+/// A file that is not there, or of another version of this crate, is an empty one.
+fn read(path: &Path) -> Vec<Record> {
+    fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// Where the target folder may be: as the environment says, around this program, or around this package.
+fn target_folders() -> Vec<PathBuf> {
+    let told = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let program = std::env::current_exe().ok();
+    let around_program = program.iter().flat_map(|program| program.ancestors());
+    let marked = around_program.filter(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_path_buf);
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let beside = package.iter().flat_map(|package| package.ancestors()).map(|folder| folder.join("target"));
+    told.into_iter().chain(marked).chain(beside.filter(|folder| folder.is_dir())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::{Record, State};
+    use crate::folder::Folder;
+    use crate::{Identity, Product, Signal, Source};
+
+    fn sleeper(name: &str) -> (Child, Record) {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let folder = Folder::create("state-test", None).unwrap();
+        let record = Record {
+            name: name.into(),
+            url: format!("{name}://somewhere"),
+            product: Product::new("Sleep", Some("9".into())),
+            source: Source::Local,
+            process: Identity::of(child.id()),
+            signal: Signal::Term,
+            folder: folder.path().into(),
+        };
+        (child, record)
+    }
+
+    #[test]
+    fn what_was_added_is_found_by_the_next_process() {
+        let folder = Folder::create("state-test", None).unwrap();
+        let path = folder.path().join("deep/servers.json");
+        let (mut child, record) = sleeper("postgres");
+        State::open_at(&path).unwrap().add(record.clone()).unwrap();
+        assert_eq!(State::open_at(&path).unwrap().get("postgres"), Some(&record));
+        State::open_at(&path).unwrap().stop_all().unwrap();
+        assert!(!record.folder.exists());
+        assert!(State::open_at(&path).unwrap().records().is_empty());
+        child.wait().unwrap();
+        folder.remove();
+    }
+
+    #[test]
+    fn a_dead_server_is_forgotten_and_its_folder_removed() {
+        let folder = Folder::create("state-test", None).unwrap();
+        let path = folder.path().join("servers.json");
+        let (mut child, record) = sleeper("postgres");
+        State::open_at(&path).unwrap().add(record.clone()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(State::open_at(&path).unwrap().records().is_empty());
+        assert!(!record.folder.exists());
+        folder.remove();
+    }
+
+    #[test]
+    fn a_file_that_is_no_state_is_an_empty_one() {
+        let folder = Folder::create("state-test", None).unwrap();
+        let path = folder.path().join("servers.json");
+        std::fs::write(&path, "{ half").unwrap();
+        assert!(State::open_at(&path).unwrap().records().is_empty());
+        folder.remove();
+    }
+}

@@ -1,0 +1,64 @@
+//! [`Case`]: one named test of one law.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::{CaseError, Context, Profile, Promise};
+
+/// What a case comes to.
+pub type CaseResult<T = ()> = Result<T, CaseError>;
+
+/// A running case.
+pub type CaseFuture<'a> = Pin<Box<dyn Future<Output = CaseResult> + Send + 'a>>;
+
+/// One test of one law; the same for every backend.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The law, 1 to 16.
+    pub law: u8,
+    /// A sentence in snake case.
+    pub name: &'static str,
+    /// What a backend must promise for the case to make sense.
+    pub needs: &'static [Promise],
+    /// The test itself.
+    pub run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
+}
+
+impl Case {
+    /// `law05::expired_lease_is_taken_over_once`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("law{:02}::{}", self.law, self.name)
+    }
+
+    /// The first promise that this profile does not make and the case needs.
+    #[must_use]
+    pub fn lacks(&self, profile: &Profile) -> Option<Promise> {
+        let needs = self.needs.iter().copied();
+        needs.into_iter().find(|need| !profile.promises(*need))
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case")
+            .field("name", &self.full_name())
+            .field("needs", &self.needs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The cases of one file: names of its async functions, each with what it needs in brackets.
+macro_rules! cases {
+    (law $law:literal: $($name:ident $([$($need:ident),+])?),+ $(,)?) => {
+        pub(in crate::cases) const CASES: &[$crate::Case] = &[$($crate::Case {
+            law: $law,
+            name: stringify!($name),
+            needs: &[$($($crate::Promise::$need),+)?],
+            run: |cx| Box::pin($name(cx)),
+        }),+];
+    };
+}
+
+pub(crate) use cases;

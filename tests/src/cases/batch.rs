@@ -1,0 +1,284 @@
+//! Batches: each item is answered by itself, as the single operation would have been. Laws 1 to 6 and 11.
+
+use std::time::Duration;
+
+use idem_core::{
+    ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, MAX_BATCH, Response,
+};
+use rand::seq::SliceRandom;
+use tokio::task::JoinSet;
+
+use crate::case::cases;
+use crate::context::LONG;
+use crate::failure::{ensure, ensure_eq};
+use crate::{CaseError, CaseResult, Context, expect};
+
+pub(super) mod law01 {
+    use super::*;
+    cases! { law 1:
+        a_batch_acquires_a_key_once_however_often_it_is_in [Batch],
+        racing_batches_have_one_winner_for_each_key [Batch],
+    }
+}
+
+pub(super) mod law02 {
+    use super::*;
+    cases! { law 2:
+        an_empty_batch_is_answered_with_nothing [Batch],
+        a_batch_of_claims_is_answered_in_order [Batch],
+        a_batch_of_claims_mixes_all_outcomes [Batch],
+        a_large_batch_is_answered_in_full [Batch],
+    }
+}
+
+pub(super) mod law06 {
+    use super::*;
+    cases! { law 6:
+        a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
+        a_batch_of_completions_answers_each_by_itself [Batch],
+        a_batch_of_completions_sent_twice_succeeds_twice [Batch],
+    }
+}
+
+pub(super) mod law11 {
+    use super::*;
+    cases! { law 11:
+        a_bad_item_does_not_fail_its_neighbours [Batch],
+        a_batch_that_is_too_long_is_refused [Batch],
+    }
+}
+
+fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<ClaimOutcome>> {
+    answers.into_iter().map(|answer| Ok(answer?)).collect()
+}
+
+fn completion(claim: &idem_core::Claim, body: &str) -> Completion {
+    Completion {
+        claim: claim.clone(),
+        response: Response::new(200, body.to_owned()),
+        retention: LONG,
+    }
+}
+
+async fn a_batch_acquires_a_key_once_however_often_it_is_in(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let (twice, once) = (cx.key("twice"), cx.key("once"));
+    let requests = [&twice, &once, &twice, &twice].map(|key| cx.request(key));
+    let answers = outcomes(store.claim_many(&requests).await)?;
+    ensure_eq!(answers.len(), 4, "answers");
+    let of_twice: Vec<_> = [0, 2, 3].map(|at| answers[at].clone()).into();
+    let winner = crate::race::one_winner(&of_twice)?.clone();
+    for answer in of_twice {
+        if let ClaimOutcome::InFlight(loser) = answer {
+            ensure_eq!(loser.info.token, winner.token(), "token told to a loser");
+        }
+    }
+    store.complete(&winner, &Response::new(200, "x"), LONG).await?;
+    expect::acquired(answers[1].clone()).map(drop)
+}
+
+async fn racing_batches_have_one_winner_for_each_key(cx: &Context) -> CaseResult {
+    const KEYS: usize = 12;
+    let mut tasks = JoinSet::new();
+    for _ in 0..6 {
+        let mut order: Vec<_> = (0..KEYS).collect();
+        order.shuffle(&mut cx.rng());
+        let requests: Vec<_> = order.iter().map(|at| cx.request(&cx.key(at.to_string()))).collect();
+        let store = cx.open_batch().await?;
+        tasks.spawn(async move {
+            let mut acquired = Vec::new();
+            for (at, answer) in order.into_iter().zip(store.claim_many(&requests).await) {
+                let request = requests.iter().find(|request| request.key().id() == at.to_string());
+                let request = request.ok_or_else(|| CaseError::new("an answer too many"))?;
+                let outcome = match answer {
+                    // What became of it is told to the same request.
+                    Err(error) if error.kind() == ErrorKind::Contention => {
+                        let again = std::sync::atomic::AtomicU64::new(0);
+                        crate::race::ask(&again, || store.claim(request)).await?
+                    }
+                    answer => answer?,
+                };
+                acquired.extend(outcome.acquired().map(|_| at));
+            }
+            Ok::<_, CaseError>(acquired)
+        });
+    }
+    let mut winners = vec![0; KEYS];
+    for acquired in tasks.join_all().await {
+        acquired?.into_iter().for_each(|at| winners[at] += 1);
+    }
+    ensure_eq!(winners, vec![1; KEYS], "winners of each key");
+    Ok(())
+}
+
+async fn an_empty_batch_is_answered_with_nothing(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    ensure!(store.claim_many(&[]).await.is_empty(), "answers to no claim");
+    ensure!(store.complete_many(&[]).await.is_empty(), "answers to no completion");
+    Ok(())
+}
+
+async fn a_batch_of_claims_is_answered_in_order(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let mut ids: Vec<_> = (0..40).map(|at| format!("key {at}")).collect();
+    ids.shuffle(&mut cx.rng());
+    let requests: Vec<_> = ids.iter().map(|id| cx.request(&cx.key(id))).collect();
+    let answers = outcomes(store.claim_many(&requests).await)?;
+    ensure_eq!(answers.len(), requests.len(), "answers");
+    for (request, answer) in requests.iter().zip(answers) {
+        let claim = expect::acquired(answer)?;
+        ensure_eq!(claim.key(), request.key(), "key");
+        ensure_eq!(claim.attempt(), request.attempt(), "attempt");
+        let record = expect::record(cx.store().get(request.key()).await?)?;
+        ensure_eq!(record.info().token, claim.token(), "token");
+        ensure_eq!(record.info().fingerprint, *request.fingerprint(), "fingerprint");
+    }
+    Ok(())
+}
+
+async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let [held, done, failed] = ["held", "done", "failed"].map(|id| cx.key(id));
+    cx.hold(&cx.request(&held)).await?;
+    let claim = cx.claim(&cx.request(&done)).await?;
+    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    let claim = cx.claim(&cx.request(&failed)).await?;
+    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    let stale = cx.key("stale");
+    cx.leave_stale(&cx.request(&stale)).await?;
+    let requests = [
+        cx.request(&held),
+        cx.request(&cx.key("free")),
+        cx.other_request(&done),
+        cx.request(&done),
+        cx.request(&failed),
+        cx.request(&stale),
+    ];
+    let answers = outcomes(store.claim_many(&requests).await)?;
+    let names: Vec<_> = answers.iter().map(ClaimOutcome::name).collect();
+    let wanted = ["in_flight", "acquired", "conflict", "completed", "failed", "acquired"];
+    ensure_eq!(names, wanted, "outcomes");
+    let replay = expect::completed(answers[3].clone())?;
+    ensure_eq!(replay.response.body(), "x", "body");
+    Ok(())
+}
+
+async fn a_large_batch_is_answered_in_full(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let requests: Vec<_> = (0..1000).map(|at| cx.request(&cx.key(at.to_string()))).collect();
+    let mut completions = Vec::new();
+    for answer in outcomes(store.claim_many(&requests).await)? {
+        completions.push(completion(&expect::acquired(answer)?, "x"));
+    }
+    ensure_eq!(completions.len(), 1000, "claims");
+    let answers = store.complete_many(&completions).await;
+    ensure_eq!(answers.len(), 1000, "completions");
+    answers.into_iter().collect::<idem_core::Result<Vec<()>>>()?;
+    for answer in outcomes(store.claim_many(&requests).await)? {
+        expect::completed(answer)?;
+    }
+    Ok(())
+}
+
+async fn a_batch_of_claims_sent_twice_gets_its_claims_back(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let requests: Vec<ClaimRequest> =
+        (0..10).map(|at| cx.request(&cx.key(at.to_string()))).collect();
+    let first = outcomes(store.claim_many(&requests).await)?;
+    let again = outcomes(cx.open_batch().await?.claim_many(&requests).await)?;
+    for (first, again) in first.into_iter().zip(again) {
+        let (first, again) = (expect::acquired(first)?, expect::acquired(again)?);
+        ensure_eq!(again.token(), first.token(), "token");
+        ensure_eq!(again.attempts(), 1, "attempts");
+    }
+    Ok(())
+}
+
+async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let open = cx.claim(&cx.request(&cx.key("open"))).await?;
+    let done = cx.claim(&cx.request(&cx.key("done"))).await?;
+    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
+    let gone = cx.claim(&cx.request(&cx.key("gone"))).await?;
+    cx.store().release(&gone).await?;
+    let late = cx.stale_claim(&cx.request(&cx.key("late"))).await?;
+    let old = cx.stale_claim(&cx.request(&cx.key("taken over"))).await?;
+    cx.hold(&cx.request(old.key())).await?;
+    let answers = store
+        .complete_many(&[
+            completion(&gone, "x"),
+            completion(&open, "1"),
+            completion(&done, "y"),
+            completion(&done, "x"),
+            completion(&old, "x"),
+            completion(&late, "2"),
+        ])
+        .await;
+    let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().err().map(idem_core::Error::kind)).collect();
+    let (lost, sealed) = (Some(ErrorKind::ClaimLost), Some(ErrorKind::AlreadySealed));
+    ensure_eq!(kinds, [lost, None, sealed, None, lost, None], "answers");
+    for (claim, body) in [(open, "1"), (done, "x"), (late, "2")] {
+        let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
+        ensure_eq!(replay.response.body(), body, "body");
+    }
+    Ok(())
+}
+
+async fn a_batch_of_completions_sent_twice_succeeds_twice(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let mut completions = Vec::new();
+    for at in 0..10 {
+        let claim = cx.claim(&cx.request(&cx.key(at.to_string()))).await?;
+        completions.push(completion(&claim, &at.to_string()));
+    }
+    for _ in 0..2 {
+        for answer in store.complete_many(&completions).await {
+            answer?;
+        }
+    }
+    completions.rotate_left(3);
+    for answer in cx.open_batch().await?.complete_many(&completions).await {
+        answer?;
+    }
+    Ok(())
+}
+
+async fn a_bad_item_does_not_fail_its_neighbours(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let requests = [
+        cx.request(&cx.key("before")),
+        cx.request(&cx.key("bad")).with_lease(Duration::ZERO),
+        cx.request(&cx.key("after")),
+    ];
+    let mut answers = store.claim_many(&requests).await;
+    ensure_eq!(answers.len(), 3, "answers");
+    let after = expect::acquired(answers.remove(2)?)?;
+    expect::refused(answers.remove(1), ErrorKind::InvalidInput)?;
+    let before = expect::acquired(answers.remove(0)?)?;
+    let mut bad = completion(&before, "x");
+    bad.retention = Duration::ZERO;
+    let mut answers = store.complete_many(&[bad, completion(&after, "x")]).await;
+    ensure_eq!(answers.len(), 2, "answers");
+    answers.remove(1)?;
+    expect::refused(answers.remove(0), ErrorKind::InvalidInput)?;
+    expect::in_flight(cx.store().claim(&cx.request(before.key())).await?)?;
+    Ok(())
+}
+
+async fn a_batch_that_is_too_long_is_refused(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let many = MAX_BATCH as usize + 1;
+    let request = cx.request(&cx.key("too many"));
+    let answers = store.claim_many(&vec![request.clone(); many]).await;
+    ensure_eq!(answers.len(), many, "answers");
+    for answer in answers {
+        expect::refused(answer, ErrorKind::InvalidInput)?;
+    }
+    ensure_eq!(cx.store().get(request.key()).await?, None, "nothing was written");
+    let claim = cx.claim(&request).await?;
+    for answer in store.complete_many(&vec![completion(&claim, "x"); many]).await {
+        expect::refused(answer, ErrorKind::InvalidInput)?;
+    }
+    expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
+    Ok(())
+}

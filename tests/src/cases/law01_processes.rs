@@ -1,0 +1,96 @@
+//! Law 1 between processes: their histories are judged by the oracle.
+
+use std::time::Duration;
+
+use idem_core::Key;
+use rand::RngExt;
+
+use crate::case::cases;
+use crate::context::LONG;
+use crate::failure::{ensure, ensure_eq};
+use crate::history::{Answer, Event, of_process};
+use crate::worker::{Report, Step, Storm, Worker};
+use crate::{CaseError, CaseResult, Context, oracle};
+
+cases! { law 1:
+    racing_processes_have_one_winner_for_each_key [SharedBetweenProcesses],
+    processes_that_release_fail_and_come_late_obey_the_oracle [SharedBetweenProcesses],
+}
+
+const PROCESSES: u32 = 4;
+
+fn keys(cx: &Context, count: usize) -> Vec<Key> {
+    (0..count).map(|at| cx.key(format!("contended {at}"))).collect()
+}
+
+/// Starts the storms at the same moment; what all processes told, with what broke the rules.
+async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Event>> {
+    let mut workers = Vec::new();
+    for process in 0..PROCESSES {
+        let steps = vec![Step::Wait, Step::Storm(storm(process))];
+        workers.push(Worker::start(cx, steps).await?);
+    }
+    for worker in &mut workers {
+        worker.until_ready().await?;
+    }
+    for worker in &mut workers {
+        worker.go().await?;
+    }
+    let mut history = Vec::new();
+    for told in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
+        let told = told?;
+        let finished = matches!(told.last(), Some(Report::Finished));
+        ensure!(finished, "a worker ended too early");
+        history.extend(of_process(told));
+    }
+    let violations = oracle::judge(&history);
+    match violations.first() {
+        None => Ok(history),
+        Some(first) => Err(CaseError::new(format!("{} violations, {first}", violations.len()))),
+    }
+}
+
+async fn racing_processes_have_one_winner_for_each_key(cx: &Context) -> CaseResult {
+    let keys = keys(cx, 24);
+    let seed: u64 = cx.rng().random();
+    let history = race(cx, |process| Storm {
+        process,
+        keys: keys.clone(),
+        claims: 60,
+        seed: seed ^ u64::from(process),
+        lease: LONG,
+        retention: LONG,
+        rough: false,
+    })
+    .await?;
+    let acquired = |event: &&Event| matches!(event.answer, Answer::Acquired(_));
+    let mut won: Vec<_> = history.iter().filter(acquired).map(|event| &event.call.key).collect();
+    let wins = won.len();
+    won.sort();
+    won.dedup();
+    ensure_eq!(wins, won.len(), "acquisitions of so many keys");
+    for key in &keys {
+        let record = cx.store().get(key).await?;
+        let Some(record) = record else { continue };
+        ensure!(record.response().is_some(), "a key that nobody completed");
+    }
+    Ok(())
+}
+
+async fn processes_that_release_fail_and_come_late_obey_the_oracle(cx: &Context) -> CaseResult {
+    let keys = keys(cx, 10);
+    let seed: u64 = cx.rng().random();
+    let lease = cx.short().max(Duration::from_millis(40));
+    let history = race(cx, |process| Storm {
+        process,
+        keys: keys.clone(),
+        claims: 80,
+        seed: seed ^ u64::from(process),
+        lease,
+        retention: LONG,
+        rough: true,
+    })
+    .await?;
+    ensure!(history.len() >= 80 * PROCESSES as usize, "{} events", history.len());
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Law 14: an error says whether the operation may have taken effect, never wrongly that it did not.
+
+use std::sync::Arc;
+
+use idem_core::{
+    Claim, Effect, Error, ErrorKind, Failure, IdempotencyStore, Record, Response, Result,
+};
+
+use crate::case::cases;
+use crate::context::LONG;
+use crate::eventually::eventually;
+use crate::failure::{ensure, ensure_eq};
+use crate::proxy::Proxy;
+use crate::{CaseError, CaseResult, Context, expect};
+
+cases! { law 14:
+    a_claim_cut_off_is_not_reported_as_undone [Network],
+    a_completion_cut_off_is_not_reported_as_undone [Network],
+    a_failure_cut_off_is_not_reported_as_undone [Network],
+    a_release_cut_off_is_not_reported_as_undone [Network],
+    a_renewal_cut_off_is_not_reported_as_undone [Network],
+    a_server_out_of_reach_is_unavailable [Network],
+    a_handle_works_again_after_a_cut [Network],
+    an_error_shows_neither_key_nor_payload,
+    a_refusal_is_certain_that_nothing_was_done,
+}
+
+/// More messages than any operation needs, connecting included.
+const MOST_MESSAGES: u32 = 40;
+
+struct Proxied {
+    proxy: Proxy,
+    store: Arc<dyn IdempotencyStore>,
+}
+
+impl Proxied {
+    async fn start(cx: &Context) -> CaseResult<Self> {
+        let missing = || CaseError::new("`server_address` and `open_through` are needed");
+        let server = cx.harness().server_address().ok_or_else(missing)?;
+        let proxy = Proxy::start(server).await?;
+        let opened = cx.harness().open_through(cx.namespace(), proxy.address()).await?;
+        let store = opened.ok_or_else(missing)?;
+        Ok(Self { proxy, store })
+    }
+
+    /// Connects, and lets everything be prepared that a first operation prepares.
+    async fn warm_up(&self, cx: &Context, id: &str) -> CaseResult {
+        self.proxy.disarm();
+        let request = cx.request(&cx.key(id));
+        let claim = || async { Ok(self.store.claim(&request).await.ok()) };
+        let outcome = eventually(cx.profile().patience(), "a connection", claim).await?;
+        let claim = expect::acquired(outcome)?;
+        let claim = self.store.renew(&claim, LONG).await?;
+        self.store.release(&claim).await?;
+        Ok(())
+    }
+}
+
+/// Cuts the operation after each of its messages in turn. `tried` performs it and tells the error, `took_effect`
+/// looks past the proxy, `again` asks once more, directly.
+async fn cut_everywhere(cx: &Context, operation: Operation) -> CaseResult {
+    let proxied = Proxied::start(cx).await?;
+    let mut hidden = 0;
+    for messages in 0..MOST_MESSAGES {
+        proxied.warm_up(cx, &format!("warm up {messages}")).await?;
+        let request = cx.request(&cx.key(format!("cut after {messages}")));
+        let held = match operation {
+            Operation::Claim => None,
+            _ => Some(cx.claim(&request).await?),
+        };
+        let before = proxied.proxy.cuts();
+        proxied.proxy.cut_after(messages);
+        let result = operation.perform(&*proxied.store, &request, held.as_ref()).await;
+        proxied.proxy.disarm();
+        let took_effect = operation.shows(cx.store().get(request.key()).await?);
+        match result {
+            Ok(_) if proxied.proxy.cuts() == before => {
+                ensure!(hidden > 0, "no cut fell between the operation and its answer");
+                return Ok(());
+            }
+            // It asked again by itself.
+            Ok(_) => hidden += 1,
+            Err(error) => {
+                ensure!(error.is_retryable(), "not retryable: {error}");
+                let undone = error.effect() == Effect::None;
+                ensure!(!(took_effect && undone), "told that nothing was done: {error}");
+                hidden += u32::from(took_effect);
+            }
+        }
+        let again = operation.perform(&**cx.store(), &request, held.as_ref()).await?;
+        if let Some(claim) = again {
+            ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
+            ensure!(held.is_none_or(|held| held.token() == claim.token()), "another token");
+        }
+    }
+    Err(CaseError::new(format!("more than {MOST_MESSAGES} messages")))
+}
+
+#[derive(Clone, Copy)]
+enum Operation {
+    Claim,
+    Complete,
+    Fail,
+    Release,
+    Renew,
+}
+
+impl Operation {
+    async fn perform(
+        self,
+        store: &dyn IdempotencyStore,
+        request: &idem_core::ClaimRequest,
+        held: Option<&Claim>,
+    ) -> Result<Option<Claim>> {
+        let Some(held) = held else {
+            return Ok(store.claim(request).await?.acquired());
+        };
+        match self {
+            Self::Complete => store.complete(held, &Response::new(200, "x"), LONG).await?,
+            Self::Fail => store.fail(held, &Failure::new("c", "m"), LONG).await?,
+            Self::Release => store.release(held).await?,
+            Self::Claim | Self::Renew => return store.renew(held, LONG * 3).await.map(Some),
+        }
+        Ok(None)
+    }
+
+    /// Whether the record shows that it was done.
+    fn shows(self, record: Option<Record>) -> bool {
+        match self {
+            Self::Claim => record.is_some(),
+            Self::Complete => matches!(record, Some(Record::Completed(_))),
+            Self::Fail => matches!(record, Some(Record::Failed(_))),
+            Self::Release => record.is_none(),
+            Self::Renew => match record {
+                Some(Record::InFlight(record)) => record.lease_remaining() > LONG * 2,
+                _ => false,
+            },
+        }
+    }
+}
+
+async fn a_claim_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Claim).await
+}
+
+async fn a_completion_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Complete).await
+}
+
+async fn a_failure_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Fail).await
+}
+
+async fn a_release_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Release).await
+}
+
+async fn a_renewal_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Renew).await
+}
+
+async fn a_server_out_of_reach_is_unavailable(cx: &Context) -> CaseResult {
+    let proxied = Proxied::start(cx).await?;
+    proxied.warm_up(cx, "warm up").await?;
+    let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
+    proxied.proxy.close();
+    let is_unavailable = |error: Option<Error>| {
+        let error = error.ok_or_else(|| CaseError::new("it was reached"))?;
+        ensure_eq!(error.kind(), ErrorKind::Unavailable, "kind of {error}");
+        ensure!(error.is_retryable(), "not retryable");
+        Ok(())
+    };
+    let store = &proxied.store;
+    is_unavailable(store.claim(&cx.request(&cx.key("never"))).await.err())?;
+    is_unavailable(store.complete(&claim, &Response::new(200, "x"), LONG).await.err())?;
+    is_unavailable(store.get(claim.key()).await.err())?;
+    cx.store().complete(&claim, &Response::new(200, "y"), LONG).await?;
+    Ok(())
+}
+
+async fn a_handle_works_again_after_a_cut(cx: &Context) -> CaseResult {
+    let proxied = Proxied::start(cx).await?;
+    for at in 0..10 {
+        proxied.warm_up(cx, &format!("warm up {at}")).await?;
+        proxied.proxy.cut_after(at % 3);
+        let request = cx.request(&cx.key(format!("cut {at}")));
+        let _ = proxied.store.claim(&request).await;
+        proxied.proxy.disarm();
+        let ask = || async { Ok(proxied.store.claim(&request).await.ok()) };
+        let outcome = eventually(cx.profile().patience(), "an answer", ask).await?;
+        let claim = expect::acquired(outcome)?;
+        ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
+        cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    }
+    Ok(())
+}
+
+async fn an_error_shows_neither_key_nor_payload(cx: &Context) -> CaseResult {
+    let key = idem_core::Key::new("secret-tenant", "pay", "secret-id")?;
+    let claim = cx.claim(&cx.request(&key)).await?;
+    let (response, other) = (Response::new(200, "secret-body"), Response::new(200, "secret-2"));
+    cx.store().complete(&claim, &response, LONG).await?;
+    let failure = Failure::new("secret-code", "secret-message");
+    let errors = [
+        cx.store().complete(&claim, &other, LONG).await.err(),
+        cx.store().fail(&claim, &failure, LONG).await.err(),
+        cx.store().release(&claim).await.err(),
+        cx.store().renew(&claim, LONG).await.err(),
+        cx.store().renew(&claim, std::time::Duration::ZERO).await.err(),
+    ];
+    for error in errors {
+        let error = error.ok_or_else(|| CaseError::new("it succeeded"))?;
+        let shown = format!("{error} {error:?}");
+        ensure!(!shown.contains("secret"), "shown: {shown}");
+        ensure!(!error.backend().is_empty(), "no backend: {shown}");
+        ensure!(!error.operation().is_empty(), "no operation: {shown}");
+    }
+    Ok(())
+}
+
+async fn a_refusal_is_certain_that_nothing_was_done(cx: &Context) -> CaseResult {
+    let claim = cx.claim(&cx.request(&cx.key("released"))).await?;
+    cx.store().release(&claim).await?;
+    let error = expect::lost(cx.store().renew(&claim, LONG).await)?;
+    ensure!(!error.is_retryable(), "asking again cannot help: {error}");
+    let done = cx.claim(&cx.request(&cx.key("done"))).await?;
+    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
+    let refused = cx.store().complete(&done, &Response::new(200, "y"), LONG).await;
+    let error = expect::refused(refused, ErrorKind::AlreadySealed)?;
+    ensure!(!error.is_retryable(), "asking again cannot help: {error}");
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! The cases, a file or two for each law.
+
+mod batch;
+mod law01_one_winner;
+mod law01_processes;
+mod law02_losers;
+mod law03_replay;
+mod law04_conflict;
+mod law05_abandoned;
+mod law05_fencing;
+mod law06_repeatable;
+mod law07_release;
+mod law08_expiry;
+mod law09_clock;
+mod law10_isolation;
+mod law11_limits;
+mod law12_crash;
+mod law13_cancellation;
+mod law14_unknown;
+mod law15_reads;
+mod law16_bounded;
+
+use crate::Case;
+
+/// Every case of every law.
+pub(crate) const ALL: &[&[Case]] = &[
+    law01_one_winner::CASES,
+    law01_processes::CASES,
+    law02_losers::CASES,
+    law03_replay::CASES,
+    law04_conflict::CASES,
+    law05_fencing::CASES,
+    law05_abandoned::CASES,
+    law06_repeatable::CASES,
+    law07_release::CASES,
+    law08_expiry::CASES,
+    law09_clock::CASES,
+    law10_isolation::CASES,
+    law11_limits::CASES,
+    law12_crash::CASES,
+    law13_cancellation::CASES,
+    law14_unknown::CASES,
+    law15_reads::CASES,
+    law16_bounded::CASES,
+    batch::law01::CASES,
+    batch::law02::CASES,
+    batch::law06::CASES,
+    batch::law11::CASES,
+];

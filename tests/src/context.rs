@@ -1,0 +1,261 @@
+//! [`Context`]: what a case has to work with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idem_core::{
+    BatchStore, Claim, ClaimRequest, Fingerprint, IdempotencyStore, InFlight, Key, Record,
+};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::{CaseError, CaseResult, Harness, Profile, eventually, expect};
+
+/// A lease or retention during which nothing may lapse.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// How a run of the suite is set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where all randomness of the run comes from.
+    pub seed: u64,
+    /// How long a case may take before it fails.
+    pub deadline: Duration,
+}
+
+impl Settings {
+    /// A random seed, and 120 s for each case.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            seed: rand::random(),
+            deadline: Duration::from_secs(120),
+        }
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The same with another deadline.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A fresh namespace of one backend, a handle of it, and the factories that cases use.
+pub struct Context {
+    harness: Arc<dyn Harness>,
+    namespace: String,
+    store: Arc<dyn IdempotencyStore>,
+    profile: Profile,
+    seed: u64,
+    forks: AtomicU64,
+    asked_again: Arc<AtomicU64>,
+}
+
+impl Context {
+    /// Creates a namespace and opens it.
+    ///
+    /// # Errors
+    ///
+    /// What the harness answers.
+    pub async fn new(harness: Arc<dyn Harness>, seed: u64) -> CaseResult<Self> {
+        let doing = |what: &'static str| move |error| CaseError::from(error).while_doing(what);
+        let namespace = harness.create().await.map_err(doing("create"))?;
+        let opened = harness.open(&namespace).await;
+        if opened.is_err() {
+            let _ = harness.destroy(&namespace).await;
+        }
+        Ok(Self {
+            profile: harness.profile(),
+            store: opened.map_err(doing("open"))?,
+            harness,
+            namespace,
+            seed,
+            forks: AtomicU64::new(0),
+            asked_again: Arc::default(),
+        })
+    }
+
+    /// Removes the namespace.
+    ///
+    /// # Errors
+    ///
+    /// What the harness answers.
+    pub async fn destroy(&self) -> CaseResult {
+        let destroyed = self.harness.destroy(&self.namespace).await;
+        destroyed.map_err(|error| CaseError::from(error).while_doing("destroy"))
+    }
+
+    /// The harness.
+    #[must_use]
+    pub fn harness(&self) -> &Arc<dyn Harness> {
+        &self.harness
+    }
+
+    /// Where the namespace is.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// What the backend promises.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The first handle.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn IdempotencyStore> {
+        &self.store
+    }
+
+    /// One handle more, with connections of its own.
+    ///
+    /// # Errors
+    ///
+    /// What the harness answers.
+    pub async fn open(&self) -> CaseResult<Arc<dyn IdempotencyStore>> {
+        Ok(self.harness.open(&self.namespace).await?)
+    }
+
+    /// A handle for batches.
+    ///
+    /// # Errors
+    ///
+    /// What the harness answers; that it promises batches and opens none.
+    pub async fn open_batch(&self) -> CaseResult<Arc<dyn BatchStore>> {
+        let opened = self.harness.open_batch(&self.namespace).await?;
+        opened.ok_or_else(|| CaseError::new("batches are promised, but `open_batch` gives none"))
+    }
+
+    /// A generator of its own for each call, all from the seed of the case.
+    #[must_use]
+    pub fn rng(&self) -> StdRng {
+        StdRng::seed_from_u64(self.seed ^ (self.forks.fetch_add(1, Ordering::Relaxed) << 32))
+    }
+
+    /// How often racing callers were told [`Contention`](idem_core::ErrorKind::Contention) and asked again.
+    #[must_use]
+    pub fn asked_again(&self) -> &Arc<AtomicU64> {
+        &self.asked_again
+    }
+
+    /// A key of one tenant and operation.
+    #[must_use]
+    pub fn key(&self, id: impl AsRef<str>) -> Key {
+        Key::new("tenant", "payments.create", id).expect("ids of cases are valid")
+    }
+
+    /// A new attempt to claim the key, with a lease and retention during which nothing lapses. All requests
+    /// for one key have the same fingerprint.
+    #[must_use]
+    pub fn request(&self, key: &Key) -> ClaimRequest {
+        let fingerprint = Fingerprint::raw(key.hashed());
+        ClaimRequest::new(key.clone(), fingerprint)
+            .with_lease(LONG)
+            .with_retention(LONG)
+    }
+
+    /// The same key used for something else.
+    #[must_use]
+    pub fn other_request(&self, key: &Key) -> ClaimRequest {
+        let fingerprint = Fingerprint::raw(format!("other than {}", key.hashed()));
+        ClaimRequest::new(key.clone(), fingerprint)
+            .with_lease(LONG)
+            .with_retention(LONG)
+    }
+
+    /// A duration after which a lease or retention is over soon.
+    #[must_use]
+    pub fn short(&self) -> Duration {
+        self.profile.shortest_lease()
+    }
+
+    /// Claims a key that is free.
+    ///
+    /// # Errors
+    ///
+    /// That it was not acquired.
+    pub async fn claim(&self, request: &ClaimRequest) -> CaseResult<Claim> {
+        expect::acquired(self.store.claim(request).await?)
+    }
+
+    /// Claims a key that is free, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// That it was not acquired.
+    pub async fn hold(&self, request: &ClaimRequest) -> CaseResult {
+        self.claim(request).await.map(drop)
+    }
+
+    /// Claims a key and forgets about it until its lease is over.
+    ///
+    /// # Errors
+    ///
+    /// As for [`stale_claim`](Self::stale_claim).
+    pub async fn leave_stale(&self, request: &ClaimRequest) -> CaseResult {
+        self.stale_claim(request).await.map(drop)
+    }
+
+    /// Claims a key with a short lease and waits until that is over.
+    ///
+    /// # Errors
+    ///
+    /// That it was not acquired, or that its lease does not end.
+    pub async fn stale_claim(&self, request: &ClaimRequest) -> CaseResult<Claim> {
+        let request = request.clone().with_lease(self.short());
+        let claim = self.claim(&request).await?;
+        self.until_stale(request.key()).await?;
+        Ok(claim)
+    }
+
+    /// Waits until the store says that the lease is over.
+    ///
+    /// # Errors
+    ///
+    /// That it does not end, or that there is no record in flight.
+    pub async fn until_stale(&self, key: &Key) -> CaseResult<InFlight> {
+        let ask = || async {
+            match expect::record(self.store.get(key).await?)? {
+                Record::InFlight(record) => Ok(record.is_stale().then_some(record)),
+                _ => Err(CaseError::new("the record is in flight no longer")),
+            }
+        };
+        eventually::eventually(self.profile.patience(), "the lease ends", ask).await
+    }
+
+    /// Waits until there is no live record of the key.
+    ///
+    /// # Errors
+    ///
+    /// That it does not go.
+    pub async fn until_free(&self, key: &Key) -> CaseResult {
+        let ask = || async { Ok(self.store.get(key).await?.is_none().then_some(())) };
+        eventually::eventually(self.profile.patience(), "the retention ends", ask).await
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("backend", &self.harness.name())
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,32 @@
+//! Waiting for what has to happen.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use crate::{CaseError, CaseResult};
+
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// Asks until the answer is `Some`; fails when `patience` has passed.
+pub(crate) async fn eventually<T, F>(
+    patience: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> F + Send,
+) -> CaseResult<T>
+where
+    T: Send,
+    F: Future<Output = CaseResult<Option<T>>> + Send,
+{
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask().await? {
+            return Ok(answer);
+        }
+        if started.elapsed() > patience {
+            return Err(CaseError::new(format!(
+                "waited {patience:?} in vain: {what}"
+            )));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! [`CaseError`]: why a case failed.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Why a case failed, in words. Anything that is an error becomes one, with its causes.
+#[derive(Debug, Clone)]
+pub struct CaseError(String);
+
+impl CaseError {
+    /// A failure with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// The same with what was being done in front.
+    #[must_use]
+    pub fn while_doing(self, what: impl fmt::Display) -> Self {
+        Self(format!("{what}: {}", self.0))
+    }
+}
+
+impl fmt::Display for CaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for CaseError {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        Self(message)
+    }
+}
+
+/// Fails the case with a message unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::CaseError::new(format!(
+                "{} ({}:{})", format_args!($($message)+), file!(), line!()
+            )));
+        }
+    };
+}
+
+/// Fails the case unless both are equal.
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr, $($message:tt)+) => {
+        match (&$left, &$right) {
+            (left, right) => {
+                if left != right {
+                    return Err($crate::CaseError::new(format!(
+                        "{}: {left:?} is not {right:?} ({}:{})", format_args!($($message)+), file!(), line!()
+                    )));
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {ensure, ensure_eq};

@@ -1,0 +1,100 @@
+//! [`LosesAnswers`]: does what it is asked, and does not tell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
+    Limits, Record, Response, Result,
+};
+
+/// A store in front of another whose answers get lost when one asks for it: the operation is performed, its
+/// answer, good or bad, is replaced by `Unavailable` with an unknown effect.
+#[derive(Debug)]
+pub struct LosesAnswers {
+    inner: Arc<dyn IdempotencyStore>,
+    to_lose: AtomicU32,
+}
+
+impl LosesAnswers {
+    /// In front of this store; nothing is lost yet.
+    #[must_use]
+    pub fn new(inner: Arc<dyn IdempotencyStore>) -> Self {
+        Self {
+            inner,
+            to_lose: AtomicU32::new(0),
+        }
+    }
+
+    /// Loses the answers of the next so many operations.
+    pub fn lose_next(&self, answers: u32) {
+        self.to_lose.store(answers, Ordering::SeqCst);
+    }
+
+    fn deliver<T>(&self, answer: Result<T>) -> Result<T> {
+        let less = |left: u32| left.checked_sub(1);
+        let lost = self
+            .to_lose
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        match lost {
+            Err(_) => answer,
+            Ok(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                Effect::Unknown,
+                "the answer was lost on purpose",
+            )
+            .at(self.inner.backend(), "")),
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for LosesAnswers {
+    fn backend(&self) -> &'static str {
+        self.inner.backend()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.deliver(self.inner.claim(request).await)
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.deliver(self.inner.complete(claim, response, retention).await)
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.deliver(self.inner.fail(claim, failure, retention).await)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.deliver(self.inner.release(claim).await)
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.deliver(self.inner.renew(claim, lease).await)
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.deliver(self.inner.get(key).await)
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.deliver(self.inner.purge(limit).await)
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.deliver(self.inner.sweep(limit).await)
+    }
+}

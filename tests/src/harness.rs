@@ -1,0 +1,80 @@
+//! [`Harness`]: the one trait that the author of a store implements.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use serde::{Deserialize, Serialize};
+
+use crate::Profile;
+
+/// What really ran: the name and version that the server (or library) tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Product {
+    /// Such as `PostgreSQL`.
+    pub product: String,
+    /// Such as `17.2`.
+    pub version: String,
+}
+
+impl Product {
+    /// A product of this name and version.
+    pub fn new(product: impl Into<String>, version: impl Into<String>) -> Self {
+        Self {
+            product: product.into(),
+            version: version.into(),
+        }
+    }
+}
+
+/// How the suite gets at the stores of one backend.
+///
+/// Made once per process. Each case runs on an async runtime of its own, so a harness keeps addresses and names, but
+/// no connections: what a runtime opened dies with it. Several cases run at the same time, each in a
+/// namespace of its own.
+#[async_trait]
+pub trait Harness: Send + Sync + 'static {
+    /// The name of the backend, first part of each trial's name and of its row in reports: `postgres`.
+    fn name(&self) -> &str;
+
+    /// What this backend promises; a case that needs more is reported as ignored.
+    fn profile(&self) -> Profile;
+
+    /// What really runs, as it says itself.
+    async fn product(&self) -> Result<Product, BoxError>;
+
+    /// A fresh, empty namespace (schema, file, prefix), ready for use.
+    ///
+    /// Returns a locator by which this process can open it, and, where the profile promises
+    /// [`SharedBetweenProcesses`](crate::Promise::SharedBetweenProcesses), any other process of this machine.
+    async fn create(&self) -> Result<String, BoxError>;
+
+    /// A new handle of the namespace, with connections of its own.
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError>;
+
+    /// Removes the namespace. Called after each case, also after one that failed; handles may still be open.
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
+
+    /// A new handle for batches, for a profile that promises [`Batch`](crate::Promise::Batch).
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        let _ = namespace;
+        Ok(None)
+    }
+
+    /// A new handle whose client talks to `address` instead of the server's own: a proxy that cuts
+    /// connections. For a profile that promises [`Network`](crate::Promise::Network).
+    async fn open_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let _ = (namespace, address);
+        Ok(None)
+    }
+
+    /// Where the server listens. For a profile that promises [`Network`](crate::Promise::Network).
+    fn server_address(&self) -> Option<SocketAddr> {
+        None
+    }
+}

@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+
+pub mod cancel;
+mod case;
+mod cases;
+mod context;
+mod eventually;
+mod expect;
+mod failure;
+pub mod faults;
+mod harness;
+pub mod history;
+pub mod mutants;
+pub mod oracle;
+mod profile;
+pub mod proxy;
+mod race;
+pub mod remote;
+mod report;
+mod runner;
+mod suite;
+mod target;
+pub mod worker;
+
+pub use case::{Case, CaseFuture, CaseResult};
+pub use context::{Context, Settings};
+pub use failure::CaseError;
+pub use harness::{Harness, Product};
+pub use profile::{Profile, Promise};
+pub use runner::main;
+pub use suite::{Outcome, Verdict, cases, run_all, run_case};
+pub use target::{Missing, Target};
+
+pub use async_trait::async_trait;
+pub use idem_core;

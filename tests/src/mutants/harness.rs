@@ -1,0 +1,74 @@
+//! The harness of a mutant.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
+
+use super::{Bug, MutantStore};
+use crate::{Harness, Product, Profile};
+
+/// Opens stores with a bug.
+#[derive(Debug)]
+pub struct MutantHarness {
+    bug: Bug,
+    patience: Duration,
+    stores: Mutex<HashMap<String, MutantStore>>,
+}
+
+impl MutantHarness {
+    /// Stores with this bug, and little patience with those that have one.
+    #[must_use]
+    pub fn new(bug: Bug) -> Self {
+        Self {
+            bug,
+            patience: Duration::from_secs(if bug == Bug::None { 30 } else { 2 }),
+            stores: Mutex::default(),
+        }
+    }
+
+    fn stores(&self) -> MutexGuard<'_, HashMap<String, MutantStore>> {
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self, namespace: &str) -> Result<MutantStore, BoxError> {
+        let stores = self.stores();
+        Ok(stores.get(namespace).ok_or("no such namespace")?.handle())
+    }
+}
+
+#[async_trait]
+impl Harness for MutantHarness {
+    fn name(&self) -> &str {
+        "mutant"
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new().batch().with_patience(self.patience)
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        Ok(Product::new(format!("{:?}", self.bug), env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let name = format!("{:x}", rand::random::<u64>());
+        self.stores().insert(name.clone(), MutantStore::new(self.bug));
+        Ok(name)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.handle(namespace)?))
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.handle(namespace)?)))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.stores().remove(namespace);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! [`MutantStore`]: a handle, and what all handles share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use idem_core::{ClaimOutcome, Completed, Key};
+
+use super::row::Row;
+use super::{Bug, disguise};
+
+/// What all handles share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) rows: BTreeMap<Vec<String>, Row>,
+    /// Keys that somebody is at work on, for [`Bug::PoisonedByDrop`].
+    pub(super) busy: BTreeSet<Vec<String>>,
+    pub(super) last_token: i64,
+    pub(super) last_now: i64,
+}
+
+/// A handle of a store with a bug.
+#[derive(Debug)]
+pub struct MutantStore {
+    shared: Arc<Mutex<Shared>>,
+    pub(super) bug: Bug,
+    /// How wrong the clock of this client is, in microseconds.
+    skew: i64,
+    pub(super) cache: Mutex<BTreeMap<Vec<String>, Completed>>,
+    handles: Arc<AtomicI64>,
+}
+
+impl MutantStore {
+    /// An empty store with this bug.
+    #[must_use]
+    pub fn new(bug: Bug) -> Self {
+        Self {
+            shared: Arc::default(),
+            bug,
+            skew: 0,
+            cache: Mutex::default(),
+            handles: Arc::default(),
+        }
+    }
+
+    /// Another handle of the same store, of a client with another clock.
+    #[must_use]
+    pub fn handle(&self) -> Self {
+        let hours = match self.handles.fetch_add(1, Ordering::SeqCst) % 3 {
+            0 => 0,
+            1 => 3_600_000_000,
+            _ => -3_600_000_000,
+        };
+        Self {
+            shared: Arc::clone(&self.shared),
+            bug: self.bug,
+            skew: hours,
+            cache: Mutex::default(),
+            handles: Arc::clone(&self.handles),
+        }
+    }
+
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clock; it never goes back.
+    pub(super) fn now(&self, shared: &mut Shared) -> i64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = i64::try_from(since_epoch.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
+        shared.last_now = shared.last_now.max(now);
+        match self.bug {
+            Bug::ClientClock => shared.last_now + self.skew,
+            _ => shared.last_now,
+        }
+    }
+
+    pub(super) fn key(&self, key: &Key) -> Vec<String> {
+        disguise::key(self.bug, key)
+    }
+
+    /// What this handle remembers, for [`Bug::StaleCache`].
+    pub(super) fn remembered(&self, key: &Key) -> Option<Completed> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(&self.key(key)).cloned()
+    }
+
+    pub(super) fn remember(&self, key: &Key, outcome: &ClaimOutcome) {
+        if let (Bug::StaleCache, ClaimOutcome::Completed(completed)) = (self.bug, outcome) {
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.insert(self.key(key), completed.clone());
+        }
+    }
+
+    /// Time in which others get in between, for bugs that need it.
+    pub(super) async fn dawdle(&self, bugs: &[Bug]) {
+        if bugs.contains(&self.bug) {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+}

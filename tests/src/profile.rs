@@ -1,0 +1,180 @@
+//! [`Profile`]: what a backend promises, and how fast things may be asked of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Something that one backend can promise and another cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Promise {
+    /// Other processes of the machine can open a namespace.
+    SharedBetweenProcesses,
+    /// An acknowledged completion outlives the death of every process that embeds the store.
+    Durable,
+    /// Expiry is judged by a clock that is not the client's: a client with a wrong clock changes nothing.
+    ServerClock,
+    /// The store is reached over TCP, so that a proxy can be put in between.
+    Network,
+    /// Batches: the harness opens a [`BatchStore`](idem_core::BatchStore).
+    Batch,
+    /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
+    /// profile that is not [`self_expiring`](Profile::self_expiring).
+    ExactPurge,
+    /// Not the backend's but the machine's: libfaketime, which lies to a program about the time.
+    FakeTime,
+}
+
+/// Where Debian and Ubuntu install libfaketime.
+const LIBFAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
+impl Promise {
+    /// Why a case that needs this is ignored.
+    #[must_use]
+    pub fn reason(self) -> String {
+        match self {
+            Self::FakeTime => format!("not installed: {self} (Debian, Ubuntu: faketime)"),
+            _ => format!("not promised: {self}"),
+        }
+    }
+}
+
+/// The library, where it is installed; `IDEM_FAKETIME` names another place.
+pub(crate) fn libfaketime() -> Option<PathBuf> {
+    let path = std::env::var_os("IDEM_FAKETIME").map_or_else(|| LIBFAKETIME.into(), PathBuf::from);
+    path.exists().then_some(path)
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SharedBetweenProcesses => "shared between processes",
+            Self::Durable => "durable",
+            Self::ServerClock => "server clock",
+            Self::Network => "network",
+            Self::Batch => "batch",
+            Self::ExactPurge => "exact purge",
+            Self::FakeTime => "libfaketime",
+        })
+    }
+}
+
+/// The promises of a backend and the sizes and times that suit it.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    promises: BTreeSet<Promise>,
+    max_result_bytes: usize,
+    shortest_lease: Duration,
+    patience: Duration,
+}
+
+impl Profile {
+    /// What every store has to keep, and nothing more: results up to 1 MiB, leases of 60 ms that are sure to
+    /// lapse, 30 s of patience.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            promises: BTreeSet::from([Promise::ExactPurge]),
+            max_result_bytes: 1 << 20,
+            shortest_lease: Duration::from_millis(60),
+            patience: Duration::from_secs(30),
+        }
+    }
+
+    /// Promises [`Promise::SharedBetweenProcesses`].
+    #[must_use]
+    pub fn shared_between_processes(self) -> Self {
+        self.promising(Promise::SharedBetweenProcesses)
+    }
+
+    /// Promises [`Promise::Durable`].
+    #[must_use]
+    pub fn durable(self) -> Self {
+        self.promising(Promise::Durable)
+    }
+
+    /// Promises [`Promise::ServerClock`].
+    #[must_use]
+    pub fn server_clock(self) -> Self {
+        self.promising(Promise::ServerClock)
+    }
+
+    /// Promises [`Promise::Network`].
+    #[must_use]
+    pub fn network(self) -> Self {
+        self.promising(Promise::Network)
+    }
+
+    /// Promises [`Promise::Batch`].
+    #[must_use]
+    pub fn batch(self) -> Self {
+        self.promising(Promise::Batch)
+    }
+
+    /// Takes [`Promise::ExactPurge`] back: the server expires records by itself.
+    #[must_use]
+    pub fn self_expiring(mut self) -> Self {
+        self.promises.remove(&Promise::ExactPurge);
+        self
+    }
+
+    fn promising(mut self, promise: Promise) -> Self {
+        self.promises.insert(promise);
+        self
+    }
+
+    /// The largest body that the cases send, in bytes; the store's own limit may be higher.
+    #[must_use]
+    pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
+        self.max_result_bytes = bytes;
+        self
+    }
+
+    /// A lease that lapses soon, yet not between two statements; a slow server may need more than 60 ms.
+    #[must_use]
+    pub fn with_shortest_lease(mut self, lease: Duration) -> Self {
+        self.shortest_lease = lease;
+        self
+    }
+
+    /// How long a case waits for something that has to happen before it fails.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Whether this is promised.
+    #[must_use]
+    pub fn promises(&self, promise: Promise) -> bool {
+        match promise {
+            Promise::FakeTime => libfaketime().is_some(),
+            promise => self.promises.contains(&promise),
+        }
+    }
+
+    /// The largest body that the cases send.
+    #[must_use]
+    pub fn max_result_bytes(&self) -> usize {
+        self.max_result_bytes
+    }
+
+    /// A lease that lapses soon.
+    #[must_use]
+    pub fn shortest_lease(&self) -> Duration {
+        self.shortest_lease
+    }
+
+    /// How long a case waits.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,163 @@
+//! [`Proxy`]: a TCP proxy that cuts connections after the request and before the answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Armed to cut nothing.
+const NEVER: i64 = i64::MIN;
+
+/// How long the answer that is thrown away is awaited: a message may be half of a request only.
+const LONGEST_ANSWER: Duration = Duration::from_secs(1);
+
+/// Forwards between clients and one server. Armed, it lets some messages of clients pass with their answers; the
+/// next is still given to the server, whose answer is awaited and thrown away; then the connection is cut on both
+/// sides.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    /// Messages that may still pass before the cut.
+    passes: AtomicI64,
+    cuts: AtomicU64,
+    closed: watch::Sender<bool>,
+}
+
+impl Proxy {
+    /// Listens on a free port of this machine.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers.
+    pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            server,
+            passes: AtomicI64::new(NEVER),
+            cuts: AtomicU64::new(0),
+            closed: watch::channel(false).0,
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self {
+            address,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Where clients connect to.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets so many messages of clients pass, and cuts at the next.
+    pub fn cut_after(&self, passes: u32) {
+        self.shared.passes.store(i64::from(passes), Ordering::SeqCst);
+    }
+
+    /// Cuts nothing more.
+    pub fn disarm(&self) {
+        self.shared.passes.store(NEVER, Ordering::SeqCst);
+    }
+
+    /// How many connections it has cut.
+    #[must_use]
+    pub fn cuts(&self) -> u64 {
+        self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    /// Cuts every connection and accepts no more.
+    pub fn close(&self) {
+        self.accepting.abort();
+        self.shared.closed.send_replace(true);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let mut closed = shared.closed.subscribe();
+            tokio::select! {
+                _ = forward(client, &shared) => {}
+                _ = closed.wait_for(|closed| *closed) => {}
+            }
+        });
+    }
+}
+
+/// Returns when either side has closed or the connection is to be cut: both are dropped then.
+async fn forward(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let server = TcpStream::connect(shared.server).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, mut to_client) = client.into_split();
+    let (mut from_server, to_server) = server.into_split();
+    tokio::select! {
+        armed = pass_requests(from_client, to_server, shared) => {
+            let kept = armed?;
+            // The request is with the server; what it answers is for nobody.
+            let mut answer = [0; 16 << 10];
+            let answered = from_server.read(&mut answer);
+            let _ = tokio::time::timeout(LONGEST_ANSWER, answered).await;
+            shared.cuts.fetch_add(1, Ordering::SeqCst);
+            drop(kept);
+            Ok(())
+        }
+        passed = pass_answers(&mut from_server, &mut to_client) => passed,
+    }
+}
+
+/// Passes on what the client says, until the message after which to cut has been passed on.
+async fn pass_requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+) -> std::io::Result<(OwnedReadHalf, OwnedWriteHalf)> {
+    let mut message = vec![0; 64 << 10];
+    loop {
+        let length = from.read(&mut message).await?;
+        if length == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let armed = |passes: i64| (passes != NEVER).then(|| if passes > 0 { passes - 1 } else { NEVER });
+        let before = shared.passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, armed);
+        if before == Ok(0) {
+            to.write_all(&message[..length]).await?;
+            return Ok((from, to));
+        }
+        to.write_all(&message[..length]).await?;
+    }
+}
+
+async fn pass_answers(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> std::io::Result<()> {
+    let mut message = vec![0; 64 << 10];
+    loop {
+        let length = from.read(&mut message).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        to.write_all(&message[..length]).await?;
+    }
+}

@@ -1,0 +1,86 @@
+//! Many callers at once.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, IdempotencyStore};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::failure::ensure_eq;
+use crate::{CaseResult, Context};
+
+/// How often a caller that lost a race inside the server asks again before the case fails.
+const AGAIN: u32 = 200;
+
+/// Asks, and asks the same again while the store says that it lost a race which it may win at once.
+pub(crate) async fn ask<T, F>(asked_again: &AtomicU64, mut ask: impl FnMut() -> F + Send) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>> + Send,
+{
+    for tries in 1..AGAIN {
+        match ask().await {
+            Err(error) if error.kind() == ErrorKind::Contention => {
+                asked_again.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(u64::from(tries % 10))).await;
+            }
+            answer => return answer,
+        }
+    }
+    ask().await
+}
+
+/// Runs one task per item at the same moment, alternating between two handles; answers in order.
+pub(crate) async fn at_once<I, T, F>(
+    cx: &Context,
+    items: Vec<I>,
+    work: impl Fn(Arc<dyn IdempotencyStore>, Arc<AtomicU64>, I) -> F,
+) -> CaseResult<Vec<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = CaseResult<T>> + Send + 'static,
+{
+    let handles = [Arc::clone(cx.store()), cx.open().await?];
+    let barrier = Arc::new(Barrier::new(items.len()));
+    let mut tasks = JoinSet::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let store = Arc::clone(&handles[index % 2]);
+        let (barrier, running) = (
+            Arc::clone(&barrier),
+            work(store, Arc::clone(cx.asked_again()), item),
+        );
+        tasks.spawn(async move {
+            barrier.wait().await;
+            (index, running.await)
+        });
+    }
+    let mut answers = tasks.join_all().await;
+    answers.sort_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Claims at the same moment; answers in order.
+pub(crate) async fn claims(
+    cx: &Context,
+    requests: Vec<ClaimRequest>,
+) -> CaseResult<Vec<ClaimOutcome>> {
+    at_once(cx, requests, |store, asked, request| async move {
+        Ok(ask(&asked, || store.claim(&request)).await?)
+    })
+    .await
+}
+
+/// Of claims of one key, one and no other was acquired; whose record it is.
+pub(crate) fn one_winner(outcomes: &[ClaimOutcome]) -> CaseResult<&Claim> {
+    let winners: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            ClaimOutcome::Acquired(claim) => Some(claim),
+            _ => None,
+        })
+        .collect();
+    ensure_eq!(winners.len(), 1, "winners among {}", outcomes.len());
+    Ok(winners[0])
+}

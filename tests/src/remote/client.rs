@@ -1,0 +1,181 @@
+//! The client.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, check,
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use super::protocol::{Answer, Operation, Request};
+
+const BACKEND: &str = "remote";
+
+/// Whether the client tells the truth about what it cannot know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lie {
+    /// An operation whose answer was lost has an unknown effect.
+    #[default]
+    Truth,
+    /// It claims that nothing was done: law 14 broken.
+    NoEffect,
+    /// It asks again under a new attempt id, so that it does not know its own claim: law 6 broken.
+    AsksAsAnother,
+}
+
+/// A handle of a store on a [`Server`](super::Server).
+///
+/// A connection is taken out of the pool while it is used and put back when it has answered, so a dropped future
+/// leaves none behind that is out of step.
+#[derive(Debug)]
+pub struct RemoteStore {
+    address: SocketAddr,
+    namespace: String,
+    idle: Mutex<Vec<BufReader<TcpStream>>>,
+    lie: Lie,
+}
+
+impl RemoteStore {
+    /// A handle of this namespace; connects when it is used.
+    #[must_use]
+    pub fn new(address: SocketAddr, namespace: impl Into<String>, lie: Lie) -> Self {
+        Self {
+            address,
+            namespace: namespace.into(),
+            idle: Mutex::default(),
+            lie,
+        }
+    }
+
+    async fn ask(&self, operation: Operation) -> Result<Answer> {
+        let name = operation.name();
+        let answer = match self.connection().await {
+            Err(error) => Err(self.unavailable(Effect::None, error)),
+            Ok(connection) => self.exchange(connection, operation).await,
+        };
+        let answer = answer.and_then(Answer::into_result);
+        answer.map_err(|error| error.at(BACKEND, name))
+    }
+
+    async fn connection(&self) -> std::io::Result<BufReader<TcpStream>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(connection) = idle {
+            return Ok(connection);
+        }
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(BufReader::new(stream))
+    }
+
+    async fn exchange(
+        &self,
+        mut connection: BufReader<TcpStream>,
+        operation: Operation,
+    ) -> Result<Answer> {
+        let namespace = self.namespace.clone();
+        let request = serde_json::to_string(&Request {
+            namespace,
+            operation,
+        });
+        let mut line = request.map_err(|error| self.unavailable(Effect::None, error))?;
+        line.push('\n');
+        let effect = match self.lie {
+            Lie::Truth | Lie::AsksAsAnother => Effect::Unknown,
+            Lie::NoEffect => Effect::None,
+        };
+        let lost = |error| self.unavailable(effect, error);
+        connection.write_all(line.as_bytes()).await.map_err(lost)?;
+        line.clear();
+        connection.read_line(&mut line).await.map_err(lost)?;
+        let answer = serde_json::from_str(&line);
+        let answer = answer.map_err(|error| self.unavailable(effect, error))?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(connection);
+        Ok(answer)
+    }
+
+    fn unavailable(&self, effect: Effect, source: impl Into<BoxError>) -> Error {
+        Error::new(ErrorKind::Unavailable, effect, "the server did not answer").with_source(source)
+    }
+}
+
+fn nonsense() -> Error {
+    Error::corrupt("the server answered another question").at(BACKEND, "")
+}
+
+#[async_trait]
+impl IdempotencyStore for RemoteStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::DEFAULT.with_max_result_bytes(1 << 20)
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        check::claim(request, &self.limits()).map_err(|error| error.at(BACKEND, "claim"))?;
+        let mut request = request.clone();
+        if self.lie == Lie::AsksAsAnother {
+            request = request.with_attempt(idem_core::AttemptId::random());
+        }
+        match self.ask(Operation::Claim(request)).await? {
+            Answer::Outcome(outcome) => Ok(outcome),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn complete(&self, claim: &Claim, response: &Response, retention: Duration) -> Result<()> {
+        check::retention(retention)
+            .and_then(|_| check::response(response, &self.limits()))
+            .map_err(|error| error.at(BACKEND, "complete"))?;
+        let operation = Operation::Complete(claim.clone(), response.clone(), retention);
+        self.ask(operation).await.map(drop)
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        check::retention(retention)
+            .and_then(|_| check::failure(failure, &self.limits()))
+            .map_err(|error| error.at(BACKEND, "fail"))?;
+        let operation = Operation::Fail(claim.clone(), failure.clone(), retention);
+        self.ask(operation).await.map(drop)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.ask(Operation::Release(claim.clone())).await.map(drop)
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        check::lease(lease).map_err(|error| error.at(BACKEND, "renew"))?;
+        match self.ask(Operation::Renew(claim.clone(), lease)).await? {
+            Answer::Claim(claim) => Ok(claim),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        match self.ask(Operation::Get(key.clone())).await? {
+            Answer::Record(record) => Ok(record),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        match self.ask(Operation::Purge(limit)).await? {
+            Answer::Count(count) => Ok(count),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        match self.ask(Operation::Sweep(limit)).await? {
+            Answer::Count(count) => Ok(count),
+            _ => Err(nonsense()),
+        }
+    }
+}

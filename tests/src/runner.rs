@@ -1,0 +1,229 @@
+//! [`main`]: the test program of a backend.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::report::{Row, Tally};
+use crate::target::Found;
+use crate::{Case, Harness, Outcome, Product, Promise, Settings, Target, cases, run_case, worker};
+
+/// Cases mostly wait, so more of them run at a time than there are cores.
+const THREADS: usize = 8;
+
+/// Runs every case against every target, as `cargo test` and nextest want it; the `main` of a test target
+/// with `harness = false`.
+///
+/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas), `IDEM_SEED` (a
+/// number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
+#[must_use]
+pub fn main(targets: Vec<Target>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(code) = worker::serve(&runtime, &targets) {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
+    let settings = match settings() {
+        Ok(settings) => settings,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let suites: Vec<_> = targets
+        .iter()
+        .map(|target| runtime.block_on(Suite::find(target)))
+        .collect();
+    let trials = suites
+        .iter()
+        .flat_map(|suite| suite.trials(&arguments, &settings))
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && !arguments.exact {
+        for suite in &suites {
+            suite.report();
+        }
+    }
+    conclusion.exit_code()
+}
+
+fn settings() -> Result<Settings, String> {
+    let settings = Settings::new();
+    match std::env::var("IDEM_SEED") {
+        Err(_) => Ok(settings),
+        Ok(text) => match text.parse() {
+            Ok(seed) => Ok(settings.with_seed(seed)),
+            Err(_) => Err(format!("IDEM_SEED is `{text}`; it must be a number")),
+        },
+    }
+}
+
+/// Whether nextest runs this program: it knows ignored cases only from the list, and takes a case that ignores
+/// itself for one that passed.
+fn under_nextest() -> bool {
+    std::env::var_os("NEXTEST").is_some()
+}
+
+/// The cases of one target.
+struct Suite {
+    name: String,
+    found: Found,
+    product: Option<Product>,
+    broken: Option<String>,
+    own_cases: &'static [Case],
+    tally: Arc<Tally>,
+}
+
+impl Suite {
+    async fn find(target: &Target) -> Self {
+        let found = target.find().await;
+        let product = match &found {
+            Ok(harness) => Some(harness.product().await.map_err(|error| error.to_string())),
+            Err(_) => None,
+        };
+        let (product, mut broken) = match product {
+            None => (None, None),
+            Some(Ok(product)) => (Some(product), None),
+            Some(Err(error)) => (None, Some(error)),
+        };
+        if let Ok(harness) = &found
+            && harness.name() != target.name()
+        {
+            broken = Some(format!("the harness is named `{}`", harness.name()));
+        }
+        Self {
+            name: target.name().to_owned(),
+            found,
+            product,
+            broken,
+            own_cases: target.own_cases,
+            tally: Arc::default(),
+        }
+    }
+
+    fn is_required(&self) -> bool {
+        let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
+        let names: BTreeSet<_> = required.split(',').map(str::trim).collect();
+        names.contains(self.name.as_str())
+    }
+
+    fn trials(&self, arguments: &Arguments, settings: &Settings) -> Vec<Trial> {
+        if !arguments.list && !arguments.exact {
+            self.announce();
+        }
+        let one_by_one = arguments.list || arguments.ignored || under_nextest();
+        let case_trial = |case: &'static Case| {
+            let name = format!("{}::{}", self.name, case.full_name());
+            let reason = self.reason_to_ignore(case);
+            let ignored = one_by_one && reason.is_some();
+            let run = self.runner(case, reason, settings);
+            Trial::ignorable_test(name, run).with_ignored_flag(ignored)
+        };
+        let mut trials: Vec<_> = self.fatal().into_iter().collect();
+        trials.extend(cases().chain(self.own_cases).map(case_trial));
+        let selected = trials.iter().filter(|trial| !arguments.is_filtered_out(trial));
+        let selected = selected.count() as u64;
+        self.tally.selected.store(selected, Ordering::Relaxed);
+        trials
+    }
+
+    /// One line about what runs, or why nothing does.
+    fn announce(&self) {
+        match (&self.found, &self.product) {
+            (Err(missing), _) => eprintln!("{}: ignored, {missing}", self.name),
+            (_, Some(Product { product, version })) => {
+                eprintln!("{}: {product} {version}", self.name);
+            }
+            (Ok(_), None) => eprintln!("{}: does not tell what it is", self.name),
+        }
+    }
+
+    /// A trial that fails because of the whole target.
+    fn fatal(&self) -> Option<Trial> {
+        let (name, reason) = match (&self.found, &self.broken) {
+            (Err(missing), _) if self.is_required() => {
+                ("server_is_available", missing.to_string())
+            }
+            (Ok(_), Some(error)) => ("tells_its_name_and_product", error.clone()),
+            _ => return None,
+        };
+        let tally = Arc::clone(&self.tally);
+        Some(Trial::test(format!("{}::{name}", self.name), move || {
+            tally.failed.fetch_add(1, Ordering::Relaxed);
+            Err(reason.into())
+        }))
+    }
+
+    fn reason_to_ignore(&self, case: &Case) -> Option<String> {
+        match &self.found {
+            Err(missing) => Some(missing.to_string()),
+            Ok(harness) => case
+                .lacks(&harness.profile())
+                .map(Promise::reason),
+        }
+    }
+
+    fn runner(
+        &self,
+        case: &'static Case,
+        reason: Option<String>,
+        settings: &Settings,
+    ) -> impl FnOnce() -> Result<Completion, Failed> + Send + 'static {
+        let harness = self.found.as_ref().ok().map(Arc::clone);
+        let (tally, settings) = (Arc::clone(&self.tally), settings.clone());
+        move || match (reason, harness) {
+            (None, Some(harness)) => run_counted(&harness, case, &settings, &tally),
+            (Some(reason), _) if under_nextest() => Err(format!("ignored, {reason}").into()),
+            (reason, _) => Ok(Completion::Ignored { reason }),
+        }
+    }
+
+    fn report(&self) {
+        let Some(folder) = std::env::var_os("IDEM_REPORT_DIR").map(PathBuf::from) else {
+            return;
+        };
+        let missing = self.found.as_ref().err().map(ToString::to_string);
+        let row = Row::new(&self.name, &self.tally)
+            .with_product(self.product.as_ref())
+            .with_missing(missing);
+        if let Err(error) = row.write(&folder) {
+            eprintln!("{}: no report in {}: {error}", self.name, folder.display());
+        }
+    }
+}
+
+fn run_counted(
+    harness: &Arc<dyn Harness>,
+    case: &Case,
+    settings: &Settings,
+    tally: &Tally,
+) -> Result<Completion, Failed> {
+    match run_case(harness, case, settings) {
+        Outcome::Passed => {
+            tally.passed.fetch_add(1, Ordering::Relaxed);
+            Ok(Completion::Completed)
+        }
+        Outcome::NotPromised(promise) => {
+            Ok(Completion::ignored_with(promise.reason()))
+        }
+        Outcome::Failed(message) => {
+            tally.failed.fetch_add(1, Ordering::Relaxed);
+            Err(message.into())
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Running cases against a harness.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use crate::{Case, CaseError, CaseResult, Context, Harness, Promise, Settings, cases as all};
+
+/// How long cleaning up after a case may take.
+const CLEAN_UP: Duration = Duration::from_secs(20);
+
+/// What became of a case.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It passed.
+    Passed,
+    /// The backend does not promise what the case needs.
+    NotPromised(Promise),
+    /// It failed, and why.
+    Failed(String),
+}
+
+/// What became of which case.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The case's full name.
+    pub case: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// All cases, by law.
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    all::ALL.iter().copied().flatten()
+}
+
+/// Runs one case on a runtime of its own and cleans up.
+#[must_use]
+pub fn run_case(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) -> Outcome {
+    if let Some(promise) = case.lacks(&harness.profile()) {
+        return Outcome::NotPromised(promise);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let result = runtime.map_err(CaseError::from).and_then(|runtime| {
+        let result = runtime.block_on(in_context(harness, case, settings));
+        runtime.shutdown_timeout(CLEAN_UP);
+        result
+    });
+    match result {
+        Ok(()) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error}\nseed: IDEM_SEED={}", settings.seed)),
+    }
+}
+
+async fn in_context(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) -> CaseResult {
+    let seed = settings.seed ^ name_hash(case.name);
+    let context = Arc::new(Context::new(Arc::clone(harness), seed).await?);
+    // A task of its own: a case that blocks cannot keep the deadline from passing.
+    let mut task = tokio::spawn({
+        let (context, run) = (Arc::clone(&context), case.run);
+        async move { AssertUnwindSafe(run(&context)).catch_unwind().await }
+    });
+    let result = match tokio::time::timeout(settings.deadline, &mut task).await {
+        Err(_) => {
+            task.abort();
+            Err(CaseError::new(format!(
+                "did not finish within {:?}",
+                settings.deadline
+            )))
+        }
+        Ok(Err(error)) => Err(error.into()),
+        Ok(Ok(Err(panic))) => Err(CaseError::new(panic_message(&*panic))),
+        Ok(Ok(Ok(result))) => result,
+    };
+    let cleaned = tokio::time::timeout(CLEAN_UP, context.destroy()).await;
+    result.and(cleaned.unwrap_or_else(|_| Err(CaseError::new("`destroy` did not finish"))))
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .map_or_else(|| "panicked".to_owned(), |text| format!("panicked: {text}"))
+}
+
+/// FNV-1a, so that a case draws the same numbers whichever others run.
+fn name_hash(name: &str) -> u64 {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Runs every case, some at a time, for use in a program of one's own; see [`main`](crate::main) for tests.
+#[must_use]
+pub fn run_all(harness: &Arc<dyn Harness>, settings: &Settings, threads: usize) -> Vec<Verdict> {
+    let cases: Vec<_> = cases().collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut verdicts = Vec::new();
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            verdicts.push(Verdict {
+                case: case.full_name(),
+                outcome: run_case(harness, case, settings),
+            });
+        }
+        verdicts
+    };
+    let mut verdicts: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.flat_map(|done| done.expect("cases are caught")).collect()
+    });
+    verdicts.sort_by(|one, two| one.case.cmp(&two.case));
+    verdicts
+}

@@ -1,0 +1,83 @@
+//! [`Target`]: a backend that a test program runs the suite against.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::{Case, Harness};
+
+/// Why a backend cannot be tested here, and what to do about it; one line.
+#[derive(Debug, Clone)]
+pub struct Missing(String);
+
+impl Missing {
+    /// ``no server: run `cargo xtask servers up postgres` or set IDEM_POSTGRES_URL``.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+pub(crate) type Found = Result<Arc<dyn Harness>, Missing>;
+
+type Factory = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync>;
+
+/// A backend by name, and how to find it. Looked for once per process, on a runtime that lives as long as
+/// the process does.
+pub struct Target {
+    name: String,
+    factory: Factory,
+    pub(crate) own_cases: &'static [Case],
+}
+
+impl Target {
+    /// A backend that `factory` makes the harness of, or tells what is missing.
+    pub fn new<H, F, Fut>(name: impl Into<String>, factory: F) -> Self
+    where
+        H: Harness,
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<H, Missing>> + Send + 'static,
+    {
+        let factory = move || {
+            let found = factory();
+            let found = async move { Ok(Arc::new(found.await?) as Arc<dyn Harness>) };
+            Box::pin(found) as Pin<Box<dyn Future<Output = Found> + Send>>
+        };
+        Self {
+            name: name.into(),
+            factory: Box::new(factory),
+            own_cases: &[],
+        }
+    }
+
+    /// The same with cases that only this backend has, run beside those of the suite.
+    #[must_use]
+    pub fn with_cases(mut self, cases: &'static [Case]) -> Self {
+        self.own_cases = cases;
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) async fn find(&self) -> Found {
+        (self.factory)().await
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! Worker processes: the test program itself, started again, with a job on its standard input.
+//!
+//! A worker opens the namespace through the harness of the same target and takes one step after the other. What
+//! happens it tells as one JSON line each on its standard output. It ends when its standard input does,
+//! so that no worker outlives the test.
+
+mod job;
+mod serve;
+mod storm;
+
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::{CaseError, CaseResult, Context};
+
+pub use job::{Job, Report, Step, Storm};
+pub(crate) use serve::serve;
+
+/// The environment variable that makes the test program a worker.
+pub const VARIABLE: &str = "IDEM_CONFORMANCE_WORKER";
+
+/// A running worker process, killed when dropped.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    /// Starts a worker of this namespace.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers.
+    pub async fn start(cx: &Context, steps: Vec<Step>) -> CaseResult<Self> {
+        Self::start_with(cx, steps, &[]).await
+    }
+
+    /// Starts a worker with something more in its environment.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers.
+    pub async fn start_with(
+        cx: &Context,
+        steps: Vec<Step>,
+        environment: &[(&str, String)],
+    ) -> CaseResult<Self> {
+        let job = Job {
+            target: cx.harness().name().to_owned(),
+            namespace: cx.namespace().to_owned(),
+            steps,
+        };
+        let mut child = Command::new(std::env::current_exe()?)
+            .env(VARIABLE, "1")
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || CaseError::new("the worker has no standard input or output");
+        let input = child.stdin.take().ok_or_else(missing)?;
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let mut worker = Self {
+            child,
+            input,
+            output: BufReader::new(output).lines(),
+        };
+        worker.say(&serde_json::to_string(&job)?).await?;
+        Ok(worker)
+    }
+
+    /// The next thing that it tells; `None` when it has ended.
+    ///
+    /// # Errors
+    ///
+    /// A line that is no report; that the worker says it failed.
+    pub async fn next(&mut self) -> CaseResult<Option<Report>> {
+        let Some(line) = self.output.next_line().await? else {
+            return Ok(None);
+        };
+        match serde_json::from_str(&line) {
+            Ok(Report::Failed(reason)) => {
+                Err(CaseError::new(reason).while_doing("a worker process"))
+            }
+            Ok(report) => Ok(Some(report)),
+            // Cut short by a kill: as if it had not been said.
+            Err(error) if error.is_eof() => Ok(None),
+            Err(error) => Err(CaseError::from(error).while_doing(format!("`{line}`"))),
+        }
+    }
+
+    /// The next thing that it tells, which there has to be.
+    ///
+    /// # Errors
+    ///
+    /// That it has ended.
+    pub async fn report(&mut self) -> CaseResult<Report> {
+        let next = self.next().await?;
+        next.ok_or_else(|| CaseError::new("the worker ended too early"))
+    }
+
+    /// Waits until it has come to [`Step::Wait`].
+    ///
+    /// # Errors
+    ///
+    /// That it says something else.
+    pub async fn until_ready(&mut self) -> CaseResult {
+        match self.report().await? {
+            Report::Ready => Ok(()),
+            other => Err(CaseError::new(format!("not ready, but {other:?}"))),
+        }
+    }
+
+    /// Lets it go on from [`Step::Wait`].
+    ///
+    /// # Errors
+    ///
+    /// That it has ended.
+    pub async fn go(&mut self) -> CaseResult {
+        self.say("go").await
+    }
+
+    async fn say(&mut self, line: &str) -> CaseResult {
+        self.input.write_all(line.as_bytes()).await?;
+        self.input.write_all(b"\n").await?;
+        Ok(self.input.flush().await?)
+    }
+
+    /// Kills it (SIGKILL), and waits until it is gone. What it has told before can still be read.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers.
+    pub async fn kill(&mut self) -> CaseResult {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Everything else that it tells until it ends.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    pub async fn rest(&mut self) -> CaseResult<Vec<Report>> {
+        let mut reports = Vec::new();
+        while let Some(report) = self.next().await? {
+            reports.push(report);
+        }
+        Ok(reports)
+    }
+}

@@ -1,0 +1,134 @@
+//! The worker's side.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Job, Report, Step, VARIABLE, storm};
+use crate::{CaseError, CaseResult, Target};
+
+/// Does the job that is on standard input, if this process is a worker.
+pub(crate) fn serve(runtime: &tokio::runtime::Runtime, targets: &[Target]) -> Option<ExitCode> {
+    std::env::var_os(VARIABLE)?;
+    let result = runtime.block_on(run(targets));
+    Some(match result {
+        Ok(()) => {
+            tell(&Report::Finished);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tell(&Report::Failed(error.to_string()));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// One line on standard output; when nobody reads any more, the worker ends.
+pub(super) fn tell(report: &Report) {
+    let mut line = serde_json::to_string(report).expect("reports have a JSON form");
+    line.push('\n');
+    let mut output = std::io::stdout().lock();
+    if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
+        std::process::exit(3);
+    }
+}
+
+/// Lines of standard input; when it ends, so does the worker.
+fn input() -> UnboundedReceiver<String> {
+    let (sender, receiver) = unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+        std::process::exit(3);
+    });
+    receiver
+}
+
+async fn run(targets: &[Target]) -> CaseResult {
+    let mut input = input();
+    let job = input.recv().await;
+    let job: Job = serde_json::from_str(&job.ok_or_else(|| CaseError::new("no job"))?)?;
+    let target = targets.iter().find(|target| target.name() == job.target);
+    let target = target.ok_or_else(|| CaseError::new(format!("no target {}", job.target)))?;
+    let harness = target.find().await.map_err(|missing| CaseError::new(missing.to_string()))?;
+    let store = harness.open(&job.namespace).await?;
+    let mut worker = Steps { store, held: None };
+    for step in job.steps {
+        match step {
+            Step::Wait => {
+                tell(&Report::Ready);
+                let _ = input.recv().await;
+            }
+            step => worker.take(step).await?,
+        }
+    }
+    Ok(())
+}
+
+struct Steps {
+    store: Arc<dyn IdempotencyStore>,
+    held: Option<Claim>,
+}
+
+impl Steps {
+    async fn take(&mut self, step: Step) -> CaseResult {
+        match step {
+            Step::Wait => {}
+            Step::Claim(request) => self.claim(&request).await?,
+            Step::Complete {
+                response,
+                retention,
+            } => {
+                self.store.complete(self.held()?, &response, retention).await?;
+                tell(&Report::Done);
+            }
+            Step::RenewForEver { lease } => loop {
+                self.held = Some(self.store.renew(self.held()?, lease).await?);
+                tell(&Report::Done);
+            },
+            Step::CompleteEach {
+                requests,
+                body_bytes,
+                retention,
+            } => self.complete_each(&requests, body_bytes, retention).await?,
+            Step::Hang => std::future::pending().await,
+            Step::Storm(storm) => storm::run(&self.store, &storm).await?,
+        }
+        Ok(())
+    }
+
+    async fn claim(&mut self, request: &ClaimRequest) -> CaseResult {
+        let outcome = self.store.claim(request).await?;
+        tell(&Report::Claimed(outcome.clone()));
+        if let ClaimOutcome::Acquired(claim) = outcome {
+            self.held = Some(claim);
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> CaseResult<&Claim> {
+        let held = self.held.as_ref();
+        held.ok_or_else(|| CaseError::new("the worker holds nothing"))
+    }
+
+    async fn complete_each(
+        &mut self,
+        requests: &[ClaimRequest],
+        body_bytes: usize,
+        retention: Duration,
+    ) -> CaseResult {
+        for (at, request) in requests.iter().enumerate() {
+            self.claim(request).await?;
+            let body = vec![u8::try_from(at % 256)?; body_bytes];
+            let response = Response::new(200, body);
+            self.store.complete(self.held()?, &response, retention).await?;
+            tell(&Report::Done);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! A worker's part in a race of processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Failure, FailedPolicy, Fingerprint, IdempotencyStore,
+    Response, Result,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::serve::tell;
+use super::{Report, Storm};
+use crate::CaseResult;
+use crate::history::{Answer, Call, Clock, Event, Op};
+
+/// How often an operation without an answer is asked for again.
+const AGAIN: u32 = 20;
+
+pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> CaseResult {
+    let mut racer = Racer {
+        store: Arc::clone(store),
+        storm,
+        rng: StdRng::seed_from_u64(storm.seed),
+        clock: Clock::start(),
+    };
+    for _ in 0..storm.claims {
+        racer.one_claim().await;
+        let pause = racer.rng.random_range(0..4);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    Ok(())
+}
+
+struct Racer<'a> {
+    store: Arc<dyn IdempotencyStore>,
+    storm: &'a Storm,
+    rng: StdRng,
+    clock: Clock,
+}
+
+impl Racer<'_> {
+    /// Asks for a random key, and does something with it if it is acquired.
+    async fn one_claim(&mut self) {
+        let key = &self.storm.keys[self.rng.random_range(0..self.storm.keys.len())];
+        let retries = self.storm.rough && self.rng.random_bool(0.3);
+        let policy = if retries { FailedPolicy::Retry } else { FailedPolicy::Replay };
+        let request = ClaimRequest::new(key.clone(), Fingerprint::raw(key.hashed()))
+            .with_lease(self.storm.lease)
+            .with_retention(self.storm.retention)
+            .with_on_failed(policy);
+        let mut call = Call::of_claim(self.storm.process, &request);
+        for _ in 0..AGAIN {
+            let invoked = self.invoke(&mut call);
+            let result = self.store.claim(&request).await;
+            let answer = Answer::to_claim(&result);
+            self.tell_returned(invoked, answer);
+            match result {
+                Ok(ClaimOutcome::Acquired(claim)) => return self.hold(&claim).await,
+                Err(error) if error.is_retryable() => self.pause(5).await,
+                _ => return,
+            }
+        }
+    }
+
+    async fn hold(&mut self, claim: &Claim) {
+        if !self.storm.rough {
+            return self.complete(claim).await;
+        }
+        match self.rng.random_range(0..100) {
+            0..40 => self.complete(claim).await,
+            40..55 => self.step(claim, Op::Release).await,
+            55..67 => self.step(claim, Op::Fail).await,
+            67..77 => {}
+            77..90 => {
+                self.late().await;
+                self.complete(claim).await;
+            }
+            _ => {
+                self.step(claim, Op::Renew).await;
+                self.late().await;
+                self.complete(claim).await;
+            }
+        }
+    }
+
+    /// About as long as the lease, so that the holder comes just in time or just too late.
+    async fn late(&mut self) {
+        let part = self.rng.random_range(0.5..1.8);
+        tokio::time::sleep(self.storm.lease.mul_f64(part)).await;
+    }
+
+    async fn complete(&mut self, claim: &Claim) {
+        self.step(claim, Op::Complete).await;
+    }
+
+    async fn step(&mut self, claim: &Claim, op: Op) {
+        let text = format!("{op:?} by {} {}", self.storm.process, self.rng.random::<u32>());
+        let lasts = match op {
+            Op::Renew => self.storm.lease,
+            _ => self.storm.retention,
+        };
+        let mut call = Call::of_holder(self.storm.process, op, claim, lasts);
+        if matches!(op, Op::Complete | Op::Fail) {
+            call = call.with_sealed(&text);
+        }
+        for _ in 0..AGAIN {
+            let invoked = self.invoke(&mut call);
+            let result = self.perform(claim, op, &text).await;
+            self.tell_returned(invoked, Answer::to_holder(&result));
+            match result {
+                Err(error) if error.is_retryable() => self.pause(5).await,
+                _ => return,
+            }
+        }
+    }
+
+    async fn perform(&self, claim: &Claim, op: Op, text: &str) -> Result<()> {
+        let storm = self.storm;
+        match op {
+            Op::Complete => {
+                let response = Response::new(200, text.to_owned());
+                self.store.complete(claim, &response, storm.retention).await
+            }
+            Op::Fail => {
+                let failure = Failure::new(text, "");
+                self.store.fail(claim, &failure, storm.retention).await
+            }
+            Op::Release => self.store.release(claim).await,
+            Op::Claim | Op::Renew => self.store.renew(claim, storm.lease).await.map(drop),
+        }
+    }
+
+    fn invoke(&self, call: &mut Call) -> Call {
+        call.invoked_ns = self.clock.now();
+        tell(&Report::Invoked(call.clone()));
+        call.clone()
+    }
+
+    fn tell_returned(&self, call: Call, answer: Answer) {
+        let returned_ns = self.clock.now();
+        tell(&Report::Returned(Event {
+            call,
+            answer,
+            returned_ns,
+        }));
+    }
+
+    async fn pause(&mut self, most: u64) {
+        let pause = self.rng.random_range(0..=most);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
