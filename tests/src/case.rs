@@ -51,8 +51,11 @@ impl fmt::Debug for Case {
 
 /// The cases of one file: names of its async functions, each with what it needs in brackets.
 macro_rules! cases {
-    (law $law:literal: $($name:ident $([$($need:ident),+])?),+ $(,)?) => {
-        pub(in crate::cases) const CASES: &[$crate::Case] = &[$($crate::Case {
+    (law $law:literal: $($rest:tt)+) => {
+        $crate::case::cases! { CASES, law $law: $($rest)+ }
+    };
+    ($list:ident, law $law:literal: $($name:ident $([$($need:ident),+])?),+ $(,)?) => {
+        pub(super) const $list: &[$crate::Case] = &[$($crate::Case {
             law: $law,
             name: stringify!($name),
             needs: &[$($($crate::Promise::$need),+)?],

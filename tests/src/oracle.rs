@@ -302,7 +302,14 @@ fn misses(event: &Event, seal: &Event, kept_until: u64) -> bool {
 }
 
 fn told(event: &Event) -> String {
-    let Call { process, op, attempt, token, invoked_ns, .. } = &event.call;
+    let Call {
+        process,
+        op,
+        attempt,
+        token,
+        invoked_ns,
+        ..
+    } = &event.call;
     format!(
         "process {process} {op:?} {attempt:?} token {token} at {invoked_ns} to {}: {:?}",
         event.returned_ns, event.answer

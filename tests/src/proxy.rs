@@ -67,7 +67,9 @@ impl Proxy {
 
     /// Lets so many messages of clients pass, and cuts at the next.
     pub fn cut_after(&self, passes: u32) {
-        self.shared.passes.store(i64::from(passes), Ordering::SeqCst);
+        self.shared
+            .passes
+            .store(i64::from(passes), Ordering::SeqCst);
     }
 
     /// Cuts nothing more.
@@ -141,8 +143,11 @@ async fn pass_requests(
         if length == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        let armed = |passes: i64| (passes != NEVER).then(|| if passes > 0 { passes - 1 } else { NEVER });
-        let before = shared.passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, armed);
+        let armed =
+            |passes: i64| (passes != NEVER).then(|| if passes > 0 { passes - 1 } else { NEVER });
+        let before = shared
+            .passes
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, armed);
         if before == Ok(0) {
             to.write_all(&message[..length]).await?;
             return Ok((from, to));

@@ -16,7 +16,10 @@ use crate::{CaseResult, Context};
 const AGAIN: u32 = 200;
 
 /// Asks, and asks the same again while the store says that it lost a race which it may win at once.
-pub(crate) async fn ask<T, F>(asked_again: &AtomicU64, mut ask: impl FnMut() -> F + Send) -> Result<T, Error>
+pub(crate) async fn ask<T, F>(
+    asked_again: &AtomicU64,
+    mut ask: impl FnMut() -> F + Send,
+) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>> + Send,
 {

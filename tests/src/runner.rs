@@ -21,7 +21,14 @@ const THREADS: usize = 8;
 /// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas), `IDEM_SEED` (a
 /// number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
 #[must_use]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "called once, with a list made for it"
+)]
 pub fn main(targets: Vec<Target>) -> ExitCode {
+    if let Some(code) = worker::serve(&targets) {
+        return code;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -33,9 +40,6 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(code) = worker::serve(&runtime, &targets) {
-        return code;
-    }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     let settings = match settings() {
@@ -136,7 +140,9 @@ impl Suite {
         };
         let mut trials: Vec<_> = self.fatal().into_iter().collect();
         trials.extend(cases().chain(self.own_cases).map(case_trial));
-        let selected = trials.iter().filter(|trial| !arguments.is_filtered_out(trial));
+        let selected = trials
+            .iter()
+            .filter(|trial| !arguments.is_filtered_out(trial));
         let selected = selected.count() as u64;
         self.tally.selected.store(selected, Ordering::Relaxed);
         trials
@@ -156,9 +162,7 @@ impl Suite {
     /// A trial that fails because of the whole target.
     fn fatal(&self) -> Option<Trial> {
         let (name, reason) = match (&self.found, &self.broken) {
-            (Err(missing), _) if self.is_required() => {
-                ("server_is_available", missing.to_string())
-            }
+            (Err(missing), _) if self.is_required() => ("server_is_available", missing.to_string()),
             (Ok(_), Some(error)) => ("tells_its_name_and_product", error.clone()),
             _ => return None,
         };
@@ -172,9 +176,7 @@ impl Suite {
     fn reason_to_ignore(&self, case: &Case) -> Option<String> {
         match &self.found {
             Err(missing) => Some(missing.to_string()),
-            Ok(harness) => case
-                .lacks(&harness.profile())
-                .map(Promise::reason),
+            Ok(harness) => case.lacks(&harness.profile()).map(Promise::reason),
         }
     }
 
@@ -218,9 +220,7 @@ fn run_counted(
             tally.passed.fetch_add(1, Ordering::Relaxed);
             Ok(Completion::Completed)
         }
-        Outcome::NotPromised(promise) => {
-            Ok(Completion::ignored_with(promise.reason()))
-        }
+        Outcome::NotPromised(promise) => Ok(Completion::ignored_with(promise.reason())),
         Outcome::Failed(message) => {
             tally.failed.fetch_add(1, Ordering::Relaxed);
             Err(message.into())

@@ -112,7 +112,9 @@ pub fn run_all(harness: &Arc<dyn Harness>, settings: &Settings, threads: usize) 
     let mut verdicts: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.flat_map(|done| done.expect("cases are caught")).collect()
+        joined
+            .flat_map(|done| done.expect("cases are caught"))
+            .collect()
     });
     verdicts.sort_by(|one, two| one.case.cmp(&two.case));
     verdicts

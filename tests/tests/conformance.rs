@@ -31,12 +31,17 @@ impl Harness for Memory {
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
-        Ok(Product::new("idem-core MemoryStore", env!("CARGO_PKG_VERSION")))
+        Ok(Product::new(
+            "idem-core MemoryStore",
+            env!("CARGO_PKG_VERSION"),
+        ))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
         let mut stores = self.0.lock().map_err(|error| error.to_string())?;
-        let name = (0..).map(|n: u64| n.to_string()).find(|name| !stores.contains_key(name));
+        let name = (0..)
+            .map(|n: u64| n.to_string())
+            .find(|name| !stores.contains_key(name));
         let name = name.ok_or("no name is left")?;
         stores.insert(name.clone(), MemoryStore::new());
         Ok(name)
@@ -51,7 +56,10 @@ impl Harness for Memory {
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.0.lock().map_err(|error| error.to_string())?.remove(namespace);
+        self.0
+            .lock()
+            .map_err(|error| error.to_string())?
+            .remove(namespace);
         Ok(())
     }
 }

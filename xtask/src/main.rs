@@ -1,2 +1,76 @@
-//! x
-fn main() {}
+//! Set-up, servers, tests and checks: everything that a person or CI runs. `cargo xtask help` lists it.
+
+mod check;
+mod host;
+mod pool;
+mod row;
+mod servers;
+mod step;
+mod suites;
+mod test;
+mod workspace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What can go wrong here: said once, on standard error.
+pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The commands of the idem workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version, disable_help_subcommand = false)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Private servers that stay up, for working with one crate.
+    #[command(subcommand)]
+    Servers(servers::Command),
+    /// Sets up what is missing, starts private servers, runs every test and the suite on every backend.
+    Test(TestOptions),
+    /// Format, clippy for each set of features, documentation, versions, one TLS stack.
+    Check,
+}
+
+/// What is tested, and where the result goes.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct TestOptions {
+    /// Writes the table at the end as JSON: an array of {backend, product, version, passed, ignored, failed}.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Runs the suites of these backends only, and nothing but suites.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    backend: Vec<String>,
+    /// Runs the cases whose names contain this, and nothing but suites.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Leaves the test of the container path out, and installs no container engine for it.
+    #[arg(long)]
+    no_containers: bool,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Servers(command) => servers::run(&command).map(|()| true),
+        Command::Test(options) => test::run(&options),
+        Command::Check => check::run(),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                eprintln!("  because: {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -7,6 +7,9 @@ use super::entry::Entry;
 use super::plan::Plan;
 use super::workload::Workload;
 
+/// Most effects of one key that are shown.
+const SHOWN: usize = 3;
+
 /// What the ledger and the answers say together.
 #[derive(Debug)]
 pub(crate) struct Audit {
@@ -23,6 +26,8 @@ pub(crate) struct Audit {
 pub(crate) struct Violation {
     pub(crate) key: String,
     pub(crate) reason: String,
+    /// The first few of its effects.
+    pub(crate) rows: Vec<Entry>,
 }
 
 /// What the ledger says of a request.
@@ -52,6 +57,7 @@ pub(crate) fn audit(
             None => violations.push(Violation {
                 key: entry.key.clone(),
                 reason: "has an effect and was never sent".to_owned(),
+                rows: vec![entry.clone()],
             }),
         }
     }
@@ -60,19 +66,22 @@ pub(crate) fn audit(
         .map(|(request, rows)| truth(workload, request, rows))
         .collect();
     let lies = lies(workload, plan, &truths, answers);
-    for ((key, truth), lie) in workload.keys.iter().zip(&truths).zip(lies) {
+    for (((key, rows), truth), lie) in workload.keys.iter().zip(&rows).zip(&truths).zip(lies) {
         if let Some(reason) = truth.as_ref().err().cloned().or(lie) {
-            let key = key.clone();
-            violations.push(Violation { key, reason });
+            violations.push(Violation {
+                key: key.clone(),
+                reason,
+                rows: rows.iter().take(SHOWN).copied().cloned().collect(),
+            });
         }
     }
-    let most = |rows: &Vec<&Entry>| rows.iter().map(|entry| entry.attempts).max();
+    let most = |rows: &Vec<&Entry>| rows.iter().map(|entry| entry.attempts.max(1)).max();
     Audit {
         effects: ledger.len() as u64,
         takeovers: rows
             .iter()
             .filter_map(most)
-            .map(|attempts| attempts.saturating_sub(1).unsigned_abs())
+            .map(|attempts| attempts.unsigned_abs() - 1)
             .sum(),
         violations,
     }
@@ -95,16 +104,12 @@ fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, St
 
 /// Who wrote the first few rows.
 fn explain(rows: &[&Entry]) -> String {
-    const SHOWN: usize = 3;
     let mut told: Vec<String> = rows
         .iter()
         .take(SHOWN)
         .map(|row| match row.token {
-            0 => format!("process {} without a claim", row.worker),
-            token => format!(
-                "process {} in attempt {} (token {token})",
-                row.worker, row.attempts
-            ),
+            0 => format!("no claim (process {})", row.worker),
+            _ => format!("attempt {} (process {})", row.attempts, row.worker),
         })
         .collect();
     if rows.len() > SHOWN {
@@ -171,7 +176,7 @@ mod tests {
     fn honest() -> World {
         let args = Args::parse_from(["storm", "--conflict-rate", "0.5"]);
         let mut workload = payments(10, 1).unwrap();
-        let plan = Plan::draw(&mut workload, &args, 1).unwrap();
+        let plan = Plan::draw(&mut workload, &args, 1);
         let mut world = World {
             ledger: Vec::new(),
             answers: Vec::new(),

@@ -15,7 +15,7 @@ use super::generate::payments;
 use super::input;
 use super::lane::{Lane, Storm};
 use super::number::grouped;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::progress::Progress;
 use super::protocol::Setup;
 use super::report::Report;
@@ -32,10 +32,13 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let mut workload = match &args.input {
         Some(input) => input::read(input, args)?,
-        None => payments(args.requests, seed)?,
+        None => {
+            plan::check_size(args.requests.into(), args)?;
+            payments(args.requests, seed)?
+        }
     };
-    let plan = Plan::draw(&mut workload, args, seed)?;
-    let mut seat = Seat::choose(args.store.as_deref(), args.concurrency)?;
+    let plan = Plan::draw(&mut workload, args, seed);
+    let mut seat = Seat::choose(args)?;
     let storm = Storm {
         setup: Setup {
             store: seat.place.url.clone(),
@@ -54,9 +57,7 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
         .build()
         .map_err(|error| Stop::because("there is no runtime", &error))?;
     let report = runtime.block_on(run(args, seed, Arc::new(storm), &mut seat));
-    if !args.keep {
-        seat.clear();
-    }
+    seat.clear(args.keep);
     let report = report?;
     report.print(args.json);
     Ok(match report.is_clean() {
@@ -71,11 +72,11 @@ async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Resu
         move |error: idem_core::BoxError| Stop::because(format!("--store: {what}"), &*error)
     };
     let product = backend.product().await.map_err(failed("no version"))?;
-    backend
-        .create()
-        .await
-        .map_err(failed("the tables cannot be created"))?;
-    let verdict = storm_and_audit(args, &storm, &*backend).await;
+    let created = backend.create().await;
+    let verdict = match created.map_err(failed("the tables cannot be created")) {
+        Ok(()) => storm_and_audit(args, &storm, &*backend).await,
+        Err(stop) => Err(stop),
+    };
     let kept = args.keep.then(|| seat.keep());
     if !args.keep
         && let Err(error) = backend.remove().await
@@ -91,6 +92,7 @@ async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Resu
     Ok(Report {
         args: args.clone(),
         seed,
+        store: backend.store().backend(),
         product,
         shown: seat.shown.clone(),
         kept,

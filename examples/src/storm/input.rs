@@ -63,7 +63,7 @@ pub(crate) fn read(input: &str, args: &Args) -> Result<Workload, Stop> {
                 )));
             }
         }
-        plan::check_size(&workload, args)?;
+        plan::check_size(workload.lines.len() as u64, args)?;
     }
     if workload.lines.is_empty() {
         return Err(empty(&name, &workload));
@@ -94,7 +94,7 @@ fn check_size(name: &str, line: u64, bytes: u64, total: u64) -> Result<(), Stop>
 
 fn empty(name: &str, workload: &Workload) -> Stop {
     let found = match workload.refused {
-        0 => "is empty".to_owned(),
+        0 => "holds no events".to_owned(),
         refused => format!(
             "has no line that can be used ({} refused)",
             grouped(refused)
@@ -107,8 +107,12 @@ fn empty(name: &str, workload: &Workload) -> Stop {
 
 /// What a line holds; `None` when it is blank.
 fn event(line: &[u8], key_at: Option<&Pointer>) -> Result<Option<Event>, String> {
-    let text = std::str::from_utf8(line)
-        .map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to() + 1))?;
+    let text = std::str::from_utf8(line).map_err(|error| {
+        format!(
+            "byte {} is not UTF-8; save it as UTF-8",
+            error.valid_up_to() + 1
+        )
+    })?;
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
         return Ok(None);

@@ -1,10 +1,10 @@
 //! A retry storm: at-least-once delivery, workers that are killed, effects that happen exactly once.
 //!
-//! The parent process is the sender. It draws a [plan](self::plan) from the seed (every request several times, in
+//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed (every request several times, in
 //! random order, some deliveries with another payload under the same key, some with a crash), starts the
 //! worker processes, and sends each delivery again until it is acknowledged. A worker claims the request's key,
 //! does the work, and commits the effect (a row of an append-only ledger without any unique constraint) together
-//! with the answer. At the end the parent [audits](self::audit) the ledger against every answer it was given.
+//! with the answer. At the end the parent audits (`audit.rs`) the ledger against every answer it was given.
 //!
 //! # What makes it exactly once
 //!
@@ -17,7 +17,7 @@
 //!
 //! # How crashes are placed
 //!
-//! The seed decides which deliveries crash and at which [`Point`](self::point). A worker that reaches the point
+//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches the point
 //! says so and stands still, perhaps in the middle of its transaction; the parent kills it (SIGKILL). All
 //! else that this process was doing dies wherever it was. The parent reads what the dead process had still said,
 //! drops an unfinished last line, starts a new process and sends it everything that was not acknowledged.

@@ -40,8 +40,7 @@ impl Plan {
     /// Draws it from the seed. Requests begin in random order. Half of a request's repetitions come while it is
     /// being worked on, as from an impatient sender; the others at any time later. They go to one process
     /// after the other.
-    pub(crate) fn draw(workload: &mut Workload, args: &Args, seed: u64) -> Result<Self, Stop> {
-        check_size(workload, args)?;
+    pub(crate) fn draw(workload: &mut Workload, args: &Args, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut lines = workload.lines.clone();
         lines.shuffle(&mut rng);
@@ -52,34 +51,20 @@ impl Plan {
         let mut timed = Vec::with_capacity(lines.len() * args.retries as usize);
         for (place, &line) in lines.iter().enumerate() {
             let begin = place as f64;
+            let request = workload.variants[line as usize].request;
+            let process = &mut next_process[request as usize];
             for repetition in 0..args.retries {
-                let request = workload.variants[line as usize].request;
-                let process = &mut next_process[request as usize];
                 *process = (*process + 1) % args.processes;
-                let delivery = Planned {
-                    variant: match rng.random_bool(args.conflict_rate) {
-                        true => workload.altered(line),
-                        false => line,
-                    },
-                    process: *process,
-                    crash: rng
-                        .random_bool(args.crash_rate)
-                        .then(|| Point::ALL[rng.random_range(0..Point::ALL.len())]),
-                };
-                let time = match repetition {
-                    0 => begin,
-                    _ if rng.random_bool(0.5) => begin + rng.random_range(0.0..BURST),
-                    _ => begin + rng.random_range(0.0..=end - begin),
-                };
-                timed.push((time, delivery));
+                let delivery = delivery(line, *process, workload, args, &mut rng);
+                timed.push((time(repetition, begin, end, &mut rng), delivery));
             }
         }
         // Stable, so that equal times keep their order.
         timed.sort_by(|(one, _), (two, _)| one.total_cmp(two));
-        Ok(Self::of(
+        Self::of(
             timed.into_iter().map(|(_, delivery)| delivery).collect(),
             workload,
-        ))
+        )
     }
 
     fn of(deliveries: Vec<Planned>, workload: &Workload) -> Self {
@@ -108,9 +93,39 @@ impl Plan {
     }
 }
 
-/// Refuses what is too much.
-pub(crate) fn check_size(workload: &Workload, args: &Args) -> Result<(), Stop> {
-    if workload.lines.len() as u64 * u64::from(args.retries) <= MAX_DELIVERIES {
+fn delivery(
+    line: u32,
+    process: u32,
+    workload: &mut Workload,
+    args: &Args,
+    rng: &mut StdRng,
+) -> Planned {
+    let variant = match rng.random_bool(args.conflict_rate) {
+        true => workload.altered(line),
+        false => line,
+    };
+    let crash = rng
+        .random_bool(args.crash_rate)
+        .then(|| Point::ALL[rng.random_range(0..Point::ALL.len())]);
+    Planned {
+        variant,
+        process,
+        crash,
+    }
+}
+
+/// When a repetition is sent, counted in requests.
+fn time(repetition: u32, begin: f64, end: f64, rng: &mut StdRng) -> f64 {
+    match repetition {
+        0 => begin,
+        _ if rng.random_bool(0.5) => begin + rng.random_range(0.0..BURST),
+        _ => begin + rng.random_range(0.0..=end - begin),
+    }
+}
+
+/// Refuses so many lines, each delivered several times, where that is too much.
+pub(crate) fn check_size(lines: u64, args: &Args) -> Result<(), Stop> {
+    if lines * u64::from(args.retries) <= MAX_DELIVERIES {
         return Ok(());
     }
     Err(Stop::new(format!(
@@ -129,7 +144,7 @@ mod tests {
     fn draw(seed: u64) -> Plan {
         let args = Args::parse_from(["storm", "--crash-rate", "0.1", "--conflict-rate", "0.1"]);
         let mut workload = payments(100, seed).unwrap();
-        Plan::draw(&mut workload, &args, seed).unwrap()
+        Plan::draw(&mut workload, &args, seed)
     }
 
     #[test]

@@ -21,7 +21,9 @@ const MAX_LISTED: usize = 20;
 pub(crate) struct Report {
     pub(crate) args: Args,
     pub(crate) seed: u64,
-    /// Name and version of the store's product.
+    /// What the store calls itself.
+    pub(crate) store: &'static str,
+    /// Name and version of its product.
     pub(crate) product: String,
     /// Where the store is.
     pub(crate) shown: String,
@@ -58,10 +60,10 @@ impl Report {
             ..
         } = self.args;
         format!(
-            "{} ({}), {processes} × {} at once, seed {}\n",
+            "{} ({}), {} × {concurrency} at once, seed {}\n",
             self.product,
             self.shown,
-            count(concurrency.into(), "delivery").replace("deliverys", "deliveries"),
+            count_processes(processes),
             self.seed
         )
     }
@@ -94,7 +96,7 @@ impl Report {
         table.row(
             "takeovers",
             grouped(audit.takeovers),
-            "of a dead worker's claim, after its lease",
+            "of a claim whose lease had ended",
         );
         table.row(
             "crashes",
@@ -102,12 +104,12 @@ impl Report {
             self.about_crashes(),
         );
         table.row(
-            "p50",
+            "latency p50",
             time(tally.latency(0.50)),
             "from first sending to answer",
         );
         table.row(
-            "p99",
+            "latency p99",
             time(tally.latency(0.99)),
             "crashes and waits included",
         );
@@ -124,7 +126,7 @@ impl Report {
         let mut remark = format!("each delivered {} times", self.args.retries);
         let lines = workload.lines.len() as u64;
         if lines != self.requests() {
-            remark = format!("in {}, each {remark}", count(lines, "line"));
+            remark = format!("from {}, {remark}", count(lines, "line"));
         }
         if workload.refused > 0 {
             remark += &format!("; {} refused", count(workload.refused, "bad line"));
@@ -172,7 +174,7 @@ impl Report {
             grouped(violations.len() as u64),
             count(self.requests(), "request")
         );
-        for Violation { key, reason } in violations.iter().take(MAX_LISTED) {
+        for Violation { key, reason, .. } in violations.iter().take(MAX_LISTED) {
             text += &format!("  {key}: {reason}\n");
         }
         if violations.len() > MAX_LISTED {
@@ -194,7 +196,7 @@ impl Report {
             .violations
             .iter()
             .take(MAX_LISTED)
-            .map(|violation| json!({"key": violation.key, "reason": violation.reason}))
+            .map(|Violation { key, reason, rows }| json!({"key": key, "reason": reason, "effects": rows}))
             .collect();
         json!({
             "requests": self.requests(),
@@ -214,10 +216,10 @@ impl Report {
             "p50_ms": millis(tally.latency(0.50)),
             "p99_ms": millis(tally.latency(0.99)),
             "deliveries_per_second": (tally.per_second() * 10.0).round() / 10.0,
-            "seconds": millis(tally.elapsed) / 1e3,
+            "seconds": millis(tally.elapsed).round() / 1e3,
             "seed": self.seed,
             "plan": self.storm.plan.digest.to_string(),
-            "store": self.backend(),
+            "store": self.store,
             "product": self.product,
             "processes": args.processes,
             "concurrency": args.concurrency,
@@ -227,11 +229,11 @@ impl Report {
             "sabotage": args.sabotage,
         })
     }
+}
 
-    fn backend(&self) -> &'static str {
-        match self.storm.setup.store.starts_with("sqlite:") {
-            true => "sqlite",
-            false => "postgres",
-        }
+fn count_processes(number: u32) -> String {
+    match number {
+        1 => "1 process".to_owned(),
+        number => format!("{number} processes"),
     }
 }

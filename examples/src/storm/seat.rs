@@ -1,14 +1,16 @@
 //! [`Seat`]: where this run keeps its data.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::args::Args;
 use super::backend::Place;
 use super::stop::Stop;
 
-/// Most connections of a process to a server: four processes stay far below PostgreSQL's usual hundred.
-const MAX_CONNECTIONS: u32 = 8;
+/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is a hundred.
+const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
 /// The place of the data, and what has to be removed with it.
 #[derive(Debug)]
@@ -17,19 +19,29 @@ pub(crate) struct Seat {
     /// As it may be shown: without a password.
     pub(crate) shown: String,
     folder: Option<TempDir>,
-    /// The SQLite file, where there was none before.
-    file: Option<PathBuf>,
+    /// The SQLite file of `--store`.
+    file: Option<File>,
 }
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// Whether it was there before.
+    old: bool,
+}
+
+/// How long SQLite may take to put its side files away.
+const TIDY_LIMIT: Duration = Duration::from_millis(300);
 
 impl Seat {
     /// The store of `--store`, or a file in a temporary folder.
-    pub(crate) fn choose(store: Option<&str>, concurrency: u32) -> Result<Self, Stop> {
+    pub(crate) fn choose(args: &Args) -> Result<Self, Stop> {
         let place = |url| Place {
             url,
             namespace: format!("idem_storm_{:08x}", rand::random::<u32>()),
-            connections: concurrency.min(MAX_CONNECTIONS),
+            connections: connections(args),
         };
-        let Some(url) = store else {
+        let Some(url) = args.store.as_deref() else {
             let folder = tempfile::Builder::new()
                 .prefix("idem-storm-")
                 .tempdir()
@@ -43,6 +55,9 @@ impl Seat {
             });
         };
         let path = sqlite_path(url);
+        if url.starts_with("sqlite:") && path.as_deref().is_some_and(|path| path == Path::new("")) {
+            return Err(Stop::new("--store: `sqlite:` needs a file, sqlite:PATH"));
+        }
         Ok(Self {
             place: place(url.to_owned()),
             shown: match &path {
@@ -50,7 +65,10 @@ impl Seat {
                 None => without_credentials(url),
             },
             folder: None,
-            file: path.filter(|path| !path.exists()),
+            file: path.map(|path| File {
+                old: path.exists(),
+                path,
+            }),
         })
     }
 
@@ -66,18 +84,38 @@ impl Seat {
         }
     }
 
-    /// Removes what was not there before the run.
-    pub(crate) fn clear(self) {
-        if let Some(path) = self.file {
-            for suffix in ["", "-wal", "-shm"] {
-                let mut name = path.clone().into_os_string();
-                name.push(suffix);
-                // What cannot be removed now was removed by SQLite, or is left to its owner.
-                let _ = std::fs::remove_file(name);
+    /// Removes what was not there before the run. The store is closed by now.
+    pub(crate) fn clear(self, keep: bool) {
+        if let Some(File { path, old }) = &self.file {
+            wait_until_tidy(path);
+            if !old && !keep {
+                for suffix in ["", "-wal", "-shm"] {
+                    // What is not there cannot be removed, which is as well.
+                    let _ = std::fs::remove_file(with_suffix(path, suffix));
+                }
             }
         }
-        // The folder goes with its handle.
+        // The temporary folder goes with its handle.
     }
+}
+
+fn connections(args: &Args) -> u32 {
+    let (each, all) = MAX_CONNECTIONS;
+    args.concurrency.min(each).min(all / args.processes).max(1)
+}
+
+/// SQLite removes its side files with the last connection, which the driver closes on a thread of its own.
+fn wait_until_tidy(path: &Path) {
+    let deadline = Instant::now() + TIDY_LIMIT;
+    while with_suffix(path, "-wal").exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// The file of a SQLite URL.
@@ -85,7 +123,7 @@ fn sqlite_path(url: &str) -> Option<PathBuf> {
     let rest = url.strip_prefix("sqlite:")?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let path = rest.split('?').next().unwrap_or(rest);
-    (!path.is_empty() && !path.contains('%')).then(|| PathBuf::from(path))
+    (!path.contains('%')).then(|| PathBuf::from(path))
 }
 
 /// In a SQLite URL, a percent sign begins an escape and a question mark the options.

@@ -159,7 +159,10 @@ async fn no_pause_of_a_wait_is_longer_than_the_lease() {
     let store = Scripted::new();
     let lease = Duration::from_millis(150);
     let _claim = other(&store, lease).await;
-    let idem = idem(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
+    let idem = idem(
+        &store,
+        calm().with_on_busy(BusyPolicy::wait(MINUTES * 1000)),
+    );
     let outcome = idem.run(key(), &1, |_| counted(Effects::default())).await;
     assert_eq!(outcome.unwrap(), Outcome::Fresh(1));
     // Left alone, the pauses grow to half a second.

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{
-    ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, MAX_BATCH, Response,
-};
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, MAX_BATCH, Response};
 use rand::seq::SliceRandom;
 use tokio::task::JoinSet;
 
@@ -13,39 +11,27 @@ use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
 use crate::{CaseError, CaseResult, Context, expect};
 
-pub(super) mod law01 {
-    use super::*;
-    cases! { law 1:
-        a_batch_acquires_a_key_once_however_often_it_is_in [Batch],
-        racing_batches_have_one_winner_for_each_key [Batch],
-    }
+cases! { LAW01, law 1:
+    a_batch_acquires_a_key_once_however_often_it_is_in [Batch],
+    racing_batches_have_one_winner_for_each_key [Batch],
 }
 
-pub(super) mod law02 {
-    use super::*;
-    cases! { law 2:
-        an_empty_batch_is_answered_with_nothing [Batch],
-        a_batch_of_claims_is_answered_in_order [Batch],
-        a_batch_of_claims_mixes_all_outcomes [Batch],
-        a_large_batch_is_answered_in_full [Batch],
-    }
+cases! { LAW02, law 2:
+    an_empty_batch_is_answered_with_nothing [Batch],
+    a_batch_of_claims_is_answered_in_order [Batch],
+    a_batch_of_claims_mixes_all_outcomes [Batch],
+    a_large_batch_is_answered_in_full [Batch],
 }
 
-pub(super) mod law06 {
-    use super::*;
-    cases! { law 6:
-        a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
-        a_batch_of_completions_answers_each_by_itself [Batch],
-        a_batch_of_completions_sent_twice_succeeds_twice [Batch],
-    }
+cases! { LAW06, law 6:
+    a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
+    a_batch_of_completions_answers_each_by_itself [Batch],
+    a_batch_of_completions_sent_twice_succeeds_twice [Batch],
 }
 
-pub(super) mod law11 {
-    use super::*;
-    cases! { law 11:
-        a_bad_item_does_not_fail_its_neighbours [Batch],
-        a_batch_that_is_too_long_is_refused [Batch],
-    }
+cases! { LAW11, law 11:
+    a_bad_item_does_not_fail_its_neighbours [Batch],
+    a_batch_that_is_too_long_is_refused [Batch],
 }
 
 fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<ClaimOutcome>> {
@@ -73,7 +59,9 @@ async fn a_batch_acquires_a_key_once_however_often_it_is_in(cx: &Context) -> Cas
             ensure_eq!(loser.info.token, winner.token(), "token told to a loser");
         }
     }
-    store.complete(&winner, &Response::new(200, "x"), LONG).await?;
+    store
+        .complete(&winner, &Response::new(200, "x"), LONG)
+        .await?;
     expect::acquired(answers[1].clone()).map(drop)
 }
 
@@ -83,12 +71,17 @@ async fn racing_batches_have_one_winner_for_each_key(cx: &Context) -> CaseResult
     for _ in 0..6 {
         let mut order: Vec<_> = (0..KEYS).collect();
         order.shuffle(&mut cx.rng());
-        let requests: Vec<_> = order.iter().map(|at| cx.request(&cx.key(at.to_string()))).collect();
+        let requests: Vec<_> = order
+            .iter()
+            .map(|at| cx.request(&cx.key(at.to_string())))
+            .collect();
         let store = cx.open_batch().await?;
         tasks.spawn(async move {
             let mut acquired = Vec::new();
             for (at, answer) in order.into_iter().zip(store.claim_many(&requests).await) {
-                let request = requests.iter().find(|request| request.key().id() == at.to_string());
+                let request = requests
+                    .iter()
+                    .find(|request| request.key().id() == at.to_string());
                 let request = request.ok_or_else(|| CaseError::new("an answer too many"))?;
                 let outcome = match answer {
                     // What became of it is told to the same request.
@@ -113,8 +106,14 @@ async fn racing_batches_have_one_winner_for_each_key(cx: &Context) -> CaseResult
 
 async fn an_empty_batch_is_answered_with_nothing(cx: &Context) -> CaseResult {
     let store = cx.open_batch().await?;
-    ensure!(store.claim_many(&[]).await.is_empty(), "answers to no claim");
-    ensure!(store.complete_many(&[]).await.is_empty(), "answers to no completion");
+    ensure!(
+        store.claim_many(&[]).await.is_empty(),
+        "answers to no claim"
+    );
+    ensure!(
+        store.complete_many(&[]).await.is_empty(),
+        "answers to no completion"
+    );
     Ok(())
 }
 
@@ -131,7 +130,11 @@ async fn a_batch_of_claims_is_answered_in_order(cx: &Context) -> CaseResult {
         ensure_eq!(claim.attempt(), request.attempt(), "attempt");
         let record = expect::record(cx.store().get(request.key()).await?)?;
         ensure_eq!(record.info().token, claim.token(), "token");
-        ensure_eq!(record.info().fingerprint, *request.fingerprint(), "fingerprint");
+        ensure_eq!(
+            record.info().fingerprint,
+            *request.fingerprint(),
+            "fingerprint"
+        );
     }
     Ok(())
 }
@@ -141,9 +144,13 @@ async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
     let [held, done, failed] = ["held", "done", "failed"].map(|id| cx.key(id));
     cx.hold(&cx.request(&held)).await?;
     let claim = cx.claim(&cx.request(&done)).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     let claim = cx.claim(&cx.request(&failed)).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     let stale = cx.key("stale");
     cx.leave_stale(&cx.request(&stale)).await?;
     let requests = [
@@ -156,7 +163,14 @@ async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
     ];
     let answers = outcomes(store.claim_many(&requests).await)?;
     let names: Vec<_> = answers.iter().map(ClaimOutcome::name).collect();
-    let wanted = ["in_flight", "acquired", "conflict", "completed", "failed", "acquired"];
+    let wanted = [
+        "in_flight",
+        "acquired",
+        "conflict",
+        "completed",
+        "failed",
+        "acquired",
+    ];
     ensure_eq!(names, wanted, "outcomes");
     let replay = expect::completed(answers[3].clone())?;
     ensure_eq!(replay.response.body(), "x", "body");
@@ -165,7 +179,9 @@ async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
 
 async fn a_large_batch_is_answered_in_full(cx: &Context) -> CaseResult {
     let store = cx.open_batch().await?;
-    let requests: Vec<_> = (0..1000).map(|at| cx.request(&cx.key(at.to_string()))).collect();
+    let requests: Vec<_> = (0..1000)
+        .map(|at| cx.request(&cx.key(at.to_string())))
+        .collect();
     let mut completions = Vec::new();
     for answer in outcomes(store.claim_many(&requests).await)? {
         completions.push(completion(&expect::acquired(answer)?, "x"));
@@ -173,7 +189,9 @@ async fn a_large_batch_is_answered_in_full(cx: &Context) -> CaseResult {
     ensure_eq!(completions.len(), 1000, "claims");
     let answers = store.complete_many(&completions).await;
     ensure_eq!(answers.len(), 1000, "completions");
-    answers.into_iter().collect::<idem_core::Result<Vec<()>>>()?;
+    answers
+        .into_iter()
+        .collect::<idem_core::Result<Vec<()>>>()?;
     for answer in outcomes(store.claim_many(&requests).await)? {
         expect::completed(answer)?;
     }
@@ -182,8 +200,9 @@ async fn a_large_batch_is_answered_in_full(cx: &Context) -> CaseResult {
 
 async fn a_batch_of_claims_sent_twice_gets_its_claims_back(cx: &Context) -> CaseResult {
     let store = cx.open_batch().await?;
-    let requests: Vec<ClaimRequest> =
-        (0..10).map(|at| cx.request(&cx.key(at.to_string()))).collect();
+    let requests: Vec<ClaimRequest> = (0..10)
+        .map(|at| cx.request(&cx.key(at.to_string())))
+        .collect();
     let first = outcomes(store.claim_many(&requests).await)?;
     let again = outcomes(cx.open_batch().await?.claim_many(&requests).await)?;
     for (first, again) in first.into_iter().zip(again) {
@@ -198,7 +217,9 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
     let store = cx.open_batch().await?;
     let open = cx.claim(&cx.request(&cx.key("open"))).await?;
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&done, &Response::new(200, "x"), LONG)
+        .await?;
     let gone = cx.claim(&cx.request(&cx.key("gone"))).await?;
     cx.store().release(&gone).await?;
     let late = cx.stale_claim(&cx.request(&cx.key("late"))).await?;
@@ -214,7 +235,10 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
             completion(&late, "2"),
         ])
         .await;
-    let kinds: Vec<_> = answers.iter().map(|answer| answer.as_ref().err().map(idem_core::Error::kind)).collect();
+    let kinds: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.as_ref().err().map(idem_core::Error::kind))
+        .collect();
     let (lost, sealed) = (Some(ErrorKind::ClaimLost), Some(ErrorKind::AlreadySealed));
     ensure_eq!(kinds, [lost, None, sealed, None, lost, None], "answers");
     for (claim, body) in [(open, "1"), (done, "x"), (late, "2")] {
@@ -274,9 +298,16 @@ async fn a_batch_that_is_too_long_is_refused(cx: &Context) -> CaseResult {
     for answer in answers {
         expect::refused(answer, ErrorKind::InvalidInput)?;
     }
-    ensure_eq!(cx.store().get(request.key()).await?, None, "nothing was written");
+    ensure_eq!(
+        cx.store().get(request.key()).await?,
+        None,
+        "nothing was written"
+    );
     let claim = cx.claim(&request).await?;
-    for answer in store.complete_many(&vec![completion(&claim, "x"); many]).await {
+    for answer in store
+        .complete_many(&vec![completion(&claim, "x"); many])
+        .await
+    {
         expect::refused(answer, ErrorKind::InvalidInput)?;
     }
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;

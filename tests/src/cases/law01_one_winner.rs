@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{ClaimOutcome, ClaimRequest, Failure, FailedPolicy, IdempotencyStore, Record, Response};
+use idem_core::{
+    ClaimOutcome, ClaimRequest, FailedPolicy, Failure, IdempotencyStore, Record, Response,
+};
 use rand::seq::SliceRandom;
 
 use crate::case::cases;
@@ -53,7 +55,9 @@ async fn concurrent_claims_of_one_key_have_one_winner(cx: &Context) -> CaseResul
         let key = cx.key(format!("round {round}"));
         let winner = winner_of(cx, rivals(cx, &key)).await?;
         let body = round.to_string();
-        cx.store().complete(&winner, &Response::new(200, body.clone()), LONG).await?;
+        cx.store()
+            .complete(&winner, &Response::new(200, body.clone()), LONG)
+            .await?;
         let replay = expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
         ensure_eq!(replay.response.body(), &body, "what the winner sealed");
     }
@@ -66,7 +70,9 @@ async fn tasks_times_keys_have_one_winner_each(cx: &Context) -> CaseResult {
     for _ in 0..8 {
         let mut order: Vec<_> = (0..KEYS).collect();
         order.shuffle(&mut cx.rng());
-        let requests = order.into_iter().map(|at| (at, cx.request(&cx.key(at.to_string()))));
+        let requests = order
+            .into_iter()
+            .map(|at| (at, cx.request(&cx.key(at.to_string()))));
         orders.push(requests.collect::<Vec<_>>());
     }
     let wins = race::at_once(cx, orders, |store, asked, requests| async move {
@@ -95,8 +101,12 @@ async fn claims_for_different_requests_have_one_winner(cx: &Context) -> CaseResu
         let requests: Vec<_> = (0..RACERS).map(request).collect();
         let outcomes = race::claims(cx, requests.clone()).await?;
         let winner = race::one_winner(&outcomes)?.clone();
-        let won = requests.iter().find(|request| request.attempt() == winner.attempt());
-        let won = *won.ok_or_else(|| CaseError::new("a stranger won"))?.fingerprint();
+        let won = requests
+            .iter()
+            .find(|request| request.attempt() == winner.attempt());
+        let won = *won
+            .ok_or_else(|| CaseError::new("a stranger won"))?
+            .fingerprint();
         for (request, outcome) in requests.iter().zip(outcomes) {
             match outcome {
                 ClaimOutcome::Acquired(_) => {}
@@ -116,7 +126,9 @@ async fn a_race_for_an_expired_record_has_one_winner(cx: &Context) -> CaseResult
     for round in 0..ROUNDS {
         let key = cx.key(format!("round {round}"));
         let claim = cx.claim(&cx.request(&key)).await?;
-        cx.store().complete(&claim, &Response::new(200, "old"), cx.short()).await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "old"), cx.short())
+            .await?;
         cx.until_free(&key).await?;
         let winner = winner_of(cx, rivals(cx, &key)).await?;
         ensure!(winner.token() > claim.token(), "the token has to grow");
@@ -151,7 +163,9 @@ async fn a_race_to_retry_a_failure_has_one_winner(cx: &Context) -> CaseResult {
     let key = cx.key("failed again and again");
     let mut claim = cx.claim(&cx.request(&key)).await?;
     for round in 0..ROUNDS {
-        cx.store().fail(&claim, &Failure::new("try.again", "failed"), LONG).await?;
+        cx.store()
+            .fail(&claim, &Failure::new("try.again", "failed"), LONG)
+            .await?;
         let requests = rivals(cx, &key).into_iter();
         let retries = requests.map(|request| request.with_on_failed(FailedPolicy::Retry));
         claim = winner_of(cx, retries.collect()).await?;
@@ -205,7 +219,11 @@ async fn a_late_completion_and_a_takeover_do_not_both_succeed(cx: &Context) -> C
             }
         })
         .await?;
-        ensure_eq!(won.iter().sum::<u32>(), 1, "completions and takeovers together");
+        ensure_eq!(
+            won.iter().sum::<u32>(),
+            1,
+            "completions and takeovers together"
+        );
         let record = expect::record(cx.store().get(&key).await?)?;
         let completed = matches!(record, Record::Completed(_));
         ensure_eq!(completed, won[0] == 1, "what is stored is what was told");
@@ -222,14 +240,18 @@ async fn pointers_to_a_store_are_that_store(cx: &Context) -> CaseResult {
     let claim = expect::acquired(twice.claim(&cx.request(&key)).await?)?;
     let claim = twice.renew(&claim, LONG + Duration::from_secs(1)).await?;
     expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
-    twice.fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    twice
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     expect::failed(twice.claim(&cx.request(&key)).await?)?;
     let retry = cx.request(&key).with_on_failed(FailedPolicy::Retry);
     let claim = expect::acquired(twice.claim(&retry).await?)?;
     twice.release(&claim).await?;
     ensure_eq!(twice.get(&key).await?, None, "after release");
     let claim = expect::acquired(twice.claim(&cx.request(&key)).await?)?;
-    twice.complete(&claim, &Response::new(204, ""), LONG).await?;
+    twice
+        .complete(&claim, &Response::new(204, ""), LONG)
+        .await?;
     expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
     twice.purge(10).await?;
     ensure_eq!(twice.sweep(10).await?, 0, "nothing to sweep");

@@ -32,7 +32,13 @@ async fn round_trip(cx: &Context, id: &str, response: Response) -> CaseResult {
     let replay = expect::completed(cx.open().await?.claim(&cx.request(&key)).await?)?;
     same(&replay.response, &response, id)?;
     let record = expect::record(cx.store().get(&key).await?)?;
-    same(record.response().unwrap_or(&Response::new(0, "no response")), &response, id)
+    same(
+        record
+            .response()
+            .unwrap_or(&Response::new(0, "no response")),
+        &response,
+        id,
+    )
 }
 
 /// Part by part, so that a failure says which.
@@ -169,7 +175,11 @@ async fn replays_do_not_wear_out(cx: &Context) -> CaseResult {
         let replay = expect::completed(handles[at % 2].claim(&cx.request(&key)).await?)?;
         same(&replay.response, &response, "replay")?;
         ensure_eq!(replay.sealed_at, first.sealed_at, "instant of sealing");
-        ensure_eq!(replay.info.expires_at, first.info.expires_at, "end of retention");
+        ensure_eq!(
+            replay.info.expires_at,
+            first.info.expires_at,
+            "end of retention"
+        );
     }
     Ok(())
 }

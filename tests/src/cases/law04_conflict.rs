@@ -1,7 +1,7 @@
 //! Law 4: another fingerprint on a live record is a conflict; nothing runs, nothing changes.
 
 use idem_core::{
-    Claim, ClaimRequest, Failure, FailedPolicy, Fingerprint, Record, Response, StalePolicy,
+    Claim, ClaimRequest, FailedPolicy, Failure, Fingerprint, Record, Response, StalePolicy,
 };
 
 use crate::case::cases;
@@ -28,14 +28,29 @@ async fn conflicts(cx: &Context, rival: &ClaimRequest) -> CaseResult {
     let before = cx.store().get(rival.key()).await?;
     let conflict = expect::conflict(cx.open().await?.claim(rival).await?)?;
     let after = cx.store().get(rival.key()).await?;
-    ensure_eq!(expect::unobserved(after), expect::unobserved(before.clone()), "the record");
+    ensure_eq!(
+        expect::unobserved(after),
+        expect::unobserved(before.clone()),
+        "the record"
+    );
     let before = expect::record(before)?;
     let told = conflict.info;
-    ensure_eq!(told.fingerprint, before.info().fingerprint, "fingerprint told");
+    ensure_eq!(
+        told.fingerprint,
+        before.info().fingerprint,
+        "fingerprint told"
+    );
     ensure_eq!(told.token, before.info().token, "token told");
     ensure_eq!(told.attempts, before.info().attempts, "attempts told");
-    ensure_eq!(told.expires_at, before.info().expires_at, "end of retention told");
-    ensure!(told.fingerprint != *rival.fingerprint(), "a conflict with itself");
+    ensure_eq!(
+        told.expires_at,
+        before.info().expires_at,
+        "end of retention told"
+    );
+    ensure!(
+        told.fingerprint != *rival.fingerprint(),
+        "a conflict with itself"
+    );
     Ok(())
 }
 
@@ -62,14 +77,20 @@ async fn another_request_conflicts_with_a_completed_key(cx: &Context) -> CaseRes
 
 async fn another_request_conflicts_with_a_failed_key(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     conflicts(cx, &cx.other_request(claim.key())).await
 }
 
 async fn another_request_may_not_retry_a_failure(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
-    let retry = cx.other_request(claim.key()).with_on_failed(FailedPolicy::Retry);
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
+    let retry = cx
+        .other_request(claim.key())
+        .with_on_failed(FailedPolicy::Retry);
     conflicts(cx, &retry).await?;
     expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
     Ok(())
@@ -90,10 +111,14 @@ async fn a_stale_claim_that_must_not_run_again_conflicts_and_is_not_failed(
 ) -> CaseResult {
     let key = cx.key("stale");
     let fail = StalePolicy::Fail;
-    let claim = cx.stale_claim(&cx.request(&key).with_on_stale(fail)).await?;
+    let claim = cx
+        .stale_claim(&cx.request(&key).with_on_stale(fail))
+        .await?;
     conflicts(cx, &cx.other_request(&key)).await?;
     conflicts(cx, &cx.other_request(&key).with_on_stale(fail)).await?;
-    cx.store().complete(&claim, &Response::new(200, "late"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "late"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -104,7 +129,9 @@ async fn the_holder_completes_as_if_there_had_been_no_conflict(cx: &Context) -> 
     }
     let claim = cx.store().renew(&claim, LONG * 2).await?;
     expect::conflict(cx.store().claim(&cx.other_request(claim.key())).await?)?;
-    cx.store().complete(&claim, &Response::new(200, "mine"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "mine"), LONG)
+        .await?;
     let record = expect::record(cx.store().get(claim.key()).await?)?;
     ensure!(matches!(record, Record::Completed(_)), "not completed");
     Ok(())
@@ -141,7 +168,9 @@ async fn the_same_attempt_with_another_fingerprint_conflicts(cx: &Context) -> Ca
 
 async fn an_expired_record_conflicts_with_nobody(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
-    cx.store().complete(&claim, &Response::new(200, "old"), cx.short()).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "old"), cx.short())
+        .await?;
     cx.until_free(claim.key()).await?;
     let other = cx.other_request(claim.key());
     let new = cx.claim(&other).await?;

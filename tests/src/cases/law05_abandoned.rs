@@ -1,7 +1,7 @@
 //! Law 5, and section 4: what becomes of a stale claim that may not be taken over.
 
 use idem_core::{
-    Claim, ErrorKind, Failed, Failure, FailedPolicy, InFlight, Record, Response, StalePolicy,
+    Claim, ErrorKind, Failed, FailedPolicy, Failure, InFlight, Record, Response, StalePolicy,
 };
 
 use crate::case::cases;
@@ -23,7 +23,8 @@ const FAIL: StalePolicy = StalePolicy::Fail;
 const TAKE_OVER: StalePolicy = StalePolicy::TakeOver;
 
 async fn abandoned(cx: &Context, id: &str) -> CaseResult<Claim> {
-    cx.stale_claim(&cx.request(&cx.key(id)).with_on_stale(FAIL)).await
+    cx.stale_claim(&cx.request(&cx.key(id)).with_on_stale(FAIL))
+        .await
 }
 
 fn is_abandoned(failed: &Failed, claim: &Claim) -> CaseResult {
@@ -42,7 +43,10 @@ async fn a_stale_claim_that_must_not_run_again_is_failed_by_the_next_claim(
         is_abandoned(&expect::failed(cx.store().claim(&rival).await?)?, &claim)?;
     }
     let record = expect::record(cx.store().get(claim.key()).await?)?;
-    ensure!(matches!(record, Record::Failed(_)), "get tells another state");
+    ensure!(
+        matches!(record, Record::Failed(_)),
+        "get tells another state"
+    );
     Ok(())
 }
 
@@ -53,23 +57,31 @@ async fn a_takeover_needs_both_sides(cx: &Context) -> CaseResult {
     {
         let key = cx.key(format!("mixed {at}"));
         let claim = cx.stale_claim(&cx.request(&key).with_on_stale(old)).await?;
-        let outcome = cx.store().claim(&cx.request(&key).with_on_stale(new)).await?;
+        let outcome = cx
+            .store()
+            .claim(&cx.request(&key).with_on_stale(new))
+            .await?;
         is_abandoned(&expect::failed(outcome)?, &claim)?;
         let willing = cx.request(&key).with_on_stale(TAKE_OVER);
         expect::failed(cx.store().claim(&willing).await?)?;
     }
     let key = cx.key("both");
-    cx.leave_stale(&cx.request(&key).with_on_stale(TAKE_OVER)).await?;
+    cx.leave_stale(&cx.request(&key).with_on_stale(TAKE_OVER))
+        .await?;
     cx.hold(&cx.request(&key).with_on_stale(TAKE_OVER)).await?;
     Ok(())
 }
 
 async fn a_live_claim_that_must_not_run_again_is_left_alone(cx: &Context) -> CaseResult {
-    let claim = cx.claim(&cx.request(&cx.key("live")).with_on_stale(FAIL)).await?;
+    let claim = cx
+        .claim(&cx.request(&cx.key("live")).with_on_stale(FAIL))
+        .await?;
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
     cx.store().sweep(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -80,11 +92,18 @@ async fn an_abandoned_record_is_kept_as_long_as_its_claim_said(cx: &Context) -> 
     expect::failed(cx.store().claim(&cx.request(by_claim.key())).await?)?;
     cx.store().sweep(100).await?;
     let after = expect::record(cx.store().get(by_claim.key()).await?)?;
-    ensure_eq!(after.info().expires_at, before.info().expires_at, "by a claim");
+    ensure_eq!(
+        after.info().expires_at,
+        before.info().expires_at,
+        "by a claim"
+    );
     for claim in [by_claim, by_sweep] {
         let record = expect::record(cx.store().get(claim.key()).await?)?;
         ensure!(matches!(record, Record::Failed(_)), "not failed");
-        let kept = record.info().expires_at.saturating_since(claim.lease_ends_at());
+        let kept = record
+            .info()
+            .expires_at
+            .saturating_since(claim.lease_ends_at());
         ensure_eq!(kept, LONG, "retention from the end of the lease");
     }
     Ok(())
@@ -93,7 +112,11 @@ async fn an_abandoned_record_is_kept_as_long_as_its_claim_said(cx: &Context) -> 
 async fn late_holder_has_lost(cx: &Context, claim: &Claim) -> CaseResult {
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let store = cx.store();
-    expect::lost(store.complete(claim, &Response::new(200, "late"), LONG).await)?;
+    expect::lost(
+        store
+            .complete(claim, &Response::new(200, "late"), LONG)
+            .await,
+    )?;
     expect::lost(store.fail(claim, &Failure::new("late", "late"), LONG).await)?;
     // Even the failure that was recorded for it is not its own.
     expect::lost(store.fail(claim, &Failure::abandoned(), LONG).await)?;

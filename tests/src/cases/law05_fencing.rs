@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, Claim, ErrorKind, Failure, FailedPolicy, FencingToken, Record, Response,
+    AttemptId, Claim, ErrorKind, FailedPolicy, Failure, FencingToken, Record, Response,
 };
 
 use crate::case::cases;
@@ -41,7 +41,11 @@ cases! { law 5:
 async fn can_do_nothing(cx: &Context, claim: &Claim) -> CaseResult {
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let store = cx.open().await?;
-    expect::lost(store.complete(claim, &Response::new(200, "old"), LONG).await)?;
+    expect::lost(
+        store
+            .complete(claim, &Response::new(200, "old"), LONG)
+            .await,
+    )?;
     expect::lost(store.fail(claim, &Failure::new("old", "old"), LONG).await)?;
     expect::lost(store.renew(claim, LONG * 2).await)?;
     expect::lost(store.release(claim).await)?;
@@ -87,7 +91,9 @@ async fn the_token_grows_with_a_release(cx: &Context) -> CaseResult {
 async fn the_token_grows_with_expiry(cx: &Context) -> CaseResult {
     let key = cx.key("expired");
     let claim = cx.claim(&cx.request(&key)).await?;
-    cx.store().complete(&claim, &Response::new(200, ""), cx.short()).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, ""), cx.short())
+        .await?;
     cx.until_free(&key).await?;
     let next = cx.claim(&cx.request(&key)).await?;
     ensure!(next.token() > claim.token(), "token after expiry");
@@ -98,7 +104,9 @@ async fn the_token_grows_with_expiry(cx: &Context) -> CaseResult {
 async fn the_token_grows_with_a_purge(cx: &Context) -> CaseResult {
     let key = cx.key("purged");
     let claim = cx.claim(&cx.request(&key)).await?;
-    cx.store().complete(&claim, &Response::new(200, ""), cx.short()).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, ""), cx.short())
+        .await?;
     cx.until_free(&key).await?;
     cx.store().purge(100).await?;
     let next = cx.claim(&cx.request(&key)).await?;
@@ -114,8 +122,12 @@ async fn the_token_grows_with_the_retry_of_a_failure(cx: &Context) -> CaseResult
     let key = cx.key("tried again");
     let mut last = cx.claim(&cx.request(&key)).await?;
     for attempts in 2..6 {
-        cx.store().fail(&last, &Failure::new("code", "message"), LONG).await?;
-        let next = cx.claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry)).await?;
+        cx.store()
+            .fail(&last, &Failure::new("code", "message"), LONG)
+            .await?;
+        let next = cx
+            .claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry))
+            .await?;
         ensure!(next.token() > last.token(), "token after a retry");
         ensure_eq!(next.attempts(), attempts, "attempts");
         last = next;
@@ -158,7 +170,9 @@ async fn after_the_retry_of_a_failure_the_old_holder_can_do_nothing(cx: &Context
     let old = cx.claim(&cx.request(&key)).await?;
     let failure = Failure::new("code", "message");
     cx.store().fail(&old, &failure, LONG).await?;
-    let new = cx.claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry)).await?;
+    let new = cx
+        .claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry))
+        .await?;
     expect::lost(cx.store().fail(&old, &failure, LONG).await)?;
     can_do_nothing(cx, &old).await?;
     may_still_complete(cx, &new).await
@@ -176,16 +190,27 @@ async fn after_release_and_a_new_claim_the_old_holder_can_do_nothing(cx: &Contex
 async fn after_release_the_holder_can_seal_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("released"))).await?;
     cx.store().release(&claim).await?;
-    expect::lost(cx.store().complete(&claim, &Response::new(200, ""), LONG).await)?;
+    expect::lost(
+        cx.store()
+            .complete(&claim, &Response::new(200, ""), LONG)
+            .await,
+    )?;
     expect::lost(cx.store().fail(&claim, &Failure::new("c", "m"), LONG).await)?;
     expect::lost(cx.store().renew(&claim, LONG).await)?;
-    ensure_eq!(cx.store().get(claim.key()).await?, None, "the key stays free");
+    ensure_eq!(
+        cx.store().get(claim.key()).await?,
+        None,
+        "the key stays free"
+    );
     Ok(())
 }
 
 async fn after_the_retention_the_holder_can_do_nothing(cx: &Context) -> CaseResult {
     let key = cx.key("forgotten");
-    let request = cx.request(&key).with_lease(cx.short()).with_retention(cx.short());
+    let request = cx
+        .request(&key)
+        .with_lease(cx.short())
+        .with_retention(cx.short());
     let claim = cx.claim(&request).await?;
     cx.until_free(&key).await?;
     can_do_nothing(cx, &claim).await?;
@@ -196,7 +221,14 @@ async fn after_the_retention_the_holder_can_do_nothing(cx: &Context) -> CaseResu
 
 fn forged(claim: &Claim, token: FencingToken, attempt: AttemptId) -> Claim {
     let ends_at = claim.lease_ends_at();
-    Claim::new(claim.key().clone(), token, attempt, claim.attempts(), ends_at, ends_at)
+    Claim::new(
+        claim.key().clone(),
+        token,
+        attempt,
+        claim.attempts(),
+        ends_at,
+        ends_at,
+    )
 }
 
 async fn the_right_token_with_another_attempt_is_refused(cx: &Context) -> CaseResult {
@@ -221,7 +253,11 @@ async fn a_claim_on_a_key_that_was_never_claimed_is_refused(cx: &Context) -> Cas
     let ends_at = claim.lease_ends_at();
     let never = Claim::new(cx.key("never"), token, attempt, 1, ends_at, ends_at);
     can_do_nothing(cx, &never).await?;
-    ensure_eq!(cx.store().get(never.key()).await?, None, "nothing was made up");
+    ensure_eq!(
+        cx.store().get(never.key()).await?,
+        None,
+        "nothing was made up"
+    );
     may_still_complete(cx, &claim).await
 }
 
@@ -232,7 +268,9 @@ async fn a_late_holder_may_complete(cx: &Context) -> CaseResult {
 
 async fn a_late_holder_may_fail(cx: &Context) -> CaseResult {
     let claim = cx.stale_claim(&cx.request(&cx.key("late"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
     Ok(())
 }
@@ -259,11 +297,21 @@ async fn a_renewed_claim_is_not_taken_over(cx: &Context) -> CaseResult {
     let key = cx.key("kept alive");
     let claim = cx.claim(&cx.request(&key).with_lease(cx.short())).await?;
     let renewed = cx.store().renew(&claim, LONG).await?;
-    ensure!(renewed.lease_ends_at() > claim.lease_ends_at(), "the lease is longer");
-    ensure!(renewed.lease_granted() > LONG / 2, "what was asked for is granted");
+    ensure!(
+        renewed.lease_ends_at() > claim.lease_ends_at(),
+        "the lease is longer"
+    );
+    ensure!(
+        renewed.lease_granted() > LONG / 2,
+        "what was asked for is granted"
+    );
     tokio::time::sleep(cx.short() + Duration::from_millis(20)).await;
     let loser = expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
-    ensure_eq!(loser.lease_ends_at, renewed.lease_ends_at(), "end of the lease");
+    ensure_eq!(
+        loser.lease_ends_at,
+        renewed.lease_ends_at(),
+        "end of the lease"
+    );
     // The claim from before the renewal is the same claim.
     may_still_complete(cx, &claim).await
 }
@@ -272,7 +320,11 @@ async fn a_renewal_never_shortens_the_lease(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("long"))).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let renewed = cx.store().renew(&claim, cx.short()).await?;
-    ensure_eq!(renewed.lease_ends_at(), claim.lease_ends_at(), "end of the lease");
+    ensure_eq!(
+        renewed.lease_ends_at(),
+        claim.lease_ends_at(),
+        "end of the lease"
+    );
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
     ensure_eq!(after, before, "the record");
     Ok(())
@@ -283,25 +335,44 @@ async fn a_renewal_extends_the_retention_by_as_much(cx: &Context) -> CaseResult 
     let before = expect::record(cx.store().get(claim.key()).await?)?;
     let renewed = cx.store().renew(&claim, LONG * 3).await?;
     let after = expect::record(cx.store().get(claim.key()).await?)?;
-    let moved = renewed.lease_ends_at().saturating_since(claim.lease_ends_at());
+    let moved = renewed
+        .lease_ends_at()
+        .saturating_since(claim.lease_ends_at());
     ensure!(moved > LONG, "the lease is longer");
-    let kept = after.info().expires_at.saturating_since(before.info().expires_at);
+    let kept = after
+        .info()
+        .expires_at
+        .saturating_since(before.info().expires_at);
     ensure_eq!(kept, moved, "what the retention moved by");
-    ensure_eq!(after.info().created_at, before.info().created_at, "first seen");
+    ensure_eq!(
+        after.info().created_at,
+        before.info().created_at,
+        "first seen"
+    );
     Ok(())
 }
 
 async fn a_sealed_claim_can_be_neither_released_nor_renewed(cx: &Context) -> CaseResult {
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&done, &Response::new(200, "x"), LONG)
+        .await?;
     let failed = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&failed, &Failure::new("c", "m"), LONG).await?;
+    cx.store()
+        .fail(&failed, &Failure::new("c", "m"), LONG)
+        .await?;
     for claim in [&done, &failed] {
         let before = expect::unobserved(cx.store().get(claim.key()).await?);
         expect::refused(cx.store().release(claim).await, ErrorKind::ClaimLost)?;
-        expect::refused(cx.store().renew(claim, LONG * 2).await, ErrorKind::ClaimLost)?;
+        expect::refused(
+            cx.store().renew(claim, LONG * 2).await,
+            ErrorKind::ClaimLost,
+        )?;
         let after = expect::unobserved(cx.store().get(claim.key()).await?);
-        ensure!(!matches!(after, None | Some(Record::InFlight(_))), "it is open again");
+        ensure!(
+            !matches!(after, None | Some(Record::InFlight(_))),
+            "it is open again"
+        );
         ensure_eq!(after, before, "the record");
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, FailedPolicy, IdempotencyStore,
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, IdempotencyStore,
     Record, Response, StalePolicy,
 };
 
@@ -46,7 +46,9 @@ async fn the_same_attempt_gets_its_own_claim_back(cx: &Context) -> CaseResult {
         ensure_eq!(again.attempt(), first.attempt(), "attempt");
         ensure_eq!(again.attempts(), 1, "attempts");
     }
-    cx.store().complete(&first, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&first, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -55,19 +57,31 @@ async fn the_same_attempt_starts_its_lease_anew(cx: &Context) -> CaseResult {
     let first = cx.claim(&request).await?;
     tokio::time::sleep(cx.short()).await;
     let again = cx.claim(&request).await?;
-    ensure!(again.lease_ends_at() > first.lease_ends_at(), "the lease starts anew");
+    ensure!(
+        again.lease_ends_at() > first.lease_ends_at(),
+        "the lease starts anew"
+    );
     let Record::InFlight(record) = expect::record(cx.store().get(request.key()).await?)? else {
         return Err(crate::CaseError::new("not in flight"));
     };
-    ensure_eq!(record.lease_ends_at, again.lease_ends_at(), "what is stored");
-    let kept = record.info.expires_at.saturating_since(record.lease_ends_at);
+    ensure_eq!(
+        record.lease_ends_at,
+        again.lease_ends_at(),
+        "what is stored"
+    );
+    let kept = record
+        .info
+        .expires_at
+        .saturating_since(record.lease_ends_at);
     ensure_eq!(kept, LONG, "retention from the end of the lease");
     Ok(())
 }
 
 async fn the_same_attempt_gets_its_claim_back_after_its_lease(cx: &Context) -> CaseResult {
     for policy in [StalePolicy::TakeOver, StalePolicy::Fail] {
-        let request = cx.request(&cx.key(format!("{policy:?}"))).with_on_stale(policy);
+        let request = cx
+            .request(&cx.key(format!("{policy:?}")))
+            .with_on_stale(policy);
         let first = cx.stale_claim(&request).await?;
         let again = cx.claim(&request).await?;
         ensure_eq!(again.token(), first.token(), "token");
@@ -94,7 +108,9 @@ async fn the_same_attempt_asking_twice_at_once_is_one_holder(cx: &Context) -> Ca
 async fn the_same_attempt_gets_the_retry_of_a_failure_back(cx: &Context) -> CaseResult {
     let key = cx.key("tried again");
     let old = cx.claim(&cx.request(&key)).await?;
-    cx.store().fail(&old, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&old, &Failure::new("code", "message"), LONG)
+        .await?;
     let retry = cx.request(&key).with_on_failed(FailedPolicy::Retry);
     let first = cx.claim(&retry).await?;
     let again = cx.claim(&retry).await?;
@@ -119,7 +135,9 @@ async fn another_attempt_is_a_stranger(cx: &Context) -> CaseResult {
     let mut bytes = *request.attempt().as_bytes();
     for at in [0, 7, 15] {
         bytes[at] ^= 1;
-        let rival = request.clone().with_attempt(idem_core::AttemptId::from_bytes(bytes));
+        let rival = request
+            .clone()
+            .with_attempt(idem_core::AttemptId::from_bytes(bytes));
         expect::in_flight(cx.store().claim(&rival).await?)?;
     }
     Ok(())
@@ -135,7 +153,11 @@ async fn the_same_completion_succeeds_twice(cx: &Context) -> CaseResult {
     store.complete(&claim, &response, cx.short()).await?;
     store.complete(&claim, &response, LONG * 2).await?;
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
-    ensure_eq!(after, before, "the record; the retention given first stands");
+    ensure_eq!(
+        after,
+        before,
+        "the record; the retention given first stands"
+    );
     Ok(())
 }
 
@@ -225,8 +247,9 @@ async fn different_completions_that_race_leave_one(cx: &Context) -> CaseResult {
             let sealed = race::ask(&asked, || store.complete(&claim, &response, LONG)).await;
             match sealed {
                 Ok(()) => Ok(Some(body)),
-                Err(error) => expect::refused(Err::<(), _>(error), ErrorKind::AlreadySealed)
-                    .map(|_| None),
+                Err(error) => {
+                    expect::refused(Err::<(), _>(error), ErrorKind::AlreadySealed).map(|_| None)
+                }
             }
         })
         .await?;
@@ -246,7 +269,9 @@ async fn a_release_succeeds_twice(cx: &Context) -> CaseResult {
     ensure_eq!(cx.store().get(claim.key()).await?, None, "the key is free");
     let next = cx.claim(&cx.request(claim.key())).await?;
     expect::lost(cx.store().release(&claim).await)?;
-    cx.store().complete(&next, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&next, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -255,14 +280,21 @@ async fn a_renewal_succeeds_twice(cx: &Context) -> CaseResult {
     let first = cx.store().renew(&claim, LONG * 2).await?;
     let second = cx.open().await?.renew(&claim, LONG * 2).await?;
     ensure_eq!(second.token(), claim.token(), "token");
-    ensure!(second.lease_ends_at() >= first.lease_ends_at(), "the lease is not shorter");
-    cx.store().complete(&first, &Response::new(200, "x"), LONG).await?;
+    ensure!(
+        second.lease_ends_at() >= first.lease_ends_at(),
+        "the lease is not shorter"
+    );
+    cx.store()
+        .complete(&first, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
 /// The answer was lost, and said so.
 fn was_lost<T>(answer: Result<T, Error>) -> CaseResult {
-    let error = answer.err().ok_or_else(|| crate::CaseError::new("the answer arrived"))?;
+    let error = answer
+        .err()
+        .ok_or_else(|| crate::CaseError::new("the answer arrived"))?;
     ensure!(error.is_retryable(), "{error} is not retryable");
     ensure_eq!(error.effect(), Effect::Unknown, "effect of {error}");
     Ok(())
@@ -280,8 +312,14 @@ async fn a_claim_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseResult 
     let claim = expect::acquired(store.claim(&request).await?)?;
     ensure_eq!(claim.attempts(), 1, "attempts");
     let rival = store.claim(&cx.request(request.key())).await?;
-    ensure!(matches!(rival, ClaimOutcome::InFlight(_)), "a rival got {}", rival.name());
-    store.complete(&claim, &Response::new(200, "x"), LONG).await?;
+    ensure!(
+        matches!(rival, ClaimOutcome::InFlight(_)),
+        "a rival got {}",
+        rival.name()
+    );
+    store
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Law 7: release frees the key at once; a failure that is recorded instead is replayed.
 
-use idem_core::{Failure, FailedPolicy, Response};
+use idem_core::{FailedPolicy, Failure, Response};
 
 use crate::case::cases;
 use crate::context::LONG;
@@ -42,7 +42,11 @@ async fn a_released_key_has_no_record(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("released"))).await?;
     cx.store().release(&claim).await?;
     ensure_eq!(cx.store().get(claim.key()).await?, None, "get");
-    ensure_eq!(cx.open().await?.get(claim.key()).await?, None, "get elsewhere");
+    ensure_eq!(
+        cx.open().await?.get(claim.key()).await?,
+        None,
+        "get elsewhere"
+    );
     Ok(())
 }
 
@@ -56,18 +60,28 @@ async fn a_key_claimed_after_a_release_starts_afresh(cx: &Context) -> CaseResult
     let next = cx.claim(&cx.request(&key)).await?;
     ensure_eq!(next.attempts(), 1, "after a release");
     let new = expect::record(cx.store().get(&key).await?)?;
-    ensure!(new.info().created_at > old.info().created_at, "first seen anew");
+    ensure!(
+        new.info().created_at > old.info().created_at,
+        "first seen anew"
+    );
     Ok(())
 }
 
 async fn releasing_one_key_leaves_its_neighbours(cx: &Context) -> CaseResult {
     let mut claims = Vec::new();
     for at in 0..6 {
-        claims.push(cx.claim(&cx.request(&cx.key(format!("neighbour {at}")))).await?);
+        claims.push(
+            cx.claim(&cx.request(&cx.key(format!("neighbour {at}"))))
+                .await?,
+        );
     }
     cx.store().release(&claims[2]).await?;
     for (at, claim) in claims.iter().enumerate() {
-        ensure_eq!(cx.store().get(claim.key()).await?.is_none(), at == 2, "key {at}");
+        ensure_eq!(
+            cx.store().get(claim.key()).await?.is_none(),
+            at == 2,
+            "key {at}"
+        );
     }
     Ok(())
 }
@@ -85,8 +99,12 @@ async fn a_failure_is_replayed_to_everybody(cx: &Context) -> CaseResult {
 
 async fn a_failure_is_tried_again_where_the_claim_says_so(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
-    let first_seen = expect::record(cx.store().get(claim.key()).await?)?.info().created_at;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
+    let first_seen = expect::record(cx.store().get(claim.key()).await?)?
+        .info()
+        .created_at;
     expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let again = cx.claim(&retry).await?;
@@ -100,10 +118,14 @@ async fn a_failure_is_tried_again_where_the_claim_says_so(cx: &Context) -> CaseR
 
 async fn a_failure_that_was_tried_again_can_be_completed(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let again = cx.claim(&retry).await?;
-    cx.store().complete(&again, &Response::new(200, "at last"), LONG).await?;
+    cx.store()
+        .complete(&again, &Response::new(200, "at last"), LONG)
+        .await?;
     for request in [retry, cx.request(claim.key())] {
         let replay = expect::completed(cx.store().claim(&request).await?)?;
         ensure_eq!(replay.response.body(), "at last", "body");
@@ -111,11 +133,11 @@ async fn a_failure_that_was_tried_again_can_be_completed(cx: &Context) -> CaseRe
     Ok(())
 }
 
-async fn a_failure_that_was_tried_again_and_released_leaves_a_free_key(
-    cx: &Context,
-) -> CaseResult {
+async fn a_failure_that_was_tried_again_and_released_leaves_a_free_key(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let again = cx.claim(&retry).await?;
     cx.store().release(&again).await?;

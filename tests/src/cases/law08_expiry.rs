@@ -1,5 +1,7 @@
 //! Law 8: when retention ends the key is fresh, purged or not; nothing live is ever purged.
 
+use std::sync::Arc;
+
 use idem_core::{Claim, Failure, Record, Response, StalePolicy};
 
 use crate::case::cases;
@@ -9,6 +11,7 @@ use crate::{CaseResult, Context, expect, race};
 
 cases! { law 8:
     a_completed_key_is_fresh_after_its_retention,
+    a_replayed_key_is_fresh_after_its_retention,
     a_failed_key_is_fresh_after_its_retention,
     an_abandoned_key_is_fresh_after_lease_and_retention,
     a_swept_key_is_fresh_after_its_retention,
@@ -24,9 +27,16 @@ cases! { law 8:
     purge_beside_racing_claims_takes_no_live_record,
 }
 
-async fn completed(cx: &Context, id: &str, body: &str, kept: std::time::Duration) -> CaseResult<Claim> {
+async fn completed(
+    cx: &Context,
+    id: &str,
+    body: &str,
+    kept: std::time::Duration,
+) -> CaseResult<Claim> {
     let claim = cx.claim(&cx.request(&cx.key(id))).await?;
-    cx.store().complete(&claim, &Response::new(200, body.to_owned()), kept).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, body.to_owned()), kept)
+        .await?;
     Ok(claim)
 }
 
@@ -37,7 +47,9 @@ async fn is_fresh(cx: &Context, old: &Claim) -> CaseResult {
     let new = cx.claim(&cx.request(old.key())).await?;
     ensure_eq!(new.attempts(), 1, "attempts of a fresh key");
     ensure!(new.token() > old.token(), "the token has to grow");
-    cx.store().complete(&new, &Response::new(200, "new"), LONG).await?;
+    cx.store()
+        .complete(&new, &Response::new(200, "new"), LONG)
+        .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(old.key())).await?)?;
     ensure_eq!(replay.response.body(), "new", "body");
     Ok(())
@@ -48,15 +60,42 @@ async fn a_completed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResul
     is_fresh(cx, &claim).await
 }
 
+/// Whoever remembers what it has replayed has to forget it in time.
+async fn a_replayed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
+    let handles = [Arc::clone(cx.store()), cx.open().await?];
+    for at in 0..handles.len() {
+        let kept = cx.short() * 5;
+        let claim = completed(cx, &format!("done {at}"), "old", kept).await?;
+        for store in &handles {
+            // Too late for a replay on a slow machine: then it is fresh already.
+            let _ = store.get(claim.key()).await?;
+            if let Some(early) = store.claim(&cx.request(claim.key())).await?.acquired() {
+                store.release(&early).await?;
+            }
+        }
+        cx.until_free(claim.key()).await?;
+        for store in &handles {
+            ensure_eq!(store.get(claim.key()).await?, None, "get");
+        }
+        let new = expect::acquired(handles[at].claim(&cx.request(claim.key())).await?)?;
+        ensure!(new.token() > claim.token(), "the token has to grow");
+    }
+    Ok(())
+}
+
 async fn a_failed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), cx.short()).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), cx.short())
+        .await?;
     is_fresh(cx, &claim).await
 }
 
 async fn an_abandoned_key_is_fresh_after_lease_and_retention(cx: &Context) -> CaseResult {
     for policy in [StalePolicy::TakeOver, StalePolicy::Fail] {
-        let request = cx.request(&cx.key(format!("{policy:?}"))).with_on_stale(policy);
+        let request = cx
+            .request(&cx.key(format!("{policy:?}")))
+            .with_on_stale(policy);
         let request = request.with_lease(cx.short()).with_retention(cx.short());
         let claim = cx.claim(&request).await?;
         is_fresh(cx, &claim).await?;
@@ -65,11 +104,20 @@ async fn an_abandoned_key_is_fresh_after_lease_and_retention(cx: &Context) -> Ca
 }
 
 async fn a_swept_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("swept")).with_on_stale(StalePolicy::Fail);
-    let request = request.with_lease(cx.short()).with_retention(cx.short() * 3);
+    let request = cx
+        .request(&cx.key("swept"))
+        .with_on_stale(StalePolicy::Fail);
+    let request = request
+        .with_lease(cx.short())
+        .with_retention(cx.short() * 3);
     let claim = cx.claim(&request).await?;
     let key = claim.key();
-    let sweep = || async { Ok((cx.store().sweep(10).await? == 1 || cx.store().get(key).await?.is_none()).then_some(())) };
+    let sweep = || async {
+        Ok(
+            (cx.store().sweep(10).await? == 1 || cx.store().get(key).await?.is_none())
+                .then_some(()),
+        )
+    };
     crate::eventually::eventually(cx.profile().patience(), "it is swept", sweep).await?;
     is_fresh(cx, &claim).await
 }
@@ -81,7 +129,11 @@ async fn an_expired_key_is_fresh_for_another_request(cx: &Context) -> CaseResult
     let new = cx.claim(&other).await?;
     ensure_eq!(new.attempts(), 1, "attempts of a fresh key");
     let record = expect::record(cx.store().get(claim.key()).await?)?;
-    ensure_eq!(record.info().fingerprint, *other.fingerprint(), "fingerprint");
+    ensure_eq!(
+        record.info().fingerprint,
+        *other.fingerprint(),
+        "fingerprint"
+    );
     ensure!(matches!(record, Record::InFlight(_)), "not in flight");
     Ok(())
 }
@@ -90,22 +142,40 @@ async fn retention_counts_from_the_completion(cx: &Context) -> CaseResult {
     // The claim's own retention is for an abandoned record; a completion says how long it is kept.
     let request = cx.request(&cx.key("done")).with_retention(LONG * 7);
     let claim = cx.claim(&request).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     let Record::Completed(record) = expect::record(cx.store().get(claim.key()).await?)? else {
         return Err(crate::CaseError::new("not completed"));
     };
-    ensure_eq!(record.info.expires_at.saturating_since(record.sealed_at), LONG, "retention");
-    ensure!(record.info.remaining() <= LONG, "more than the retention is left");
-    ensure!(record.info.remaining() > LONG / 2, "the retention did not start at completion");
+    ensure_eq!(
+        record.info.expires_at.saturating_since(record.sealed_at),
+        LONG,
+        "retention"
+    );
+    ensure!(
+        record.info.remaining() <= LONG,
+        "more than the retention is left"
+    );
+    ensure!(
+        record.info.remaining() > LONG / 2,
+        "the retention did not start at completion"
+    );
     Ok(())
 }
 
 async fn retention_counts_from_the_failure(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("failed")).with_retention(cx.short());
     let claim = cx.claim(&request).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG * 2).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG * 2)
+        .await?;
     let replay = expect::failed(cx.store().claim(&request).await?)?;
-    ensure_eq!(replay.info.expires_at.saturating_since(replay.sealed_at), LONG * 2, "retention");
+    ensure_eq!(
+        replay.info.expires_at.saturating_since(replay.sealed_at),
+        LONG * 2,
+        "retention"
+    );
     Ok(())
 }
 
@@ -116,16 +186,27 @@ async fn a_stale_record_is_kept_until_its_retention_ends(cx: &Context) -> CaseRe
         return Err(crate::CaseError::new("not in flight"));
     };
     ensure!(record.is_stale(), "not stale");
-    ensure_eq!(record.info.expires_at.saturating_since(record.lease_ends_at), LONG, "retention");
+    ensure_eq!(
+        record
+            .info
+            .expires_at
+            .saturating_since(record.lease_ends_at),
+        LONG,
+        "retention"
+    );
     expect::conflict(cx.store().claim(&cx.other_request(claim.key())).await?)?;
     Ok(())
 }
 
 async fn nothing_live_is_purged(cx: &Context) -> CaseResult {
     let live = cx.claim(&cx.request(&cx.key("live"))).await?;
-    let failing = cx.request(&cx.key("stale, to fail")).with_on_stale(StalePolicy::Fail);
+    let failing = cx
+        .request(&cx.key("stale, to fail"))
+        .with_on_stale(StalePolicy::Fail);
     let failed = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&failed, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&failed, &Failure::new("code", "message"), LONG)
+        .await?;
     let claims = [
         cx.stale_claim(&cx.request(&cx.key("stale"))).await?,
         cx.stale_claim(&failing).await?,
@@ -150,10 +231,15 @@ async fn nothing_live_is_purged(cx: &Context) -> CaseResult {
 async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Claim>> {
     let mut claims = Vec::new();
     for at in 0..count {
-        claims.push(cx.claim(&cx.request(&cx.key(format!("expired {at}")))).await?);
+        claims.push(
+            cx.claim(&cx.request(&cx.key(format!("expired {at}"))))
+                .await?,
+        );
     }
     for claim in &claims {
-        cx.store().complete(claim, &Response::new(200, "x"), cx.short()).await?;
+        cx.store()
+            .complete(claim, &Response::new(200, "x"), cx.short())
+            .await?;
     }
     for claim in &claims {
         cx.until_free(claim.key()).await?;
@@ -181,16 +267,23 @@ async fn a_purged_key_is_fresh(cx: &Context) -> CaseResult {
 
 async fn a_renewed_claim_is_not_purged(cx: &Context) -> CaseResult {
     let key = cx.key("renewed");
-    let request = cx.request(&key).with_lease(cx.short() * 4).with_retention(cx.short() * 4);
+    let request = cx
+        .request(&key)
+        .with_lease(cx.short() * 4)
+        .with_retention(cx.short() * 4);
     let claim = cx.claim(&request).await?;
     let claim = cx.store().renew(&claim, LONG).await?;
     let other = cx.request(&cx.key("not renewed"));
-    let other = other.with_lease(cx.short() * 4).with_retention(cx.short() * 4);
+    let other = other
+        .with_lease(cx.short() * 4)
+        .with_retention(cx.short() * 4);
     cx.hold(&other).await?;
     cx.until_free(other.key()).await?;
     cx.store().purge(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -200,12 +293,18 @@ async fn a_key_claimed_anew_is_not_purged(cx: &Context) -> CaseResult {
     cx.store().purge(100).await?;
     let record = expect::record(cx.store().get(new.key()).await?)?;
     ensure_eq!(record.info().token, new.token(), "token");
-    cx.store().complete(&new, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&new, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
 async fn purge_beside_racing_claims_takes_no_live_record(cx: &Context) -> CaseResult {
-    let keys: Vec<_> = expired(cx, 24).await?.iter().map(|claim| claim.key().clone()).collect();
+    let keys: Vec<_> = expired(cx, 24)
+        .await?
+        .iter()
+        .map(|claim| claim.key().clone())
+        .collect();
     let moves: Vec<_> = (0..4)
         .flat_map(|part| {
             let mine = keys.iter().skip(part).step_by(4);

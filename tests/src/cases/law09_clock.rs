@@ -31,24 +31,46 @@ async fn instants_of_a_claim_fit_together(cx: &Context) -> CaseResult {
         return Err(CaseError::new("not in flight"));
     };
     let (info, lease_ends_at) = (&record.info, record.lease_ends_at);
-    ensure!(info.created_at <= info.observed_at, "first seen in the future");
+    ensure!(
+        info.created_at <= info.observed_at,
+        "first seen in the future"
+    );
     let since = info.observed_at.saturating_since(info.created_at);
     ensure!(since < TOLERANCE, "first seen {since:?} ago");
     let lease = lease_ends_at.saturating_since(info.created_at);
     ensure!(lease <= LONG, "a lease of {lease:?}");
     ensure!(lease > LONG - TOLERANCE, "a lease of {lease:?}");
-    ensure_eq!(info.expires_at.saturating_since(lease_ends_at), LONG, "retention");
-    ensure_eq!(claim.lease_ends_at(), lease_ends_at, "the holder's end of lease");
+    ensure_eq!(
+        info.expires_at.saturating_since(lease_ends_at),
+        LONG,
+        "retention"
+    );
+    ensure_eq!(
+        claim.lease_ends_at(),
+        lease_ends_at,
+        "the holder's end of lease"
+    );
     Ok(())
 }
 
 async fn instants_of_a_result_fit_together(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
-    ensure!(replay.info.created_at <= replay.sealed_at, "sealed before it was claimed");
-    ensure!(replay.sealed_at <= replay.info.observed_at, "sealed in the future");
-    ensure!(replay.sealed_at < claim.lease_ends_at(), "sealed after the lease");
+    ensure!(
+        replay.info.created_at <= replay.sealed_at,
+        "sealed before it was claimed"
+    );
+    ensure!(
+        replay.sealed_at <= replay.info.observed_at,
+        "sealed in the future"
+    );
+    ensure!(
+        replay.sealed_at < claim.lease_ends_at(),
+        "sealed after the lease"
+    );
     let kept = replay.info.remaining();
     ensure!(kept <= LONG && kept > LONG - TOLERANCE, "kept for {kept:?}");
     Ok(())
@@ -79,8 +101,13 @@ async fn a_lease_given_through_one_handle_holds_for_another(cx: &Context) -> Cas
         let left = loser.lease_remaining();
         ensure!(left <= LONG && left > LONG - TOLERANCE, "{left:?} are left");
         let renewed = theirs.renew(&claim, LONG + TOLERANCE * 2).await?;
-        ensure!(renewed.lease_granted() > LONG, "renewed to {:?}", renewed.lease_granted());
-        mine.complete(&renewed, &Response::new(200, "x"), LONG).await?;
+        ensure!(
+            renewed.lease_granted() > LONG,
+            "renewed to {:?}",
+            renewed.lease_granted()
+        );
+        mine.complete(&renewed, &Response::new(200, "x"), LONG)
+            .await?;
         expect::completed(theirs.claim(&cx.request(&key)).await?)?;
     }
     Ok(())
@@ -91,7 +118,8 @@ async fn what_expires_for_one_handle_expires_for_another(cx: &Context) -> CaseRe
         let key = cx.key(format!("forgotten {at}"));
         let (mine, theirs) = (cx.open().await?, cx.open().await?);
         let claim = expect::acquired(mine.claim(&cx.request(&key)).await?)?;
-        mine.complete(&claim, &Response::new(200, "x"), cx.short()).await?;
+        mine.complete(&claim, &Response::new(200, "x"), cx.short())
+            .await?;
         cx.until_free(&key).await?;
         ensure_eq!(mine.get(&key).await?, None, "for the one");
         ensure_eq!(theirs.get(&key).await?, None, "for the other");
@@ -106,7 +134,10 @@ async fn tokens_follow_the_clock(cx: &Context) -> CaseResult {
     let record = expect::record(cx.store().get(claim.key()).await?)?;
     let now = record.info().created_at.as_micros();
     let apart = Duration::from_micros(now.abs_diff(claim.token().as_i64()));
-    ensure!(apart < TOLERANCE, "the first token is {apart:?} from the store's clock");
+    ensure!(
+        apart < TOLERANCE,
+        "the first token is {apart:?} from the store's clock"
+    );
     Ok(())
 }
 
@@ -132,23 +163,38 @@ async fn a_wrong_clock_changes_nothing(cx: &Context, offset: &str) -> CaseResult
     let [held, done, theirs, swept] = ["held", "done", "theirs", "swept"].map(|id| cx.key(id));
     let mine = cx.claim(&cx.request(&held)).await?;
     let sealed = cx.claim(&cx.request(&done)).await?;
-    cx.store().complete(&sealed, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&sealed, &Response::new(200, "x"), LONG)
+        .await?;
     let short = cx.request(&swept).with_on_stale(StalePolicy::Fail);
     cx.leave_stale(&short).await?;
     let keys = [&held, &done, &swept, &theirs];
     let steps = keys.map(|key| Step::Claim(cx.request(key))).into_iter();
     let mut worker = deceived(cx, offset, steps.chain([Step::Hang]).collect()).await?;
     let loser = expect::in_flight(claimed(&mut worker).await?)?;
-    ensure_eq!(loser.info.token, mine.token(), "holder told to the deceived");
+    ensure_eq!(
+        loser.info.token,
+        mine.token(),
+        "holder told to the deceived"
+    );
     expect::completed(claimed(&mut worker).await?)?;
     expect::failed(claimed(&mut worker).await?)?;
     let claim = expect::acquired(claimed(&mut worker).await?)?;
     let loser = expect::in_flight(cx.store().claim(&cx.request(&theirs)).await?)?;
     let left = loser.lease_remaining();
-    ensure!(left <= LONG && left > LONG - TOLERANCE, "{left:?} of the lease are left");
-    ensure_eq!(loser.lease_ends_at, claim.lease_ends_at(), "end of the lease");
+    ensure!(
+        left <= LONG && left > LONG - TOLERANCE,
+        "{left:?} of the lease are left"
+    );
+    ensure_eq!(
+        loser.lease_ends_at,
+        claim.lease_ends_at(),
+        "end of the lease"
+    );
     worker.kill().await?;
-    cx.store().complete(&mine, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&mine, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 

@@ -75,10 +75,14 @@ async fn sealing_with_a_bad_retention_is_refused(cx: &Context) -> CaseResult {
 
 async fn the_longest_durations_are_accepted(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("long"));
-    let claim = cx.claim(&request.with_lease(MAX_LEASE).with_retention(MAX_RETENTION)).await?;
+    let claim = cx
+        .claim(&request.with_lease(MAX_LEASE).with_retention(MAX_RETENTION))
+        .await?;
     ensure!(claim.lease_granted() > MAX_LEASE / 2, "the lease was cut");
     let claim = cx.store().renew(&claim, MAX_LEASE).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), MAX_RETENTION).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), MAX_RETENTION)
+        .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
     let kept = replay.info.expires_at.saturating_since(replay.sealed_at);
     ensure_eq!(kept, MAX_RETENTION, "retention");
@@ -89,10 +93,15 @@ async fn the_shortest_durations_are_rounded_up(cx: &Context) -> CaseResult {
     let shortest = Duration::from_nanos(1);
     let request = cx.request(&cx.key("short")).with_lease(shortest);
     let claim = cx.claim(&request).await?;
-    ensure!(claim.lease_granted() <= MORE, "a lease of one millisecond at most");
+    ensure!(
+        claim.lease_granted() <= MORE,
+        "a lease of one millisecond at most"
+    );
     cx.until_stale(claim.key()).await?;
     let next = cx.claim(&cx.request(claim.key())).await?;
-    cx.store().complete(&next, &Response::new(200, "x"), LONG + shortest).await?;
+    cx.store()
+        .complete(&next, &Response::new(200, "x"), LONG + shortest)
+        .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
     let kept = replay.info.expires_at.saturating_since(replay.sealed_at);
     ensure_eq!(kept, LONG + MORE, "retention in whole milliseconds");
@@ -106,15 +115,23 @@ fn metadata(bytes: usize) -> Metadata {
 
 async fn metadata_over_the_limit_are_refused(cx: &Context) -> CaseResult {
     let limit = cx.store().limits().max_metadata_bytes;
-    let request = cx.request(&cx.key("labelled")).with_metadata(metadata(limit + 1));
+    let request = cx
+        .request(&cx.key("labelled"))
+        .with_metadata(metadata(limit + 1));
     refused(cx.store().claim(&request).await)?;
-    ensure_eq!(cx.store().get(request.key()).await?, None, "nothing was written");
+    ensure_eq!(
+        cx.store().get(request.key()).await?,
+        None,
+        "nothing was written"
+    );
     Ok(())
 }
 
 async fn metadata_at_the_limit_are_kept(cx: &Context) -> CaseResult {
     let metadata = metadata(cx.store().limits().max_metadata_bytes);
-    let request = cx.request(&cx.key("labelled")).with_metadata(metadata.clone());
+    let request = cx
+        .request(&cx.key("labelled"))
+        .with_metadata(metadata.clone());
     cx.hold(&request).await?;
     let record = expect::record(cx.store().get(request.key()).await?)?;
     ensure_eq!(record.info().metadata, metadata, "metadata");
@@ -134,7 +151,9 @@ async fn a_response_over_the_limit_is_refused(cx: &Context) -> CaseResult {
     }
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
     ensure_eq!(after, before, "the record");
-    cx.store().complete(&claim, &Response::new(200, "fits"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "fits"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -179,7 +198,9 @@ async fn keys_at_their_limits_are_accepted(cx: &Context) -> CaseResult {
     )?;
     for key in [longest, Key::new("s", "o", "i")?] {
         let claim = cx.claim(&cx.request(&key)).await?;
-        cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "x"), LONG)
+            .await?;
         let record = expect::record(cx.store().get(&key).await?)?;
         ensure!(record.response().is_some(), "not completed");
     }

@@ -68,7 +68,10 @@ async fn killed_while_renewing_it_leaves_the_key_free_after_the_lease(cx: &Conte
     let claim = claimed(&mut worker).await?;
     for _ in 0..20 {
         let report = worker.report().await?;
-        ensure!(matches!(report, Report::Done), "not renewed, but {report:?}");
+        ensure!(
+            matches!(report, Report::Done),
+            "not renewed, but {report:?}"
+        );
     }
     worker.kill().await?;
     let next = becomes_claimable(cx, request.key()).await?;
@@ -86,13 +89,17 @@ async fn killed_with_a_long_lease_it_keeps_the_key_until_then(cx: &Context) -> C
     // The attempt is known wherever it asks from.
     let again = expect::acquired(cx.store().claim(&request).await?)?;
     ensure_eq!(again.token(), claim.token(), "token of the same attempt");
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }
 
 fn requests(cx: &Context, count: usize, lease: Duration) -> Vec<ClaimRequest> {
     let key = |at| cx.key(format!("key {at}"));
-    (0..count).map(|at| cx.request(&key(at)).with_lease(lease)).collect()
+    (0..count)
+        .map(|at| cx.request(&key(at)).with_lease(lease))
+        .collect()
 }
 
 /// Kills a worker at a random moment of its completions; how many it had told of.
@@ -105,7 +112,10 @@ async fn killed_at_random(cx: &Context, steps: Vec<Step>) -> CaseResult<usize> {
     tokio::time::sleep(Duration::from_micros(moment)).await;
     worker.kill().await?;
     let told = worker.rest().await?;
-    Ok(told.iter().filter(|report| matches!(report, Report::Done)).count())
+    Ok(told
+        .iter()
+        .filter(|report| matches!(report, Report::Done))
+        .count())
 }
 
 async fn killed_anywhere_it_leaves_every_key_done_or_claimable(cx: &Context) -> CaseResult {
@@ -183,7 +193,10 @@ fn is_sealed(record: Option<Record>, at: usize, body_bytes: usize) -> CaseResult
         return Ok(false);
     };
     let body = vec![u8::try_from(at % 256)?; body_bytes];
-    ensure!(completed.response == Response::new(200, body), "half of response {at}");
+    ensure!(
+        completed.response == Response::new(200, body),
+        "half of response {at}"
+    );
     Ok(true)
 }
 
@@ -222,10 +235,16 @@ async fn killed_while_completing_it_leaves_all_or_nothing(cx: &Context) -> CaseR
         for (at, request) in round.iter().enumerate() {
             let record = cx.store().get(request.key()).await?;
             let is_there = is_sealed(record, at, 5000)?;
-            ensure!(is_there || at >= told, "completion {at} was acknowledged and is gone");
+            ensure!(
+                is_there || at >= told,
+                "completion {at} was acknowledged and is gone"
+            );
             sealed += usize::from(is_there);
         }
-        ensure!(sealed <= told + 1, "{sealed} are sealed, {told} were acknowledged");
+        ensure!(
+            sealed <= told + 1,
+            "{sealed} are sealed, {told} were acknowledged"
+        );
     }
     Ok(())
 }
@@ -250,6 +269,8 @@ async fn a_claim_is_there_after_reopening(cx: &Context) -> CaseResult {
     let store = cx.open().await?;
     expect::in_flight(store.claim(&cx.request(claim.key())).await?)?;
     let claim = store.renew(&claim, LONG * 2).await?;
-    store.complete(&claim, &Response::new(200, "x"), LONG).await?;
+    store
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     Ok(())
 }

@@ -30,11 +30,15 @@ cases! { law 13:
 async fn a_dropped_claim_is_recovered_by_its_attempt(cx: &Context) -> CaseResult {
     for polls in plan() {
         let request = cx.request(&cx.key(format!("{polls} polls")));
-        let finished = polled(cx.store().claim(&request), polls).await.transpose()?;
+        let finished = polled(cx.store().claim(&request), polls)
+            .await
+            .transpose()?;
         let claim = cx.claim(&request).await?;
         ensure_eq!(claim.attempts(), 1, "attempts after {polls} polls");
         expect::in_flight(cx.store().claim(&cx.request(request.key())).await?)?;
-        cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "x"), LONG)
+            .await?;
         if finished.is_some() {
             return Ok(());
         }
@@ -44,12 +48,18 @@ async fn a_dropped_claim_is_recovered_by_its_attempt(cx: &Context) -> CaseResult
 
 async fn a_dropped_claim_frees_its_key_after_the_lease(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let request = cx.request(&cx.key(format!("{polls} polls"))).with_lease(cx.short());
-        let finished = polled(cx.store().claim(&request), polls).await.transpose()?;
+        let request = cx
+            .request(&cx.key(format!("{polls} polls")))
+            .with_lease(cx.short());
+        let finished = polled(cx.store().claim(&request), polls)
+            .await
+            .transpose()?;
         let rival = cx.request(request.key());
         let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
         let claim = eventually(cx.profile().patience(), "a rival acquires the key", ask).await?;
-        cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "x"), LONG)
+            .await?;
         if finished.is_some() {
             return Ok(());
         }
@@ -59,16 +69,24 @@ async fn a_dropped_claim_frees_its_key_after_the_lease(cx: &Context) -> CaseResu
 
 async fn a_dropped_completion_is_stored_or_not(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
         let response = Response::new(200, vec![7; 3000]).with_header("a", "b");
         let completing = cx.store().complete(&claim, &response, LONG);
         let finished = polled(completing, polls).await.transpose()?;
         let record = expect::record(cx.store().get(claim.key()).await?)?;
         match record.response() {
             Some(stored) => ensure!(*stored == response, "half a response is stored"),
-            None => ensure!(matches!(record, Record::InFlight(_)), "neither sealed nor open"),
+            None => ensure!(
+                matches!(record, Record::InFlight(_)),
+                "neither sealed nor open"
+            ),
         }
-        ensure!(finished.is_none() || record.response().is_some(), "told, but not stored");
+        ensure!(
+            finished.is_none() || record.response().is_some(),
+            "told, but not stored"
+        );
         cx.store().complete(&claim, &response, LONG).await?;
         let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
         ensure!(replay.response == response, "another response is replayed");
@@ -81,16 +99,24 @@ async fn a_dropped_completion_is_stored_or_not(cx: &Context) -> CaseResult {
 
 async fn a_dropped_completion_and_another_leave_what_was_told(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
         let (first, second) = (Response::new(200, "first"), Response::new(200, "second"));
-        let finished = polled(cx.store().complete(&claim, &first, LONG), polls).await.transpose()?;
+        let finished = polled(cx.store().complete(&claim, &first, LONG), polls)
+            .await
+            .transpose()?;
         let stands = match cx.store().complete(&claim, &second, LONG).await {
             Ok(()) => second,
             Err(error) if error.kind() == ErrorKind::AlreadySealed => first,
             Err(error) => return Err(error.into()),
         };
         let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
-        ensure_eq!(replay.response.body(), stands.body(), "what stands after {polls} polls");
+        ensure_eq!(
+            replay.response.body(),
+            stands.body(),
+            "what stands after {polls} polls"
+        );
         if finished.is_some() {
             ensure_eq!(replay.response.body(), "first", "what was acknowledged");
             return Ok(());
@@ -101,9 +127,13 @@ async fn a_dropped_completion_and_another_leave_what_was_told(cx: &Context) -> C
 
 async fn a_dropped_failure_is_stored_or_not(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
         let failure = Failure::new("code", "message").with_details(vec![7; 3000]);
-        let finished = polled(cx.store().fail(&claim, &failure, LONG), polls).await.transpose()?;
+        let finished = polled(cx.store().fail(&claim, &failure, LONG), polls)
+            .await
+            .transpose()?;
         cx.store().fail(&claim, &failure, LONG).await?;
         let replay = expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
         ensure!(replay.failure == failure, "another failure is replayed");
@@ -116,8 +146,12 @@ async fn a_dropped_failure_is_stored_or_not(cx: &Context) -> CaseResult {
 
 async fn a_dropped_release_can_be_repeated(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
-        let finished = polled(cx.store().release(&claim), polls).await.transpose()?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
+        let finished = polled(cx.store().release(&claim), polls)
+            .await
+            .transpose()?;
         cx.store().release(&claim).await?;
         let next = cx.claim(&cx.other_request(claim.key())).await?;
         ensure!(next.token() > claim.token(), "the token has to grow");
@@ -130,11 +164,20 @@ async fn a_dropped_release_can_be_repeated(cx: &Context) -> CaseResult {
 
 async fn a_dropped_renewal_can_be_repeated(cx: &Context) -> CaseResult {
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
-        let finished = polled(cx.store().renew(&claim, LONG * 2), polls).await.transpose()?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
+        let finished = polled(cx.store().renew(&claim, LONG * 2), polls)
+            .await
+            .transpose()?;
         let renewed = cx.store().renew(&claim, LONG * 3).await?;
-        ensure!(renewed.lease_granted() > LONG * 2, "the lease is the longer one");
-        cx.store().complete(&renewed, &Response::new(200, "x"), LONG).await?;
+        ensure!(
+            renewed.lease_granted() > LONG * 2,
+            "the lease is the longer one"
+        );
+        cx.store()
+            .complete(&renewed, &Response::new(200, "x"), LONG)
+            .await?;
         if finished.is_some() {
             return Ok(());
         }
@@ -147,8 +190,13 @@ async fn a_dropped_takeover_leaves_one_holder(cx: &Context) -> CaseResult {
         let key = cx.key(format!("{polls} polls"));
         let old = cx.stale_claim(&cx.request(&key)).await?;
         let request = cx.request(&key);
-        let finished = polled(cx.store().claim(&request), polls).await.transpose()?;
-        let late = cx.store().complete(&old, &Response::new(200, "late"), LONG).await;
+        let finished = polled(cx.store().claim(&request), polls)
+            .await
+            .transpose()?;
+        let late = cx
+            .store()
+            .complete(&old, &Response::new(200, "late"), LONG)
+            .await;
         let outcome = cx.store().claim(&request).await?;
         match (late, outcome) {
             (Ok(()), ClaimOutcome::Completed(_)) => {}
@@ -172,7 +220,9 @@ async fn a_dropped_look_changes_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("looked at"))).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for polls in plan() {
-        let finished = polled(cx.store().get(claim.key()), polls).await.transpose()?;
+        let finished = polled(cx.store().get(claim.key()), polls)
+            .await
+            .transpose()?;
         let after = expect::unobserved(cx.store().get(claim.key()).await?);
         ensure_eq!(after, before, "the record after {polls} polls");
         if finished.is_some() {
@@ -185,8 +235,12 @@ async fn a_dropped_look_changes_nothing(cx: &Context) -> CaseResult {
 async fn a_dropped_purge_deletes_nothing_live(cx: &Context) -> CaseResult {
     let live = cx.claim(&cx.request(&cx.key("live"))).await?;
     for polls in plan() {
-        let claim = cx.claim(&cx.request(&cx.key(format!("{polls} polls")))).await?;
-        cx.store().complete(&claim, &Response::new(200, "x"), cx.short()).await?;
+        let claim = cx
+            .claim(&cx.request(&cx.key(format!("{polls} polls"))))
+            .await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "x"), cx.short())
+            .await?;
         cx.until_free(claim.key()).await?;
         let finished = polled(cx.store().purge(100), polls).await.transpose()?;
         cx.store().purge(100).await?;
@@ -202,7 +256,8 @@ async fn a_dropped_purge_deletes_nothing_live(cx: &Context) -> CaseResult {
 async fn a_dropped_sweep_leaves_the_rest_to_the_next(cx: &Context) -> CaseResult {
     for polls in plan() {
         let key = cx.key(format!("{polls} polls"));
-        cx.leave_stale(&cx.request(&key).with_on_stale(StalePolicy::Fail)).await?;
+        cx.leave_stale(&cx.request(&key).with_on_stale(StalePolicy::Fail))
+            .await?;
         let finished = polled(cx.store().sweep(100), polls).await.transpose()?;
         // One that was dropped may still be at work, and hold what it works on.
         let ask = || async {

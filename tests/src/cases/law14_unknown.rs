@@ -38,7 +38,10 @@ impl Proxied {
         let missing = || CaseError::new("`server_address` and `open_through` are needed");
         let server = cx.harness().server_address().ok_or_else(missing)?;
         let proxy = Proxy::start(server).await?;
-        let opened = cx.harness().open_through(cx.namespace(), proxy.address()).await?;
+        let opened = cx
+            .harness()
+            .open_through(cx.namespace(), proxy.address())
+            .await?;
         let store = opened.ok_or_else(missing)?;
         Ok(Self { proxy, store })
     }
@@ -70,12 +73,17 @@ async fn cut_everywhere(cx: &Context, operation: Operation) -> CaseResult {
         };
         let before = proxied.proxy.cuts();
         proxied.proxy.cut_after(messages);
-        let result = operation.perform(&*proxied.store, &request, held.as_ref()).await;
+        let result = operation
+            .perform(&*proxied.store, &request, held.as_ref())
+            .await;
         proxied.proxy.disarm();
         let took_effect = operation.shows(cx.store().get(request.key()).await?);
         match result {
             Ok(_) if proxied.proxy.cuts() == before => {
-                ensure!(hidden > 0, "no cut fell between the operation and its answer");
+                ensure!(
+                    hidden > 0,
+                    "no cut fell between the operation and its answer"
+                );
                 return Ok(());
             }
             // It asked again by itself.
@@ -83,17 +91,27 @@ async fn cut_everywhere(cx: &Context, operation: Operation) -> CaseResult {
             Err(error) => {
                 ensure!(error.is_retryable(), "not retryable: {error}");
                 let undone = error.effect() == Effect::None;
-                ensure!(!(took_effect && undone), "told that nothing was done: {error}");
+                ensure!(
+                    !(took_effect && undone),
+                    "told that nothing was done: {error}"
+                );
                 hidden += u32::from(took_effect);
             }
         }
-        let again = operation.perform(&**cx.store(), &request, held.as_ref()).await?;
+        let again = operation
+            .perform(&**cx.store(), &request, held.as_ref())
+            .await?;
         if let Some(claim) = again {
             ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
-            ensure!(held.is_none_or(|held| held.token() == claim.token()), "another token");
+            ensure!(
+                held.is_none_or(|held| held.token() == claim.token()),
+                "another token"
+            );
         }
     }
-    Err(CaseError::new(format!("more than {MOST_MESSAGES} messages")))
+    Err(CaseError::new(format!(
+        "more than {MOST_MESSAGES} messages"
+    )))
 }
 
 #[derive(Clone, Copy)]
@@ -172,9 +190,16 @@ async fn a_server_out_of_reach_is_unavailable(cx: &Context) -> CaseResult {
     };
     let store = &proxied.store;
     is_unavailable(store.claim(&cx.request(&cx.key("never"))).await.err())?;
-    is_unavailable(store.complete(&claim, &Response::new(200, "x"), LONG).await.err())?;
+    is_unavailable(
+        store
+            .complete(&claim, &Response::new(200, "x"), LONG)
+            .await
+            .err(),
+    )?;
     is_unavailable(store.get(claim.key()).await.err())?;
-    cx.store().complete(&claim, &Response::new(200, "y"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "y"), LONG)
+        .await?;
     Ok(())
 }
 
@@ -190,7 +215,9 @@ async fn a_handle_works_again_after_a_cut(cx: &Context) -> CaseResult {
         let outcome = eventually(cx.profile().patience(), "an answer", ask).await?;
         let claim = expect::acquired(outcome)?;
         ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
-        cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+        cx.store()
+            .complete(&claim, &Response::new(200, "x"), LONG)
+            .await?;
     }
     Ok(())
 }
@@ -198,7 +225,10 @@ async fn a_handle_works_again_after_a_cut(cx: &Context) -> CaseResult {
 async fn an_error_shows_neither_key_nor_payload(cx: &Context) -> CaseResult {
     let key = idem_core::Key::new("secret-tenant", "pay", "secret-id")?;
     let claim = cx.claim(&cx.request(&key)).await?;
-    let (response, other) = (Response::new(200, "secret-body"), Response::new(200, "secret-2"));
+    let (response, other) = (
+        Response::new(200, "secret-body"),
+        Response::new(200, "secret-2"),
+    );
     cx.store().complete(&claim, &response, LONG).await?;
     let failure = Failure::new("secret-code", "secret-message");
     let errors = [
@@ -206,7 +236,10 @@ async fn an_error_shows_neither_key_nor_payload(cx: &Context) -> CaseResult {
         cx.store().fail(&claim, &failure, LONG).await.err(),
         cx.store().release(&claim).await.err(),
         cx.store().renew(&claim, LONG).await.err(),
-        cx.store().renew(&claim, std::time::Duration::ZERO).await.err(),
+        cx.store()
+            .renew(&claim, std::time::Duration::ZERO)
+            .await
+            .err(),
     ];
     for error in errors {
         let error = error.ok_or_else(|| CaseError::new("it succeeded"))?;
@@ -224,8 +257,13 @@ async fn a_refusal_is_certain_that_nothing_was_done(cx: &Context) -> CaseResult 
     let error = expect::lost(cx.store().renew(&claim, LONG).await)?;
     ensure!(!error.is_retryable(), "asking again cannot help: {error}");
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
-    let refused = cx.store().complete(&done, &Response::new(200, "y"), LONG).await;
+    cx.store()
+        .complete(&done, &Response::new(200, "x"), LONG)
+        .await?;
+    let refused = cx
+        .store()
+        .complete(&done, &Response::new(200, "y"), LONG)
+        .await;
     let error = expect::refused(refused, ErrorKind::AlreadySealed)?;
     ensure!(!error.is_retryable(), "asking again cannot help: {error}");
     Ok(())

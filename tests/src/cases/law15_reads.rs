@@ -1,6 +1,6 @@
 //! Law 15: answering a duplicate writes nothing. What a backend's own counters show is for its own tests.
 
-use idem_core::{Failure, FailedPolicy, Response, StalePolicy};
+use idem_core::{FailedPolicy, Failure, Response, StalePolicy};
 
 use crate::case::cases;
 use crate::context::LONG;
@@ -20,10 +20,15 @@ const DUPLICATES: usize = 200;
 
 async fn two_hundred_replays_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
-        let duplicate = cx.request(claim.key()).with_lease(LONG * 3).with_retention(LONG * 5);
+        let duplicate = cx
+            .request(claim.key())
+            .with_lease(LONG * 3)
+            .with_retention(LONG * 5);
         expect::completed(cx.store().claim(&duplicate).await?)?;
     }
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
@@ -35,7 +40,10 @@ async fn two_hundred_losers_in_flight_change_nothing(cx: &Context) -> CaseResult
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
-        let duplicate = cx.request(claim.key()).with_lease(LONG * 3).with_on_stale(StalePolicy::Fail);
+        let duplicate = cx
+            .request(claim.key())
+            .with_lease(LONG * 3)
+            .with_on_stale(StalePolicy::Fail);
         expect::in_flight(cx.store().claim(&duplicate).await?)?;
     }
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
@@ -45,7 +53,9 @@ async fn two_hundred_losers_in_flight_change_nothing(cx: &Context) -> CaseResult
 
 async fn two_hundred_replays_of_a_failure_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    cx.store().fail(&claim, &Failure::new("code", "message"), LONG).await?;
+    cx.store()
+        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
         expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
@@ -59,7 +69,9 @@ async fn two_hundred_conflicts_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("used"))).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
-        let rival = cx.other_request(claim.key()).with_on_failed(FailedPolicy::Retry);
+        let rival = cx
+            .other_request(claim.key())
+            .with_on_failed(FailedPolicy::Retry);
         expect::conflict(cx.store().claim(&rival).await?)?;
     }
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
@@ -79,7 +91,9 @@ async fn two_hundred_looks_change_nothing(cx: &Context) -> CaseResult {
 
 async fn replays_beside_each_other_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
-    cx.store().complete(&claim, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&claim, &Response::new(200, "x"), LONG)
+        .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let duplicates = (0..16).map(|_| cx.request(claim.key())).collect();
     for outcome in race::claims(cx, duplicates).await? {

@@ -23,10 +23,15 @@ cases! { law 16:
 async fn expired(cx: &Context, count: usize) -> CaseResult {
     let mut claims = Vec::new();
     for at in 0..count {
-        claims.push(cx.claim(&cx.request(&cx.key(format!("expired {at}")))).await?);
+        claims.push(
+            cx.claim(&cx.request(&cx.key(format!("expired {at}"))))
+                .await?,
+        );
     }
     for claim in &claims {
-        cx.store().complete(claim, &Response::new(200, "x"), cx.short()).await?;
+        cx.store()
+            .complete(claim, &Response::new(200, "x"), cx.short())
+            .await?;
     }
     for claim in &claims {
         cx.until_free(claim.key()).await?;
@@ -78,10 +83,14 @@ async fn sweep_fails_only_what_may_not_be_taken_over(cx: &Context) -> CaseResult
     let live = cx.claim(&live).await?;
     let done = cx.request(&cx.key("done")).with_on_stale(StalePolicy::Fail);
     let done = cx.claim(&done.with_lease(cx.short())).await?;
-    cx.store().complete(&done, &Response::new(200, "x"), LONG).await?;
+    cx.store()
+        .complete(&done, &Response::new(200, "x"), LONG)
+        .await?;
     ensure_eq!(cx.store().sweep(100).await?, 2, "swept");
     for claim in open.iter().chain([&live]) {
-        cx.store().complete(claim, &Response::new(200, "late"), LONG).await?;
+        cx.store()
+            .complete(claim, &Response::new(200, "late"), LONG)
+            .await?;
     }
     for claim in &closed {
         expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
@@ -107,7 +116,11 @@ async fn a_swept_record_is_replayed_as_a_failure(cx: &Context) -> CaseResult {
     let replay = expect::failed(cx.store().claim(&cx.request(claims[0].key())).await?)?;
     ensure_eq!(replay.failure.code(), Failure::ABANDONED, "code");
     ensure_eq!(replay.info.token, claims[0].token(), "token");
-    ensure_eq!(replay.info.expires_at, before.info().expires_at, "end of retention");
+    ensure_eq!(
+        replay.info.expires_at,
+        before.info().expires_at,
+        "end of retention"
+    );
     expect::conflict(cx.store().claim(&cx.other_request(claims[0].key())).await?)?;
     Ok(())
 }
@@ -125,7 +138,11 @@ async fn purges_beside_each_other_delete_each_record_once(cx: &Context) -> CaseR
     .await?;
     // A purge may pass by what another one is at work on.
     let rest = cx.store().purge(100).await?;
-    ensure_eq!(purged.iter().sum::<u64>() + rest, RECORDS as u64, "purged by all together");
+    ensure_eq!(
+        purged.iter().sum::<u64>() + rest,
+        RECORDS as u64,
+        "purged by all together"
+    );
     Ok(())
 }
 
@@ -141,7 +158,11 @@ async fn sweeps_beside_each_other_fail_each_record_once(cx: &Context) -> CaseRes
     })
     .await?;
     let rest = cx.store().sweep(100).await?;
-    ensure_eq!(swept.iter().sum::<u64>() + rest, RECORDS as u64, "swept by all together");
+    ensure_eq!(
+        swept.iter().sum::<u64>() + rest,
+        RECORDS as u64,
+        "swept by all together"
+    );
     for claim in &claims {
         let record = expect::record(cx.store().get(claim.key()).await?)?;
         ensure!(matches!(record, Record::Failed(_)), "not failed");
@@ -168,7 +189,11 @@ async fn sweep_beside_late_holders_leaves_one_verdict(cx: &Context) -> CaseResul
     eventually(cx.profile().patience(), "nothing is left to sweep", settled).await?;
     for (claim, sealed) in claims.iter().zip(sealed) {
         let record = expect::record(cx.store().get(claim.key()).await?)?;
-        ensure_eq!(record.response().is_some(), sealed, "what is stored is what was told");
+        ensure_eq!(
+            record.response().is_some(),
+            sealed,
+            "what is stored is what was told"
+        );
         ensure!(!matches!(record, Record::InFlight(_)), "still open");
     }
     Ok(())

@@ -12,7 +12,8 @@ mod law06_repeatable;
 mod law07_release;
 mod law08_expiry;
 mod law09_clock;
-mod law10_isolation;
+mod law10_keys;
+mod law10_scopes;
 mod law11_limits;
 mod law12_crash;
 mod law13_cancellation;
@@ -35,15 +36,16 @@ pub(crate) const ALL: &[&[Case]] = &[
     law07_release::CASES,
     law08_expiry::CASES,
     law09_clock::CASES,
-    law10_isolation::CASES,
+    law10_keys::CASES,
+    law10_scopes::CASES,
     law11_limits::CASES,
     law12_crash::CASES,
     law13_cancellation::CASES,
     law14_unknown::CASES,
     law15_reads::CASES,
     law16_bounded::CASES,
-    batch::law01::CASES,
-    batch::law02::CASES,
-    batch::law06::CASES,
-    batch::law11::CASES,
+    batch::LAW01,
+    batch::LAW02,
+    batch::LAW06,
+    batch::LAW11,
 ];

@@ -31,7 +31,7 @@ pub(super) fn response(bug: Bug, response: &Response) -> Response {
         _ => {}
     }
     let bare = Response::new(status, body);
-    headers
-        .into_iter()
-        .fold(bare, |response, (name, value)| response.with_header(name, value))
+    headers.into_iter().fold(bare, |response, (name, value)| {
+        response.with_header(name, value)
+    })
 }

@@ -50,12 +50,16 @@ impl Harness for MutantHarness {
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
-        Ok(Product::new(format!("{:?}", self.bug), env!("CARGO_PKG_VERSION")))
+        Ok(Product::new(
+            format!("{:?}", self.bug),
+            env!("CARGO_PKG_VERSION"),
+        ))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
         let name = format!("{:x}", rand::random::<u64>());
-        self.stores().insert(name.clone(), MutantStore::new(self.bug));
+        self.stores()
+            .insert(name.clone(), MutantStore::new(self.bug));
         Ok(name)
     }
 

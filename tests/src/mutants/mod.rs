@@ -4,6 +4,7 @@
 //! is done as it is done wrong in practice. `tests/mutants.rs` of this crate asserts by which case each is
 //! rejected.
 
+mod batch;
 mod bug;
 mod disguise;
 mod harness;

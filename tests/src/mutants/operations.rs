@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Conflict, Error, Failure,
-    FailedPolicy, FencingToken, IdempotencyStore, Key, Limits, Record, Response, Result,
-    StalePolicy, Timestamp, check, whole_millis_as_micros,
+    Claim, ClaimOutcome, ClaimRequest, Conflict, Error, FailedPolicy, Failure, FencingToken,
+    IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, Timestamp, check,
+    whole_millis_as_micros,
 };
 
 use super::row::{Row, State};
@@ -40,21 +40,23 @@ impl MutantStore {
         }
         let own = row.attempt == request.attempt() && self.bug != Bug::ForgetsOwnClaim;
         match &row.state {
-            State::InFlight if own && !(row.is_stale(now) && self.bug == Bug::OwnClaimIsTakeover) => {
+            State::InFlight
+                if own && !(row.is_stale(now) && self.bug == Bug::OwnClaimIsTakeover) =>
+            {
                 let old = row.clone();
-                return self.acquire(shared, request, now, Some((old, true)));
+                return self.acquire(shared, request, now, Some(&(old, true)));
             }
             State::InFlight if row.is_stale(now) || self.bug == Bug::LastWriterWins => {
                 if row.may_be_taken_over(request, self.bug) {
                     let old = row.clone();
-                    return self.acquire(shared, request, now, Some((old, false)));
+                    return self.acquire(shared, request, now, Some(&(old, false)));
                 }
                 row.abandon(now, self.bug);
                 record = row.record(now).expect("it is live");
             }
             State::Failed(..) if request.on_failed() == FailedPolicy::Retry => {
                 let old = row.clone();
-                return self.acquire(shared, request, now, Some((old, false)));
+                return self.acquire(shared, request, now, Some(&(old, false)));
             }
             _ if self.bug == Bug::CountsDuplicates => row.attempts += 1,
             _ => {}
@@ -81,15 +83,19 @@ impl MutantStore {
         shared: &mut Shared,
         request: &ClaimRequest,
         now: i64,
-        before: Option<(Row, bool)>,
+        before: Option<&(Row, bool)>,
     ) -> ClaimOutcome {
         let key = self.key(request.key());
-        let (token, attempts, created_at) = match &before {
+        let (token, attempts, created_at) = match before {
             Some((row, true)) => (row.token, row.attempts, row.created_at),
             Some((row, false)) if self.bug == Bug::TakeoverKeepsToken => {
                 (row.token, row.attempts + 1, row.created_at)
             }
-            Some((row, false)) => (self.next_token(shared, now), row.attempts + 1, row.created_at),
+            Some((row, false)) => (
+                self.next_token(shared, now),
+                row.attempts + 1,
+                row.created_at,
+            ),
             None if self.bug == Bug::TokenStartsAgain => (1, 1, now),
             None => (self.next_token(shared, now), 1, now),
         };
@@ -119,7 +125,14 @@ impl MutantStore {
         let at = Timestamp::from_micros;
         let token = FencingToken::from_i64(row.token);
         let (granted_at, ends_at) = (at(now), at(row.lease_ends_at));
-        Claim::new(key.clone(), token, row.request.attempt(), row.attempts, granted_at, ends_at)
+        Claim::new(
+            key.clone(),
+            token,
+            row.request.attempt(),
+            row.attempts,
+            granted_at,
+            ends_at,
+        )
     }
 
     /// The live row of the claim, if it is its owner.
@@ -176,9 +189,7 @@ impl MutantStore {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let row = shared.rows.get_mut(&self.key(claim.key()));
-        let mine = |row: &Row| {
-            row.is_owned_by(claim, self.bug) || self.bug == Bug::AnyoneReleases
-        };
+        let mine = |row: &Row| row.is_owned_by(claim, self.bug) || self.bug == Bug::AnyoneReleases;
         let row = row.filter(|row| mine(row)).ok_or_else(Error::claim_lost)?;
         match row.state {
             State::Released if self.bug == Bug::SecondReleaseFails => Err(Error::claim_lost()),
@@ -215,14 +226,14 @@ impl MutantStore {
         Ok(self.claim_of(&row, claim.key(), now))
     }
 
-    fn is_free(&self, key: &Key) -> bool {
+    pub(super) fn is_free(&self, key: &Key) -> bool {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let row = shared.rows.get(&self.key(key));
         row.is_none_or(|row| !row.is_live(now))
     }
 
-    async fn claim_checked(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+    pub(super) async fn claim_checked(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.check(check::claim(request, &self.limits()))?;
         if let Some(completed) = self.remembered(request.key()) {
             return Ok(ClaimOutcome::Completed(completed));
@@ -237,7 +248,7 @@ impl MutantStore {
         Ok(outcome)
     }
 
-    fn acquire_blindly(&self, request: &ClaimRequest) -> ClaimOutcome {
+    pub(super) fn acquire_blindly(&self, request: &ClaimRequest) -> ClaimOutcome {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         self.acquire(shared, request, now, None)
@@ -267,10 +278,16 @@ impl IdempotencyStore for MutantStore {
         outcome.map_err(|error| error.at("mutant", "claim"))
     }
 
-    async fn complete(&self, claim: &Claim, response: &Response, retention: Duration) -> Result<()> {
-        let checked = check::retention(retention)
-            .and_then(|_| check::response(response, &self.limits()));
-        self.check(checked).map_err(|error| error.at("mutant", "complete"))?;
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let checked =
+            check::retention(retention).and_then(|_| check::response(response, &self.limits()));
+        self.check(checked)
+            .map_err(|error| error.at("mutant", "complete"))?;
         let kept = disguise::response(self.bug, response);
         if self.bug == Bug::SealsInTwoSteps {
             let half = Response::new(kept.status(), "");
@@ -285,8 +302,8 @@ impl IdempotencyStore for MutantStore {
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let checked = check::retention(retention)
-            .and_then(|_| check::failure(failure, &self.limits()));
+        let checked =
+            check::retention(retention).and_then(|_| check::failure(failure, &self.limits()));
         let sealed = self
             .check(checked)
             .and_then(|()| self.seal(claim, State::Failed(failure.clone(), 0), retention));
@@ -316,12 +333,17 @@ impl IdempotencyStore for MutantStore {
     }
 
     async fn purge(&self, limit: u32) -> Result<u64> {
-        self.check(check::batch(limit)).map_err(|error| error.at("mutant", "purge"))?;
+        self.check(check::batch(limit))
+            .map_err(|error| error.at("mutant", "purge"))?;
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let stale = |row: &Row| self.bug == Bug::PurgesStale && row.is_stale(now);
         let goes = |row: &Row| !row.is_live(now) || stale(row);
-        let gone = shared.rows.iter().filter(|(_, row)| goes(row)).map(|(key, _)| key.clone());
+        let gone = shared
+            .rows
+            .iter()
+            .filter(|(_, row)| goes(row))
+            .map(|(key, _)| key.clone());
         let most = match self.bug {
             Bug::PurgeIgnoresLimit => usize::MAX,
             _ => limit as usize,
@@ -335,7 +357,8 @@ impl IdempotencyStore for MutantStore {
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.check(check::batch(limit)).map_err(|error| error.at("mutant", "sweep"))?;
+        self.check(check::batch(limit))
+            .map_err(|error| error.at("mutant", "sweep"))?;
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let bug = self.bug;
@@ -347,40 +370,5 @@ impl IdempotencyStore for MutantStore {
         };
         let failed = shared.rows.values_mut().filter(fails).take(limit as usize);
         Ok(failed.map(|row| row.abandon(now, bug)).count() as u64)
-    }
-}
-
-#[async_trait]
-impl BatchStore for MutantStore {
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        let mut answers = Vec::new();
-        let mut free = Vec::new();
-        if self.bug == Bug::BatchChecksThenInserts {
-            free.extend(requests.iter().map(|request| self.is_free(request.key())));
-            self.dawdle(&[self.bug]).await;
-        }
-        for (at, request) in requests.iter().enumerate() {
-            let stop = matches!(answers.last(), Some(Err(_))) && self.bug == Bug::BatchStopsAtError;
-            let answer = match check::batch_items(requests.len()) {
-                Ok(()) if stop => Err(Error::invalid_input("an item before this one was bad")),
-                Ok(()) if free.get(at) == Some(&true) => Ok(self.acquire_blindly(request)),
-                Ok(()) => self.claim_checked(request).await,
-                Err(error) => Err(error),
-            };
-            answers.push(answer.map_err(|error| error.at("mutant", "claim_many")));
-        }
-        answers
-    }
-
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let mut answers: Vec<Result<()>> = Vec::new();
-        for item in completions {
-            let answer = match check::batch_items(completions.len()) {
-                Ok(()) => self.complete(&item.claim, &item.response, item.retention).await,
-                Err(error) => Err(error),
-            };
-            answers.push(answer);
-        }
-        answers
     }
 }

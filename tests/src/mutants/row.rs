@@ -63,9 +63,13 @@ impl Row {
     pub(super) fn record(&self, now: i64) -> Option<Record> {
         let at = Timestamp::from_micros;
         let fingerprint = *self.request.fingerprint();
-        let info = RecordInfo::new(fingerprint, FencingToken::from_i64(self.token), self.attempts)
-            .with_times(at(self.created_at), at(self.expires_at), at(now))
-            .with_metadata(self.request.metadata().clone());
+        let info = RecordInfo::new(
+            fingerprint,
+            FencingToken::from_i64(self.token),
+            self.attempts,
+        )
+        .with_times(at(self.created_at), at(self.expires_at), at(now))
+        .with_metadata(self.request.metadata().clone());
         if !self.is_live(now) {
             return None;
         }

@@ -26,6 +26,18 @@ pub enum Lie {
     NoEffect,
     /// It asks again under a new attempt id, so that it does not know its own claim: law 6 broken.
     AsksAsAnother,
+    /// It says that a response is stored before it has sent it: law 12 broken.
+    AcknowledgesEarly,
+}
+
+impl Lie {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Truth,
+        Self::NoEffect,
+        Self::AsksAsAnother,
+        Self::AcknowledgesEarly,
+    ];
 }
 
 /// A handle of a store on a [`Server`](super::Server).
@@ -63,7 +75,11 @@ impl RemoteStore {
     }
 
     async fn connection(&self) -> std::io::Result<BufReader<TcpStream>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         if let Some(connection) = idle {
             return Ok(connection);
         }
@@ -85,8 +101,8 @@ impl RemoteStore {
         let mut line = request.map_err(|error| self.unavailable(Effect::None, error))?;
         line.push('\n');
         let effect = match self.lie {
-            Lie::Truth | Lie::AsksAsAnother => Effect::Unknown,
             Lie::NoEffect => Effect::None,
+            _ => Effect::Unknown,
         };
         let lost = |error| self.unavailable(effect, error);
         connection.write_all(line.as_bytes()).await.map_err(lost)?;
@@ -130,11 +146,24 @@ impl IdempotencyStore for RemoteStore {
         }
     }
 
-    async fn complete(&self, claim: &Claim, response: &Response, retention: Duration) -> Result<()> {
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
         check::retention(retention)
             .and_then(|_| check::response(response, &self.limits()))
             .map_err(|error| error.at(BACKEND, "complete"))?;
         let operation = Operation::Complete(claim.clone(), response.clone(), retention);
+        if self.lie == Lie::AcknowledgesEarly {
+            let later = Self::new(self.address, self.namespace.clone(), Lie::Truth);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                later.ask(operation).await
+            });
+            return Ok(());
+        }
         self.ask(operation).await.map(drop)
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore};
@@ -15,6 +16,7 @@ pub struct RemoteHarness<F> {
     server: Server,
     make: F,
     lie: Lie,
+    patience: Duration,
     names: AtomicU64,
 }
 
@@ -33,8 +35,16 @@ where
             server: Server::start()?,
             make,
             lie: Lie::Truth,
+            patience: Duration::from_secs(30),
             names: AtomicU64::new(0),
         })
+    }
+
+    /// The same with another patience.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The same with a client that lies.
@@ -45,10 +55,15 @@ where
     }
 }
 
-/// `address/name`, so that other processes find the server too.
-fn located(namespace: &str) -> Result<(SocketAddr, &str), BoxError> {
-    let (address, name) = namespace.split_once('/').ok_or("not `address/name`")?;
-    Ok((address.parse()?, name))
+/// `address/name/lie`, so that other processes find the server too, and lie as this one does.
+fn located(namespace: &str) -> Result<(SocketAddr, &str, Lie), BoxError> {
+    let mut parts = namespace.split('/');
+    let mut part = || parts.next().ok_or("a namespace is `address/name/lie`");
+    let (address, name, lie) = (part()?.parse()?, part()?, part()?);
+    let lie = Lie::ALL
+        .into_iter()
+        .find(|known| format!("{known:?}") == lie);
+    Ok((address, name, lie.ok_or("an unknown lie")?))
 }
 
 #[async_trait]
@@ -68,6 +83,7 @@ where
             .server_clock()
             .network()
             .with_max_result_bytes(64 << 10)
+            .with_patience(self.patience)
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -79,12 +95,12 @@ where
     async fn create(&self) -> Result<String, BoxError> {
         let name = self.names.fetch_add(1, Ordering::Relaxed).to_string();
         self.server.insert(name.clone(), Arc::new((self.make)()));
-        Ok(format!("{}/{name}", self.server.address()))
+        Ok(format!("{}/{name}/{:?}", self.server.address(), self.lie))
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        let (address, name) = located(namespace)?;
-        Ok(Arc::new(RemoteStore::new(address, name, self.lie)))
+        let (address, name, lie) = located(namespace)?;
+        Ok(Arc::new(RemoteStore::new(address, name, lie)))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
@@ -97,8 +113,8 @@ where
         namespace: &str,
         address: SocketAddr,
     ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let (_, name) = located(namespace)?;
-        Ok(Some(Arc::new(RemoteStore::new(address, name, self.lie))))
+        let (_, name, lie) = located(namespace)?;
+        Ok(Some(Arc::new(RemoteStore::new(address, name, lie))))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

@@ -91,7 +91,11 @@ impl Answer {
         else {
             return Ok(self);
         };
-        let effect = if unknown { Effect::Unknown } else { Effect::None };
+        let effect = if unknown {
+            Effect::Unknown
+        } else {
+            Effect::None
+        };
         let kinds = [
             ErrorKind::InvalidInput,
             ErrorKind::ClaimLost,
@@ -102,6 +106,10 @@ impl Answer {
             ErrorKind::Corrupt,
         ];
         let named = kinds.into_iter().find(|known| format!("{known:?}") == kind);
-        Err(Error::new(named.unwrap_or(ErrorKind::Other), effect, message))
+        Err(Error::new(
+            named.unwrap_or(ErrorKind::Other),
+            effect,
+            message,
+        ))
     }
 }

@@ -65,7 +65,7 @@ pub struct Storm {
     pub seed: u64,
     /// The lease of its claims.
     pub lease: Duration,
-    /// How long results are kept.
+    /// How long results are kept; what is abandoned is kept for an hour.
     pub retention: Duration,
     /// Whether holders also release, fail, forget, renew and come late; or else only complete.
     pub rough: bool,

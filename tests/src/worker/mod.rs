@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::{CaseError, CaseResult, Context};
 
 pub use job::{Job, Report, Step, Storm};
-pub(crate) use serve::serve;
+pub use serve::serve;
 
 /// The environment variable that makes the test program a worker.
 pub const VARIABLE: &str = "IDEM_CONFORMANCE_WORKER";
@@ -49,6 +49,10 @@ impl Worker {
         steps: Vec<Step>,
         environment: &[(&str, String)],
     ) -> CaseResult<Self> {
+        if !serve::is_served() {
+            let message = "`main` of this program does not begin with `worker::serve`";
+            return Err(CaseError::new(message));
+        }
         let job = Job {
             target: cx.harness().name().to_owned(),
             namespace: cx.namespace().to_owned(),

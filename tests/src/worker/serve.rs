@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
@@ -11,10 +12,27 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::{Job, Report, Step, VARIABLE, storm};
 use crate::{CaseError, CaseResult, Target};
 
-/// Does the job that is on standard input, if this process is a worker.
-pub(crate) fn serve(runtime: &tokio::runtime::Runtime, targets: &[Target]) -> Option<ExitCode> {
+/// Whether this program knows what to do as a worker.
+static SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`serve`] was called, so that this program may be started again as a worker.
+pub(super) fn is_served() -> bool {
+    SERVED.load(Ordering::Relaxed)
+}
+
+/// Does the job that is on standard input, if this process is a worker: then the program ends with this code.
+/// [`main`](crate::main) begins with it; so must any other `main` that runs cases between processes.
+#[must_use]
+pub fn serve(targets: &[Target]) -> Option<ExitCode> {
+    SERVED.store(true, Ordering::Relaxed);
     std::env::var_os(VARIABLE)?;
-    let result = runtime.block_on(run(targets));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let result = runtime
+        .map_err(CaseError::from)
+        .and_then(|runtime| runtime.block_on(run(targets)));
     Some(match result {
         Ok(()) => {
             tell(&Report::Finished);
@@ -32,7 +50,11 @@ pub(super) fn tell(report: &Report) {
     let mut line = serde_json::to_string(report).expect("reports have a JSON form");
     line.push('\n');
     let mut output = std::io::stdout().lock();
-    if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
+    if output
+        .write_all(line.as_bytes())
+        .and_then(|()| output.flush())
+        .is_err()
+    {
         std::process::exit(3);
     }
 }
@@ -55,7 +77,10 @@ async fn run(targets: &[Target]) -> CaseResult {
     let job: Job = serde_json::from_str(&job.ok_or_else(|| CaseError::new("no job"))?)?;
     let target = targets.iter().find(|target| target.name() == job.target);
     let target = target.ok_or_else(|| CaseError::new(format!("no target {}", job.target)))?;
-    let harness = target.find().await.map_err(|missing| CaseError::new(missing.to_string()))?;
+    let harness = target
+        .find()
+        .await
+        .map_err(|missing| CaseError::new(missing.to_string()))?;
     let store = harness.open(&job.namespace).await?;
     let mut worker = Steps { store, held: None };
     for step in job.steps {
@@ -84,7 +109,9 @@ impl Steps {
                 response,
                 retention,
             } => {
-                self.store.complete(self.held()?, &response, retention).await?;
+                self.store
+                    .complete(self.held()?, &response, retention)
+                    .await?;
                 tell(&Report::Done);
             }
             Step::RenewForEver { lease } => loop {
@@ -126,7 +153,9 @@ impl Steps {
             self.claim(request).await?;
             let body = vec![u8::try_from(at % 256)?; body_bytes];
             let response = Response::new(200, body);
-            self.store.complete(self.held()?, &response, retention).await?;
+            self.store
+                .complete(self.held()?, &response, retention)
+                .await?;
             tell(&Report::Done);
         }
         Ok(())

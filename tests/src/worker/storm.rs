@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Failure, FailedPolicy, Fingerprint, IdempotencyStore,
+    Claim, ClaimOutcome, ClaimRequest, FailedPolicy, Failure, Fingerprint, IdempotencyStore,
     Response, Result,
 };
 use rand::rngs::StdRng;
@@ -18,6 +18,9 @@ use crate::history::{Answer, Call, Clock, Event, Op};
 /// How often an operation without an answer is asked for again.
 const AGAIN: u32 = 20;
 
+/// How long an abandoned record is kept: longer than any storm.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
 pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> CaseResult {
     let mut racer = Racer {
         store: Arc::clone(store),
@@ -25,10 +28,11 @@ pub(super) async fn run(store: &Arc<dyn IdempotencyStore>, storm: &Storm) -> Cas
         rng: StdRng::seed_from_u64(storm.seed),
         clock: Clock::start(),
     };
-    for _ in 0..storm.claims {
-        racer.one_claim().await;
-        let pause = racer.rng.random_range(0..4);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+    for claim in 0..storm.claims {
+        racer.one_claim(claim as usize).await;
+        if storm.rough {
+            racer.pause(3).await;
+        }
     }
     Ok(())
 }
@@ -41,14 +45,24 @@ struct Racer<'a> {
 }
 
 impl Racer<'_> {
-    /// Asks for a random key, and does something with it if it is acquired.
-    async fn one_claim(&mut self) {
-        let key = &self.storm.keys[self.rng.random_range(0..self.storm.keys.len())];
+    /// Asks for a key, and does something with it if it is acquired: a random one, or else one after the other,
+    /// so that all processes come to each key at about the same time.
+    async fn one_claim(&mut self, number: usize) {
+        let keys = &self.storm.keys;
+        let at = match self.storm.rough {
+            true => self.rng.random_range(0..keys.len()),
+            false => number % keys.len(),
+        };
+        let key = &keys[at];
         let retries = self.storm.rough && self.rng.random_bool(0.3);
-        let policy = if retries { FailedPolicy::Retry } else { FailedPolicy::Replay };
+        let policy = if retries {
+            FailedPolicy::Retry
+        } else {
+            FailedPolicy::Replay
+        };
         let request = ClaimRequest::new(key.clone(), Fingerprint::raw(key.hashed()))
             .with_lease(self.storm.lease)
-            .with_retention(self.storm.retention)
+            .with_retention(ABANDONED)
             .with_on_failed(policy);
         let mut call = Call::of_claim(self.storm.process, &request);
         for _ in 0..AGAIN {
@@ -96,7 +110,11 @@ impl Racer<'_> {
     }
 
     async fn step(&mut self, claim: &Claim, op: Op) {
-        let text = format!("{op:?} by {} {}", self.storm.process, self.rng.random::<u32>());
+        let text = format!(
+            "{op:?} by {} {}",
+            self.storm.process,
+            self.rng.random::<u32>()
+        );
         let lasts = match op {
             Op::Renew => self.storm.lease,
             _ => self.storm.retention,

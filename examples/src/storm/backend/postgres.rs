@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore};
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use idem_postgres::sqlx::{AssertSqlSafe, Connection, PgTransaction, Row, query, raw_sql};
+use idem_postgres::sqlx::{AssertSqlSafe, Connection, Error, PgTransaction, Row, query, raw_sql};
 use idem_postgres::{Config, PostgresStore, Transactions};
 use std::str::FromStr;
 
@@ -68,20 +68,25 @@ impl Postgres {
 /// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
 /// a minute.
 async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
-    let at = format!(
-        "--store: PostgreSQL at {}:{} cannot be reached; is it running, and is the URL right?",
+    let server = format!(
+        "--store: PostgreSQL at {}:{}",
         options.get_host(),
         options.get_port()
     );
+    let away = format!("{server} cannot be reached; is it running, and is the URL right?");
     match tokio::time::timeout(PATIENCE, PgConnection::connect_with(options)).await {
         Ok(Ok(connection)) => {
             // That it says goodbye is a courtesy.
             let _ = connection.close().await;
             Ok(())
         }
-        Ok(Err(error)) => Err(Stop::because(at, &error)),
+        Ok(Err(error @ Error::Database(_))) => {
+            let refused = "refuses the connection; check role, password and database in the URL";
+            Err(Stop::because(format!("{server} {refused}"), &error))
+        }
+        Ok(Err(error)) => Err(Stop::because(away, &error)),
         Err(_) => Err(Stop::new(format!(
-            "{at} (no answer within {} s)",
+            "{away} (no answer within {} s)",
             PATIENCE.as_secs()
         ))),
     }
@@ -139,7 +144,7 @@ impl Backend for Postgres {
     async fn remove(&self) -> Result<(), BoxError> {
         let schema = &self.schema;
         self.run(format!(
-            "SET lock_timeout = '20s'; SET client_min_messages = warning; DROP SCHEMA {schema} CASCADE"
+            "SET lock_timeout = '20s'; SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE"
         ))
         .await?;
         self.store.pool().close().await;

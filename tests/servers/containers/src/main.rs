@@ -6,6 +6,7 @@
 //!
 //! A program of its own because testcontainers is large: nothing else has to be built with it.
 
+mod place;
 mod serve;
 
 use std::process::ExitCode;

@@ -2,14 +2,17 @@ use std::error::Error;
 use std::time::Duration;
 
 use idem_servers::{Image, Product, Server};
+use testcontainers::bollard::models::{HostConfig, PortBinding};
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
-use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+use crate::place::Place;
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const TIME_TO_ANSWER: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -41,12 +44,13 @@ impl Serve {
     /// Signals are caught before there is a container to remove.
     pub(crate) async fn run(self) -> Result<()> {
         let mut end = End::new(self.stay)?;
+        let place = Place::find().await;
         let container = tokio::select! {
-            container = self.request().start() => container?,
+            container = self.request(place).start() => container?,
             () = end.wait() => return Ok(()),
         };
         let served = tokio::select! {
-            served = self.announce(&container) => served,
+            served = self.announce(&container, place) => served,
             () = end.wait() => Ok(()),
         };
         if served.is_ok() {
@@ -56,20 +60,24 @@ impl Serve {
         served
     }
 
-    fn request(&self) -> ContainerRequest<GenericImage> {
+    fn request(&self, place: Place) -> ContainerRequest<GenericImage> {
         let variable = format!("IDEM_{}_IMAGE", self.server.name().to_uppercase());
         let reference = std::env::var(variable).ok().filter(|name| !name.is_empty());
         let (name, tag) = split_tag(reference.as_deref().unwrap_or(self.image.default));
         let image = GenericImage::new(name, tag).with_exposed_port(self.image.port.tcp());
         let request = image.with_cmd(self.image.arguments.iter().copied()).with_label("idem", self.server.name());
+        let port = self.image.port;
+        let request = request.with_host_config_modifier(move |config| publish(config, port, place));
         let variables = self.image.environment.iter();
         variables.fold(request, |request, (name, value)| request.with_env_var(*name, *value))
     }
 
-    async fn announce(&self, container: &ContainerAsync<GenericImage>) -> Result<()> {
-        let host = container.get_host().await?.to_string().replace("localhost", "127.0.0.1");
-        let port = container.get_host_port_ipv4(self.image.port.tcp()).await?;
-        let url = self.server.url(port).replace("127.0.0.1", &host);
+    async fn announce(&self, container: &ContainerAsync<GenericImage>, place: Place) -> Result<()> {
+        let url = self.server.url(container.get_host_port_ipv4(self.image.port.tcp()).await?);
+        let url = match place {
+            Place::Here => url,
+            Place::Elsewhere => url.replace("127.0.0.1", &container.get_host().await?.to_string()),
+        };
         let product = self.answered(container, &url).await?;
         self.server.welcome(&url)?;
         let line = serde_json::json!({
@@ -98,6 +106,12 @@ impl Serve {
     }
 }
 
+fn publish(config: &mut HostConfig, port: u16, place: Place) {
+    let binding = PortBinding { host_ip: Some(place.address().into()), host_port: Some(String::new()) };
+    config.publish_all_ports = Some(false);
+    config.port_bindings = Some([(format!("{port}/tcp"), Some(vec![binding]))].into());
+}
+
 /// The tag is what follows the last colon, unless that is the port of a host; without one it is `latest`.
 fn split_tag(reference: &str) -> (&str, &str) {
     match reference.rsplit_once(':') {
@@ -108,29 +122,37 @@ fn split_tag(reference: &str) -> (&str, &str) {
 
 /// The reasons to end.
 struct End {
-    stay: Stay,
     terminate: Signal,
     interrupt: Signal,
+    stdin: watch::Receiver<bool>,
 }
 
 impl End {
     fn new(stay: Stay) -> std::io::Result<Self> {
         let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-        Ok(Self { stay, terminate: terminate?, interrupt: interrupt? })
+        let (closed, stdin) = watch::channel(false);
+        // A thread of its own: tokio would wait for its read to end before this program does.
+        std::thread::spawn(move || {
+            if stay == Stay::WhileStdinIsOpen {
+                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+                let _ = closed.send(true);
+            }
+        });
+        Ok(Self { terminate: terminate?, interrupt: interrupt?, stdin })
     }
 
     async fn wait(&mut self) {
+        let stdin = async {
+            if self.stdin.wait_for(|closed| *closed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
-            () = stdin_closed(), if self.stay == Stay::WhileStdinIsOpen => {}
+            () = stdin => {}
         }
     }
-}
-
-async fn stdin_closed() {
-    let mut stdin = tokio::io::stdin();
-    while matches!(stdin.read(&mut [0; 64]).await, Ok(1..)) {}
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Drop for Podman {
             let _ = service.kill();
             let _ = service.wait();
         }
-        // Releases what the storage has mounted, without which its folder cannot be removed.
-        let _ = self.run(&["system", "reset", "--force"]);
+        // The storage mounts itself onto itself, and its folder cannot be removed before that is undone.
+        let _ = Command::new("umount").arg(self.path("storage/overlay")).stderr(Stdio::null()).status();
     }
 }

@@ -25,7 +25,9 @@ exec "$BIN/postgres" -D /data/main -k /tmp -c listen_addresses='*' "$@"
 
 /// Makes the image and answers its name.
 pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, Failed> {
-    let programs = programs.ok_or("no PostgreSQL")?;
+    // The real folder, with pg_config: it may have been found through links.
+    let postgres = fs::canonicalize(programs.ok_or("no PostgreSQL")?.join("postgres"))?;
+    let programs = postgres.parent().ok_or("no PostgreSQL")?;
     let root = Root { path: podman.path("image") };
     for folder in ["tmp", "dev", "proc", "sys", "run", "bin", "etc", "data"] {
         fs::create_dir_all(root.path.join(folder))?;

@@ -7,11 +7,14 @@ mod image;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use engine::Podman;
 use idem_servers::Server;
 use libtest_mimic::{Arguments, Failed, Trial};
+
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -71,16 +74,18 @@ fn container_comes_and_goes() -> Result<(), Failed> {
 }
 
 /// Empty when the child ends without a word; what went wrong is then on its standard error.
-fn first_line(child: &mut Child) -> std::io::Result<String> {
-    let mut line = String::new();
-    if let Some(output) = child.stdout.take() {
-        BufReader::new(output).read_line(&mut line)?;
-    }
-    Ok(line)
+fn first_line(child: &mut Child) -> Result<String, Failed> {
+    let output = child.stdout.take().ok_or("no output")?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        sender.send(BufReader::new(output).read_line(&mut line).map(|_| line))
+    });
+    Ok(receiver.recv_timeout(PATIENCE).map_err(|_| "idem-containers says nothing")??)
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait()? {
             return Ok(status);

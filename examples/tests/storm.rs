@@ -1,0 +1,401 @@
+//! Drives the real command with small sizes.
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use support::{Storm, command, eventually};
+
+const EVENTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/data/github-webhooks-excerpt.ndjson"
+);
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let cases: &[(&str, fn())] = &[
+        ("every_effect_happens_once", every_effect_happens_once),
+        ("crashes_change_nothing", crashes_change_nothing),
+        ("same_seed_same_plan", same_seed_same_plan),
+        ("other_payloads_are_refused", other_payloads_are_refused),
+        (
+            "too_short_leases_only_cost_time",
+            too_short_leases_only_cost_time,
+        ),
+        ("sabotage_is_noticed", sabotage_is_noticed),
+        (
+            "at_most_twenty_keys_are_listed",
+            at_most_twenty_keys_are_listed,
+        ),
+        ("real_events_are_delivered", real_events_are_delivered),
+        (
+            "events_without_the_key_have_a_line",
+            events_without_the_key_have_a_line,
+        ),
+        (
+            "bad_lines_stop_or_are_counted",
+            bad_lines_stop_or_are_counted,
+        ),
+        ("standard_input_is_read", standard_input_is_read),
+        ("large_payloads_do_not_block", large_payloads_do_not_block),
+        (
+            "wrong_arguments_are_explained",
+            wrong_arguments_are_explained,
+        ),
+        ("nothing_is_left_behind", nothing_is_left_behind),
+        ("closed_output_is_no_panic", closed_output_is_no_panic),
+        ("deadline_stops_it", deadline_stops_it),
+        (
+            "workers_end_with_their_parent",
+            workers_end_with_their_parent,
+        ),
+        #[cfg(unix)]
+        ("interrupt_stops_it", interrupt_stops_it),
+    ];
+    let mut trials: Vec<Trial> = cases
+        .iter()
+        .map(|&(name, case)| {
+            Trial::test(name, move || {
+                case();
+                Ok(())
+            })
+        })
+        .collect();
+    trials.push(postgres());
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Ignored visibly where there is no server; failed where one is required.
+fn postgres() -> Trial {
+    let url = idem_servers::url_for("postgres");
+    let required = std::env::var("IDEM_REQUIRE").is_ok_and(|names| {
+        let mut names = names.split(',').map(str::trim);
+        names.any(|name| name == "postgres" || name == "all")
+    });
+    if url.is_none() {
+        eprintln!(
+            "storm on postgres is not run: {}",
+            idem_servers::missing_reason("postgres")
+        );
+    }
+    let ignored = url.is_none() && !required;
+    let trial = Trial::test("every_effect_happens_once_on_postgres", move || {
+        let url = url.ok_or_else(|| Failed::from(idem_servers::missing_reason("postgres")))?;
+        let storm = Storm::run(&["--store", &url, "--requests=60", "--crash-rate=0.1"]);
+        storm.is_clean(60, 300);
+        assert!(
+            storm.json["product"]
+                .as_str()
+                .unwrap()
+                .starts_with("PostgreSQL ")
+        );
+        Ok(())
+    });
+    trial.with_ignored_flag(ignored)
+}
+
+fn every_effect_happens_once() {
+    let storm = Storm::run(&["--requests=200", "--seed=11"]);
+    storm.is_clean(200, 1_000);
+    assert_eq!(storm.number("seed"), 11);
+    assert_eq!(storm.json["store"], "sqlite");
+    assert!(
+        storm.json["product"]
+            .as_str()
+            .unwrap()
+            .starts_with("SQLite 3.")
+    );
+    for name in ["p50_ms", "p99_ms", "deliveries_per_second", "seconds"] {
+        assert!(storm.json[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    for label in [
+        "requests",
+        "deliveries",
+        "takeovers",
+        "latency p99",
+        "elapsed",
+    ] {
+        assert!(storm.stdout.contains(label), "{label}");
+    }
+    assert!(
+        storm
+            .stdout
+            .lines()
+            .rev()
+            .skip(1)
+            .all(|line| line.chars().count() <= 100)
+    );
+}
+
+fn crashes_change_nothing() {
+    let storm = Storm::run(&[
+        "--requests=40",
+        "--crash-rate=0.4",
+        "--processes=3",
+        "--seed=1",
+    ]);
+    storm.is_clean(40, 200);
+    assert!(storm.number("crashes") > 40);
+    assert!(storm.number("takeovers") > 0);
+    let inside = ["claimed", "working", "uncommitted"];
+    let places = &storm.json["crashes_by_point"];
+    let inside = inside.map(|point| places[point].as_u64().unwrap());
+    assert!(inside.iter().sum::<u64>() > 0, "{places}");
+}
+
+fn same_seed_same_plan() {
+    let run = |seed| Storm::run(&["--requests=30", "--crash-rate=0.2", seed]);
+    let (one, two, other) = (run("--seed=5"), run("--seed=5"), run("--seed=6"));
+    assert_eq!(one.json["plan"], two.json["plan"]);
+    assert_eq!(one.number("crashes"), two.number("crashes"));
+    assert_ne!(one.json["plan"], other.json["plan"]);
+}
+
+fn other_payloads_are_refused() {
+    let storm = Storm::run(&["--requests=50", "--conflict-rate=0.5", "--crash-rate=0.05"]);
+    storm.is_clean(50, 250);
+    assert!(storm.number("conflicts") > 25);
+    let none = Storm::run(&["--requests=20", "--conflict-rate=0", "--crash-rate=0"]);
+    none.is_clean(20, 100);
+    assert_eq!((none.number("conflicts"), none.number("replays")), (0, 80));
+}
+
+fn too_short_leases_only_cost_time() {
+    let storm = Storm::run(&[
+        "--requests=40",
+        "--lease=10",
+        "--concurrency=32",
+        "--crash-rate=0",
+    ]);
+    storm.is_clean(40, 200);
+}
+
+fn sabotage_is_noticed() {
+    for (how, expected) in [
+        ("no-claim", "effects: no claim (process "),
+        ("two-transactions", "effects: attempt "),
+        ("no-effect", ": no effect"),
+    ] {
+        let sabotage = format!("--sabotage={how}");
+        let storm = Storm::run(&["--requests=40", "--crash-rate=0.8", "--seed=4", &sabotage]);
+        assert_eq!(storm.status, 1, "{how}: {}{}", storm.stdout, storm.stderr);
+        assert!(storm.number("violations") > 0);
+        let key = storm.json["offending"][0]["key"].as_str().unwrap();
+        assert!(storm.stdout.contains(&format!("\n  {key}: ")), "{how}");
+        assert!(storm.stdout.contains(expected), "{how}: {}", storm.stdout);
+    }
+}
+
+fn at_most_twenty_keys_are_listed() {
+    let storm = Storm::run(&["--requests=31", "--sabotage=no-effect", "--crash-rate=0"]);
+    assert_eq!(storm.number("violations"), 31);
+    assert_eq!(storm.json["offending"].as_array().unwrap().len(), 20);
+    assert!(
+        storm.stdout.contains("\n  and 11 more\n"),
+        "{}",
+        storm.stdout
+    );
+}
+
+fn real_events_are_delivered() {
+    Storm::run(&["--input", EVENTS]).is_clean(16, 80);
+    let storm = Storm::run(&["--input", EVENTS, "--key=/event", "--conflict-rate=0"]);
+    storm.is_clean(7, 80);
+    assert_eq!(
+        storm.number("conflicts"),
+        (16 - 7) * 5,
+        "one event of each kind wins, and the others are refused every time"
+    );
+}
+
+fn events_without_the_key_have_a_line() {
+    let key = "--key=/payload/repository/id";
+    let storm = Storm::run(&["--input", EVENTS, key]);
+    storm.is_stopped(&["line 2:", "/payload/repository/id", "--skip-bad"]);
+    let storm = Storm::run(&["--input", EVENTS, key, "--skip-bad", "--retries=2"]);
+    assert_eq!((storm.status, storm.number("refused_lines")), (0, 12));
+    assert_eq!(storm.number("deliveries"), 8);
+}
+
+fn bad_lines_stop_or_are_counted() {
+    let input = b"{\"a\":1}\n\n{\"a\":\n{\"a\":2}\n";
+    let storm = Storm::with_input(&[], input);
+    storm.is_stopped(&["standard input, line 3: not JSON"]);
+    let storm = Storm::with_input(&["--skip-bad"], input);
+    storm.is_clean(2, 10);
+    assert_eq!(storm.number("refused_lines"), 1);
+    Storm::with_input(&[], b"").is_stopped(&["holds no events"]);
+    Storm::with_input(&["--skip-bad"], b"\x00\xff\n").is_stopped(&["1 refused"]);
+}
+
+fn standard_input_is_read() {
+    let input =
+        b"\xef\xbb\xbf{\"id\":7,\"a\":1}\r\n{\"id\":8}\r\n{\"a\":1.0,\"id\":7}\r\n{\"id\":\"8\"}";
+    let storm = Storm::with_input(&["--key=/id", "--conflict-rate=0"], input);
+    storm.is_clean(2, 20);
+    assert_eq!(
+        storm.number("conflicts"),
+        5,
+        "8 and \"8\" are one key and two payloads"
+    );
+}
+
+fn large_payloads_do_not_block() {
+    let blob = "x".repeat(2_000_000);
+    let line = |id: u32| format!("{{\"id\":{id},\"blob\":\"{blob}\"}}\n");
+    let input: String = (0..4).map(line).collect();
+    let storm = Storm::with_input(
+        &["--key=/id", "--crash-rate=0.2", "--seed=1"],
+        input.as_bytes(),
+    );
+    storm.is_clean(4, 20);
+}
+
+fn wrong_arguments_are_explained() {
+    for (arguments, reasons) in [
+        (
+            &["--store=sqlite::memory:"][..],
+            &["belongs to one process"][..],
+        ),
+        (&["--store=sqlite:"], &["needs a file"]),
+        (
+            &["--store=sqlite:/no/such/folder/x.db"],
+            &["/no/such/folder/x.db", "folder exists"],
+        ),
+        (&["--store=redis://localhost"], &["`redis`", "postgres://"]),
+        (
+            &["--store=postgres://me:secret@127.0.0.1:1/x"],
+            &["127.0.0.1:1 cannot be reached"],
+        ),
+        (
+            &["--input=/no/such/file"],
+            &["/no/such/file", "cannot be opened"],
+        ),
+        (&["--input=x", "--key=event"], &["`/event`"]),
+        (&["--crash-rate=2"], &["from 0 to 1"]),
+        (&["--key=/id"], &["--input"]),
+        (&["--requests=10000000", "--retries=10000"], &["--retries"]),
+    ] {
+        let storm = Storm::run(arguments);
+        storm.is_stopped(reasons);
+        assert!(!storm.stderr.contains("secret"), "{}", storm.stderr);
+    }
+}
+
+fn nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a 1.db");
+    let store = format!("--store=sqlite:{}", file.display());
+    let run = |more: &[&str]| {
+        let arguments = [&["--requests=5", &store][..], more].concat();
+        Storm::run(&arguments).is_clean(5, 25);
+    };
+    run(&[]);
+    assert!(!file.exists());
+    run(&["--keep"]);
+    assert!(file.exists());
+    let before = tables(&file);
+    run(&[]);
+    assert_eq!(
+        tables(&file),
+        before,
+        "only what the run itself had made is gone"
+    );
+    let storm = Command::new(env!("CARGO_BIN_EXE_storm"))
+        .args(["--requests=5"])
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(storm.status.success());
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// How many tables are in the file.
+fn tables(file: &Path) -> i64 {
+    use idem_sqlite::sqlx::{Connection, SqliteConnection, query_scalar};
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let count = async {
+        let url = format!("sqlite:{}", file.display());
+        let mut connection = SqliteConnection::connect(&url).await?;
+        query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
+            .fetch_one(&mut connection)
+            .await
+    };
+    runtime
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(count)
+        .unwrap()
+}
+
+fn closed_output_is_no_panic() {
+    for (more, expected) in [("--crash-rate=0", 0), ("--sabotage=no-effect", 1)] {
+        let mut child = command(&["--requests=5", more])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(expected));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+fn deadline_stops_it() {
+    let storm = Storm::run(&["--requests=20000", "--deadline=1"]);
+    storm.is_stopped(&["gave up after 1 s", "--deadline"]);
+}
+
+fn workers_end_with_their_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("x.db");
+    let mut worker = command(&["storm-worker"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let setup = serde_json::json!({
+        "store": format!("sqlite:{}", store.display()), "namespace": "storm", "connections": 1,
+        "lease": {"secs": 1, "nanos": 0}, "sabotage": null, "worker": "0.0",
+    });
+    let mut input = worker.stdin.take().unwrap();
+    writeln!(input, "{setup}").unwrap();
+    eventually(|| store.exists());
+    assert!(
+        worker.try_wait().unwrap().is_none(),
+        "it waits for deliveries"
+    );
+    drop(input);
+    eventually(|| worker.try_wait().unwrap().is_some());
+}
+
+#[cfg(unix)]
+fn interrupt_stops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let storm = command(&["--requests=20000"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually(|| folder.path().read_dir().unwrap().count() > 0);
+    // Its handler is set up soon after.
+    std::thread::sleep(Duration::from_millis(500));
+    let killed = Command::new("kill")
+        .args(["-INT", &storm.id().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let output = storm.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.starts_with("storm: interrupted"), "{stderr}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask check`: what has to hold of the code without running it.
+
+use std::process::Command;
+
+use crate::Result;
+use crate::step::{self, cargo, has, output};
+use crate::workspace::{Workspace, version_numbers};
+
+/// Makes every check, also after one has failed; whether all hold.
+pub(crate) fn run() -> Result<bool> {
+    let mut hold = step::run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    hold &= clippy()?;
+    hold &= documentation()?;
+    hold &= dependencies()?;
+    for (what, wrong) in [
+        ("rust-version", too_new()?),
+        ("one TLS stack", second_tls_stack()?),
+        ("registry hosts", registry_hosts()?),
+    ] {
+        if let Some(wrong) = wrong {
+            println!("<== {what}: FAILED: {wrong}");
+            hold = false;
+        } else {
+            println!("<== {what}: ok");
+        }
+    }
+    Ok(hold)
+}
+
+/// Clippy over everything, and over each set of features of the packages that have any.
+fn clippy() -> Result<bool> {
+    let deny = ["--", "-D", "warnings"];
+    let base = ["clippy", "--quiet", "--all-targets"];
+    let mut hold = step::run("clippy", cargo(&base).arg("--workspace").args(deny))?;
+    let workspace = Workspace::members()?;
+    for package in workspace
+        .packages()
+        .filter(|package| package.has_features())
+    {
+        for features in ["--no-default-features", "--all-features"] {
+            let title = format!("clippy of {} with {features}", package.name());
+            let mut command = cargo(&["clippy", "--quiet", "--lib", "--package", package.name()]);
+            hold &= step::run(&title, command.arg(features).args(deny))?;
+        }
+    }
+    Ok(hold)
+}
+
+fn documentation() -> Result<bool> {
+    let mut command = cargo(&[
+        "doc",
+        "--quiet",
+        "--workspace",
+        "--no-deps",
+        "--all-features",
+    ]);
+    step::run("documentation", command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn dependencies() -> Result<bool> {
+    if has("cargo-deny", &["--version"]) {
+        return step::run("cargo-deny", &mut cargo(&["deny", "check"]));
+    }
+    println!("<== cargo-deny: skipped, it is not installed (`cargo install --locked cargo-deny`)");
+    Ok(true)
+}
+
+/// A dependency that needs a later Rust than the workspace says.
+fn too_new() -> Result<Option<String>> {
+    let workspace = Workspace::all()?;
+    let ours = workspace
+        .packages()
+        .find(|package| package.name() == "idem-core");
+    let ours = ours
+        .and_then(|package| package.rust_version())
+        .ok_or("idem-core has no rust-version")?;
+    let newer: Vec<_> = workspace
+        .packages()
+        .filter_map(|package| Some((package, package.rust_version()?)))
+        .filter(|(_, needs)| version_numbers(needs) > version_numbers(ours))
+        .map(|(package, needs)| format!("{} {} needs {needs}", package.name(), package.version()))
+        .collect();
+    let advice = "; raise `rust-version` in Cargo.toml or take an older release";
+    Ok((!newer.is_empty()).then(|| newer.join(", ") + advice))
+}
+
+/// `ring` beside `aws-lc-rs` makes rustls refuse to choose.
+fn second_tls_stack() -> Result<Option<String>> {
+    let arguments = [
+        "tree",
+        "--workspace",
+        "--edges",
+        "normal",
+        "--all-features",
+        "--prefix",
+        "none",
+    ];
+    let tree = output(&mut cargo(&arguments))?;
+    let found = ["ring ", "openssl-sys ", "native-tls "]
+        .into_iter()
+        .find(|name| tree.lines().any(|line| line.starts_with(name)));
+    Ok(found.map(|name| {
+        let name = name.trim();
+        format!("{name} is linked beside aws-lc-rs; `cargo tree -i {name}` says by whom")
+    }))
+}
+
+/// Hosts of package registries belong to the machine's own settings.
+fn registry_hosts() -> Result<Option<String>> {
+    // Put together here, so that this file does not name them.
+    let hosts = [
+        "deb.debian",
+        "snapshot.debian",
+        "index.crates",
+        "static.crates",
+        "files.pythonhosted",
+        "registry.npmjs",
+    ];
+    let mut command = Command::new("git");
+    command.args(["grep", "--files-with-matches", "--fixed-strings"]);
+    for (host, end) in hosts
+        .iter()
+        .zip([".org", ".org", ".io", ".io", ".org", ".org"])
+    {
+        command.arg("-e").arg(format!("{host}{end}"));
+    }
+    // git answers 1 when there is none.
+    let found = command.output()?;
+    let files = String::from_utf8_lossy(&found.stdout)
+        .trim()
+        .replace('\n', ", ");
+    Ok((!files.is_empty()).then(|| {
+        format!("{files} name a package registry's host; take it from the machine's own settings")
+    }))
+}

@@ -1,0 +1,137 @@
+//! The table at the end of a test run.
+
+use serde::{Deserialize, Serialize};
+
+/// What a suite reports of one backend.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) backend: String,
+    product: String,
+    version: String,
+    pub(crate) passed: u64,
+    pub(crate) ignored: u64,
+    pub(crate) failed: u64,
+    missing: Option<String>,
+}
+
+/// The same for machines.
+#[derive(Debug, Serialize)]
+struct Row<'r> {
+    backend: &'r str,
+    product: Option<&'r str>,
+    version: Option<&'r str>,
+    passed: u64,
+    ignored: u64,
+    failed: u64,
+}
+
+impl Report {
+    /// A suite that ended without a report: one failure.
+    pub(crate) fn broken(package: &str) -> Self {
+        Self {
+            backend: package.to_owned(),
+            product: "the suite ended without a report".to_owned(),
+            version: String::new(),
+            passed: 0,
+            ignored: 0,
+            failed: 1,
+            missing: None,
+        }
+    }
+
+    fn ran(&self) -> String {
+        match &self.missing {
+            Some(reason) => format!("not run: {reason}"),
+            None => format!("{} {}", self.product, self.version),
+        }
+    }
+
+    fn row(&self) -> Row<'_> {
+        let ran = |text| (self.missing.is_none() && !str::is_empty(text)).then_some(text);
+        Row {
+            backend: &self.backend,
+            product: ran(&self.product),
+            version: ran(&self.version),
+            passed: self.passed,
+            ignored: self.ignored,
+            failed: self.failed,
+        }
+    }
+}
+
+/// An aligned table.
+pub(crate) fn table(reports: &[Report]) -> String {
+    let head = [
+        "backend",
+        "product and version that ran",
+        "passed",
+        "ignored",
+        "failed",
+    ];
+    let mut lines = vec![head.map(str::to_owned)];
+    for report in reports {
+        let counts = [report.passed, report.ignored, report.failed].map(|count| count.to_string());
+        let [passed, ignored, failed] = counts;
+        lines.push([
+            report.backend.clone(),
+            report.ran(),
+            passed,
+            ignored,
+            failed,
+        ]);
+    }
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths = [0, 1, 2, 3, 4].map(width);
+    let mut text = String::new();
+    for line in &lines {
+        let [backend, ran, passed, ignored, failed] = line;
+        text.push_str(&format!(
+            "{backend:<0$}  {ran:<1$}  {passed:>2$}  {ignored:>3$}  {failed:>4$}\n",
+            widths[0], widths[1], widths[2], widths[3], widths[4]
+        ));
+    }
+    text
+}
+
+/// The same as an array of JSON objects.
+pub(crate) fn json(reports: &[Report]) -> serde_json::Result<String> {
+    let rows: Vec<_> = reports.iter().map(Report::row).collect();
+    serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reports() -> Vec<Report> {
+        serde_json::from_str(
+            r#"[{"backend":"memory","product":"MemoryStore","version":"0.1.0","passed":97,"ignored":2,"failed":0,
+                "missing":null},
+               {"backend":"postgres","product":"","version":"","passed":0,"ignored":99,"failed":0,
+                "missing":"no server"}]"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_missing_server_is_shown_as_not_run() {
+        let expected = "\
+backend   product and version that ran  passed  ignored  failed
+memory    MemoryStore 0.1.0                 97        2       0
+postgres  not run: no server                 0       99       0
+";
+        assert_eq!(table(&reports()), expected);
+    }
+
+    #[test]
+    fn machines_get_exactly_six_fields() {
+        let rows: serde_json::Value = serde_json::from_str(&json(&reports()).unwrap()).unwrap();
+        assert_eq!(rows[0].as_object().unwrap().len(), 6);
+        assert_eq!(rows[0]["version"], "0.1.0");
+        assert!(rows[1]["product"].is_null() && rows[1]["version"].is_null());
+        assert_eq!(rows[1]["ignored"], 99);
+    }
+}

@@ -1,0 +1,93 @@
+//! `cargo xtask servers`: private servers that stay up.
+
+use clap::Subcommand;
+use idem_servers::{Lifetime, Options, State, server};
+
+use crate::Result;
+use crate::pool::Pool;
+
+/// What is to be done with them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Starts those that do not run yet; all that are known if none is named.
+    Up {
+        /// Such as `postgres`.
+        names: Vec<String>,
+    },
+    /// Lists those that run.
+    Status,
+    /// Prints `export IDEM_…_URL=…` lines for a shell.
+    Env,
+    /// Ends them all and removes their data.
+    Down,
+}
+
+pub(crate) fn run(command: &Command) -> Result {
+    let mut state = State::open()?;
+    match command {
+        Command::Up { names } => up(&mut state, names)?,
+        Command::Status => status(&state),
+        Command::Env => environment(&state)?,
+        Command::Down => down(&mut state)?,
+    }
+    Ok(())
+}
+
+fn up(state: &mut State, names: &[String]) -> Result {
+    let all = idem_servers::servers()
+        .iter()
+        .map(|server| server.name().to_owned());
+    let names: Vec<_> = if names.is_empty() {
+        all.collect()
+    } else {
+        names.to_vec()
+    };
+    for name in &names {
+        server(name)?;
+    }
+    let (running, new): (Vec<_>, Vec<_>) = names
+        .into_iter()
+        .partition(|name| state.get(name).is_some());
+    for name in running {
+        println!("    {name}: runs already");
+    }
+    if new.is_empty() {
+        return Ok(());
+    }
+    let options = Options::new().with_lifetime(Lifetime::Detached);
+    let pool = Pool::start(&new, &options)?;
+    for instance in pool.into_instances() {
+        // A server that somebody else runs is not ours to end.
+        if let Some(record) = instance.detach() {
+            state.add(record)?;
+        }
+    }
+    Ok(())
+}
+
+fn status(state: &State) {
+    if state.records().is_empty() {
+        println!("no server runs; `cargo xtask servers up` starts them");
+    }
+    for record in state.records() {
+        println!(
+            "{}  {}  {}  ({:?})",
+            record.name, record.product, record.url, record.source
+        );
+    }
+}
+
+fn environment(state: &State) -> Result {
+    for record in state.records() {
+        let url = record.url.replace('\'', r"'\''");
+        println!("export {}='{url}'", server(&record.name)?.url_variable());
+    }
+    Ok(())
+}
+
+fn down(state: &mut State) -> Result {
+    let count = state.records().len();
+    state.stop_all()?;
+    println!("{count} ended");
+    Ok(())
+}

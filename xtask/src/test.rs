@@ -1,0 +1,98 @@
+//! `cargo xtask test`.
+
+use std::process::Command;
+
+use idem_servers::Options;
+
+use crate::pool::Pool;
+use crate::row::{Report, json, table};
+use crate::step::{self, cargo, has};
+use crate::workspace::Workspace;
+use crate::{Result, TestOptions, host, suites};
+
+/// Runs everything; whether all of it passed.
+pub(crate) fn run(options: &TestOptions) -> Result<bool> {
+    println!("==> servers");
+    host::set_up(options);
+    let pool = Pool::start(&[], &Options::new())?;
+    let variables = pool.variables();
+    let mut passed = true;
+    if options.backend.is_empty() && options.filter.is_none() {
+        for (title, mut command) in other_tests(options)? {
+            passed &= step::run(title, command.envs(variables.iter().cloned()))?;
+        }
+    }
+    let reports = suites::run_all(options, &variables)?;
+    drop(pool);
+    tell(options, &reports)?;
+    Ok(passed && reports.iter().all(|report| report.failed == 0))
+}
+
+/// The tests that are not conformance suites.
+fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
+    let mut tests = Vec::new();
+    let unit = if has("cargo-nextest", &["nextest", "--version"]) {
+        let mut filter = format!("not binary({})", suites::TARGET);
+        if options.no_containers {
+            filter.push_str(" and not package(idem-containers)");
+        }
+        let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
+        command.arg(filter);
+        command
+    } else {
+        println!(
+            "    cargo-nextest is not installed: `cargo test` runs the tests, one program at a time"
+        );
+        without_nextest(options)?
+    };
+    tests.push(("tests", unit));
+    tests.push((
+        "documentation tests",
+        cargo(&["test", "--quiet", "--workspace", "--doc"]),
+    ));
+    let mut model = cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "idem-core",
+        "--test",
+        "shuttle",
+    ]);
+    model.env("RUSTFLAGS", "--cfg shuttle").env(
+        "CARGO_TARGET_DIR",
+        Workspace::members()?.target_folder().join("shuttle"),
+    );
+    tests.push(("model check of the memory store", model));
+    Ok(tests)
+}
+
+/// Every test target by name, but for the suites.
+fn without_nextest(options: &TestOptions) -> Result<Command> {
+    let workspace = Workspace::members()?;
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
+    if options.no_containers {
+        command.args(["--exclude", "idem-containers"]);
+    }
+    for name in workspace.test_targets() {
+        if name != suites::TARGET {
+            command.args(["--test", name]);
+        }
+    }
+    Ok(command)
+}
+
+fn tell(options: &TestOptions, reports: &[Report]) -> Result {
+    println!("\n{}", table(reports));
+    if let Some(file) = &options.json {
+        std::fs::write(file, json(reports)?)
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    println!(
+        "{} passed, {} failed, {} skipped",
+        sum(|report| report.passed),
+        sum(|report| report.failed),
+        sum(|report| report.ignored)
+    );
+    Ok(())
+}
