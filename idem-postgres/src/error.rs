@@ -22,6 +22,13 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
             let (kind, effect, message) = by_sqlstate(code.as_deref().unwrap_or_default());
             (kind, effect, message.to_owned())
         }
+        // rustls reports a certificate that it does not trust in this way.
+        SqlxError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => (
+            ErrorKind::Misconfigured,
+            Effect::Unknown,
+            "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate"
+                .to_owned(),
+        ),
         SqlxError::Io(_) | SqlxError::WorkerCrashed => (
             ErrorKind::Unavailable,
             Effect::Unknown,

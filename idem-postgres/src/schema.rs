@@ -13,6 +13,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// The first release that has all that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;
 
+/// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
+const MAX_TRIES: u32 = 5;
+
 const TEMPLATE: &str = include_str!("schema.sql");
 
 /// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
@@ -57,19 +60,29 @@ impl PostgresStore {
             Some(version) if version > SCHEMA_VERSION => return Err(at(too_new(version))),
             _ => {}
         }
-        // Sent as one simple query, which is one transaction: no BEGIN to be left open when this future is
-        // dropped, and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not
-        // safe against another one at the same time.
-        let lock = lock_number(&self.operations.config);
+        for _ in 1..MAX_TRIES {
+            match self.create().await {
+                Err(error) if is_created_elsewhere(&error) => {}
+                result => return result.map_err(|error| at(classify(error, Sent::Write))),
+            }
+        }
+        self.create()
+            .await
+            .map_err(|error| at(classify(error, Sent::Write)))
+    }
+
+    /// Sent as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
+    /// and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not safe against
+    /// another one at the same time. The read of a catalogue makes the server take note of what was committed
+    /// while it waited for the lock; taking an advisory lock does not.
+    async fn create(&self) -> Result<(), sqlx::Error> {
         let script = format!(
-            "SELECT pg_advisory_xact_lock({lock});\n{}",
+            "SELECT pg_advisory_xact_lock({});\nSELECT count(*) FROM pg_catalog.pg_namespace;\n{}",
+            lock_number(&self.operations.config),
             schema_sql(&self.operations.config)
         );
-        sqlx::raw_sql(AssertSqlSafe(script))
-            .execute(&self.pool)
-            .await
-            .map_err(|error| at(classify(error, Sent::Write)))?;
-        Ok(())
+        let script = sqlx::raw_sql(AssertSqlSafe(script));
+        script.execute(&self.pool).await.map(drop)
     }
 
     /// Checks that the server is one that this crate works with and that the table is there and of this version.
@@ -127,6 +140,13 @@ impl PostgresStore {
         };
         Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
     }
+}
+
+/// Whether somebody created the same thing between the look and the creation: unique_violation of a catalogue,
+/// duplicate_schema, duplicate_table, duplicate_object.
+fn is_created_elsewhere(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("23505" | "42P06" | "42P07" | "42710"))
 }
 
 fn misconfigured(message: String) -> Error {

@@ -10,7 +10,7 @@ use idem_core::{
     BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
     Key, Limits, Record, Response, Result, check, encode_failure,
 };
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool, Row};
 
 use crate::config::Config;
@@ -68,6 +68,14 @@ impl PostgresStore {
             .application_name("idem")
             // No float is read, and poolers refuse the parameter.
             .extra_float_digits(None);
+        // The pool would take a server that refuses connections for one that starts, and say after its time-out
+        // that no connection became free.
+        let first = PgConnection::connect_with(&options);
+        let first = tokio::time::timeout(config.timeout(), first).await;
+        match first {
+            Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
+            Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
+        }
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .test_before_acquire(false)
@@ -76,9 +84,8 @@ impl PostgresStore {
                     Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
                 })
             })
-            .connect_with(options)
-            .await
-            .map_err(at)?;
+            .acquire_timeout(config.timeout())
+            .connect_lazy_with(options);
         Ok(Self::with_config(pool, config))
     }
 

@@ -89,6 +89,13 @@ impl SqliteStore {
         Ok(Self::on(Pools { writer, reader }, config))
     }
 
+    /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
+    /// file folds its write-ahead log into it.
+    pub async fn close(&self) {
+        self.pools.reader.close().await;
+        self.pools.writer.close().await;
+    }
+
     /// The pool that writes; of one connection if the store made it.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {

@@ -1,41 +1,66 @@
 //! The servers of one command: each found, or why it is not.
 
-use idem_servers::{ErrorKind, Finder, Instance, Options, Server, servers};
+use idem_servers::{ErrorKind, Finder, Instance, Options, Record, Server, Source, servers};
 
 use crate::Result;
 
 /// Servers that run, and the reasons why others do not.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
+    /// Servers that ran before, by name and URL: found, not ours to end.
+    known: Vec<(String, String)>,
+    no_containers: bool,
     /// In the order in which they were started; what stands in front of another comes after it.
     running: Vec<Instance>,
     missing: Vec<(&'static str, String)>,
 }
 
 impl Pool {
-    /// Starts, or finds, each server of these names; all that are known if there are none.
+    /// Servers that run already: none of them is started again, and others may stand in front of them.
+    pub(crate) fn beside(records: &[Record]) -> Self {
+        let known = records
+            .iter()
+            .map(|record| (record.name.clone(), record.url.clone()));
+        Self {
+            known: known.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// No server comes from a container.
+    pub(crate) fn without_containers(mut self, without: bool) -> Self {
+        self.no_containers = without;
+        self
+    }
+
+    /// Starts, or finds, each server of these names; all that there are if none is named.
     ///
     /// # Errors
     ///
     /// A server that is there and does not work, or a wrong setting. One that is missing is noted.
-    pub(crate) fn start(names: &[String], options: &Options) -> Result<Self> {
-        let mut pool = Self::default();
+    pub(crate) fn start(mut self, names: &[String], options: &Options) -> Result<Self> {
         for server in wanted(names)? {
-            pool.add(server, options.clone())?;
+            if !self.known.iter().any(|(name, _)| name == server.name()) {
+                self.add(server, options.clone())?;
+            }
         }
-        Ok(pool)
+        Ok(self)
     }
 
     fn add(&mut self, server: &'static dyn Server, options: Options) -> Result {
-        let options = match server.upstream().map(|name| self.running(name)) {
+        let options = match server.upstream().map(|name| (name, self.url(name))) {
             None => options,
-            Some(Some(upstream)) => options.with_upstream(upstream.url()),
-            Some(None) => {
-                let reason = format!("{} is missing", server.upstream().unwrap_or_default());
-                return Ok(self.note_missing(server.name(), reason));
+            Some((_, Some(url))) => options.with_upstream(url),
+            Some((name, None)) => {
+                self.note_missing(server.name(), format!("{name} is missing"));
+                return Ok(());
             }
         };
-        let finder = Finder::from_env()?
+        let mut finder = Finder::from_env()?;
+        if self.no_containers {
+            finder = finder.without(Source::Container);
+        }
+        let finder = finder
             .with_options(options)
             .with_progress(|what| println!("    {what}"));
         match finder.find(server.name()) {
@@ -61,8 +86,13 @@ impl Pool {
         self.missing.push((name, reason));
     }
 
-    fn running(&self, name: &str) -> Option<&Instance> {
-        self.running.iter().find(|instance| instance.name() == name)
+    fn url(&self, name: &str) -> Option<String> {
+        let started = self.running.iter();
+        let started = started.map(|instance| (instance.name(), instance.url()));
+        let known = self.known.iter();
+        let known = known.map(|(name, url)| (name.as_str(), url.as_str()));
+        let mut all = started.chain(known);
+        all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
     }
 
     /// The variables by which tests find the servers, or learn why there is none.
@@ -77,6 +107,11 @@ impl Pool {
             )
         });
         found.chain(missing).collect()
+    }
+
+    /// Whether a server that was asked for is not there.
+    pub(crate) fn is_missing_any(&self) -> bool {
+        !self.missing.is_empty()
     }
 
     /// The servers themselves.

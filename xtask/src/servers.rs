@@ -45,6 +45,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
     for name in &names {
         server(name)?;
     }
+    stop_stranded(state)?;
     let (running, new): (Vec<_>, Vec<_>) = names
         .into_iter()
         .partition(|name| state.get(name).is_some());
@@ -55,11 +56,30 @@ fn up(state: &mut State, names: &[String]) -> Result {
         return Ok(());
     }
     let options = Options::new().with_lifetime(Lifetime::Detached);
-    let pool = Pool::start(&new, &options)?;
+    let pool = Pool::beside(state.records()).start(&new, &options)?;
+    let complete = !pool.is_missing_any();
     for instance in pool.into_instances() {
         // A server that somebody else runs is not ours to end.
         if let Some(record) = instance.detach() {
             state.add(record)?;
+        }
+    }
+    if complete {
+        Ok(())
+    } else {
+        Err("not every server is up".into())
+    }
+}
+
+/// Ends what stands in front of a server that is gone: a new one has another port.
+fn stop_stranded(state: &mut State) -> Result {
+    for server in idem_servers::servers() {
+        let Some(upstream) = server.upstream() else {
+            continue;
+        };
+        let elsewhere = std::env::var_os(idem_servers::server(upstream)?.url_variable());
+        if state.get(upstream).is_none() && elsewhere.is_none() {
+            state.stop(server.name())?;
         }
     }
     Ok(())

@@ -14,7 +14,9 @@ use crate::{Result, TestOptions, host, suites};
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     println!("==> servers");
     host::set_up(options);
-    let pool = Pool::start(&[], &Options::new())?;
+    let pool = Pool::default()
+        .without_containers(options.no_containers)
+        .start(&[], &Options::new())?;
     let variables = pool.variables();
     let mut passed = true;
     if options.backend.is_empty() && options.filter.is_none() {
@@ -32,12 +34,11 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
 fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     let mut tests = Vec::new();
     let unit = if has("cargo-nextest", &["nextest", "--version"]) {
-        let mut filter = format!("not binary({})", suites::TARGET);
-        if options.no_containers {
-            filter.push_str(" and not package(idem-containers)");
-        }
         let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
-        command.arg(filter);
+        command.arg(format!("not binary({})", suites::TARGET));
+        if options.no_containers {
+            command.args(["--exclude", "idem-containers"]);
+        }
         command
     } else {
         println!(
@@ -46,10 +47,11 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
         without_nextest(options)?
     };
     tests.push(("tests", unit));
-    tests.push((
-        "documentation tests",
-        cargo(&["test", "--quiet", "--workspace", "--doc"]),
-    ));
+    let mut examples = cargo(&["test", "--quiet", "--workspace", "--doc"]);
+    if options.no_containers {
+        examples.args(["--exclude", "idem-containers"]);
+    }
+    tests.push(("documentation tests", examples));
     let mut model = cargo(&[
         "test",
         "--quiet",

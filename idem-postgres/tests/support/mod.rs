@@ -43,14 +43,8 @@ impl PostgresHarness {
     }
 
     fn at(name: &'static str, product: &'static str, mode: StatementMode) -> Result<Self, Missing> {
-        let url = std::env::var(format!("IDEM_{}_URL", name.to_uppercase()))
-            .ok()
-            .ok_or_else(|| {
-                Missing::new(format!(
-                    "no server: run `cargo xtask servers up {name}` or set IDEM_{}_URL",
-                    name.to_uppercase()
-                ))
-            })?;
+        let missing = || Missing::new(idem_servers::missing_reason(name));
+        let url = idem_servers::url_for(name).ok_or_else(missing)?;
         Ok(Self {
             name,
             product,

@@ -20,11 +20,34 @@ impl Certificate {
     pub(crate) fn make(site: &Site<'_>) -> Result<()> {
         let folder = site.folder();
         site.write("server.ext", EXTENSIONS)?;
-        request(folder, "ca.key", Self::AUTHORITY, "idem test authority", &["-x509", "-days", DAYS])?;
+        request(
+            folder,
+            "ca.key",
+            Self::AUTHORITY,
+            "idem test authority",
+            &["-x509", "-days", DAYS],
+        )?;
         request(folder, Self::KEY, "server.csr", "localhost", &[])?;
         let mut sign = openssl(folder);
-        sign.args(["x509", "-req", "-in", "server.csr", "-CA", Self::AUTHORITY, "-CAkey", "ca.key"]);
-        sign.args(["-CAcreateserial", "-days", DAYS, "-extfile", "server.ext", "-out", Self::OWN]);
+        sign.args([
+            "x509",
+            "-req",
+            "-in",
+            "server.csr",
+            "-CA",
+            Self::AUTHORITY,
+            "-CAkey",
+            "ca.key",
+        ]);
+        sign.args([
+            "-CAcreateserial",
+            "-days",
+            DAYS,
+            "-extfile",
+            "server.ext",
+            "-out",
+            Self::OWN,
+        ]);
         run(&mut sign)?;
         site.hand_over(&site.path(Self::KEY))?;
         site.hand_over(&site.path(Self::OWN))
@@ -38,8 +61,17 @@ impl Certificate {
 
 fn request(folder: &Path, key: &str, out: &str, name: &str, more: &[&str]) -> Result<()> {
     let mut command = openssl(folder);
-    command.args(["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    command.args(["-keyout", key, "-out", out, "-subj", &format!("/CN={name}")]).args(more);
+    command.args([
+        "req",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]);
+    command
+        .args(["-keyout", key, "-out", out, "-subj", &format!("/CN={name}")])
+        .args(more);
     run(&mut command)
 }
 

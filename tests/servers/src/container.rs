@@ -27,24 +27,43 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    pub(crate) fn start(server: &'static dyn Server, host: &str, lifetime: Lifetime) -> Result<(Self, Product)> {
+    pub(crate) fn start(
+        server: &'static dyn Server,
+        host: &str,
+        lifetime: Lifetime,
+    ) -> Result<(Self, Product)> {
         let program = program()?;
         let folder = Folder::create(&format!("{}-container", server.name()), None)?;
         let log = File::create(folder.log()).doing(|| "cannot write the container's log".into())?;
         let mut command = Command::new(program);
-        command.args(["serve", server.name()]).env("DOCKER_HOST", host).stdout(Stdio::piped()).stderr(log);
+        command
+            .args(["serve", server.name()])
+            .env("DOCKER_HOST", host)
+            .stdout(Stdio::piped())
+            .stderr(log);
         match lifetime {
             // It ends when the pipe closes, that is with us.
             Lifetime::Scoped => command.stdin(Stdio::piped()),
             Lifetime::Detached => command.arg("--stay").stdin(Stdio::null()),
         };
-        let child = command.process_group(0).spawn().doing(|| "cannot run idem-containers".into())?;
+        let child = command
+            .process_group(0)
+            .spawn()
+            .doing(|| "cannot run idem-containers".into())?;
         let identity = Identity::of(child.id());
-        let mut container = Self { url: String::new(), folder, child: Some(child), identity };
-        container.url = container.first_line().and_then(|line| url_of(&line)).ok_or_else(|| {
-            let log = container.folder.log_tail();
-            Error::failed(format!("no container of {} on {host}:{log}", server.name()))
-        })?;
+        let mut container = Self {
+            url: String::new(),
+            folder,
+            child: Some(child),
+            identity,
+        };
+        container.url = container
+            .first_line()
+            .and_then(|line| url_of(&line))
+            .ok_or_else(|| {
+                let log = container.folder.log_tail();
+                Error::failed(format!("no container of {} on {host}:{log}", server.name()))
+            })?;
         let product = server.probe(&container.url)?;
         Ok((container, product))
     }
@@ -79,7 +98,9 @@ impl Container {
 
     /// Ends `idem-containers`, which removes the container.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
         drop(child.stdin.take());
         self.identity.signal(Signal::Term);
         let ended = wait_until(TIME_TO_STOP, || !matches!(child.try_wait(), Ok(None)));
@@ -88,7 +109,11 @@ impl Container {
             let _ = child.wait();
         }
         self.folder.remove();
-        if ended { Ok(()) } else { Err(Error::failed("a container was not removed in time")) }
+        if ended {
+            Ok(())
+        } else {
+            Err(Error::failed("a container was not removed in time"))
+        }
     }
 }
 
@@ -110,7 +135,13 @@ fn program() -> Result<PathBuf> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "idem-containers", "--message-format=json"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        "idem-containers",
+        "--message-format=json",
+    ]);
     build.current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = build.output().doing(|| "cannot run cargo".into())?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -124,7 +155,9 @@ fn program() -> Result<PathBuf> {
 fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let target = message.get("target")?.get("name")?.as_str()?;
-    (target == "idem-containers").then(|| message.get("executable")?.as_str().map(PathBuf::from)).flatten()
+    (target == "idem-containers")
+        .then(|| message.get("executable")?.as_str().map(PathBuf::from))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -133,14 +166,24 @@ mod tests {
 
     #[test]
     fn the_url_is_read_from_the_line_that_the_program_prints() {
-        assert_eq!(url_of(r#"{"url":"postgres://h/idem"}"#).as_deref(), Some("postgres://h/idem"));
+        assert_eq!(
+            url_of(r#"{"url":"postgres://h/idem"}"#).as_deref(),
+            Some("postgres://h/idem")
+        );
         assert_eq!(url_of(""), None);
     }
 
     #[test]
     fn the_program_is_found_in_what_cargo_says() {
-        let line = r#"{"target":{"name":"idem-containers"},"executable":"/t/debug/idem-containers"}"#;
-        assert_eq!(executable(line).unwrap().to_str(), Some("/t/debug/idem-containers"));
-        assert_eq!(executable(r#"{"target":{"name":"serde"},"executable":null}"#), None);
+        let line =
+            r#"{"target":{"name":"idem-containers"},"executable":"/t/debug/idem-containers"}"#;
+        assert_eq!(
+            executable(line).unwrap().to_str(),
+            Some("/t/debug/idem-containers")
+        );
+        assert_eq!(
+            executable(r#"{"target":{"name":"serde"},"executable":null}"#),
+            None
+        );
     }
 }

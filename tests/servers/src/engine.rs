@@ -10,7 +10,9 @@ const PING: &[u8] = b"GET /_ping HTTP/1.0\r\nHost: localhost\r\n\r\n";
 /// The container engine that answers, as a value for `DOCKER_HOST`: the one that `DOCKER_HOST` names, and no
 /// other, where it is set; else Docker's and podman's usual sockets.
 pub fn engine() -> Option<String> {
-    candidates(&|name| std::env::var(name).ok()).into_iter().find(|host| answers(host).unwrap_or(false))
+    candidates(&|name| std::env::var(name).ok())
+        .into_iter()
+        .find(|host| answers(host).unwrap_or(false))
 }
 
 /// What would be asked, for the message when none answers.
@@ -27,7 +29,10 @@ pub(crate) fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Strin
         sockets.push(home.join(".docker/run/docker.sock"));
     }
     sockets.push("/run/podman/podman.sock".into());
-    sockets.into_iter().map(|socket| format!("unix://{}", socket.display())).collect()
+    sockets
+        .into_iter()
+        .map(|socket| format!("unix://{}", socket.display()))
+        .collect()
 }
 
 fn answers(host: &str) -> io::Result<bool> {
@@ -36,7 +41,10 @@ fn answers(host: &str) -> io::Result<bool> {
         stream.set_read_timeout(Some(PATIENCE))?;
         return ping(stream);
     }
-    let address = host.split_once("://").map_or(host, |(_, address)| address).trim_end_matches('/');
+    let address = host
+        .split_once("://")
+        .map_or(host, |(_, address)| address)
+        .trim_end_matches('/');
     for address in address.to_socket_addrs()? {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -70,8 +78,14 @@ mod tests {
     #[test]
     fn without_it_dockers_socket_comes_before_podmans() {
         let asked = candidates(&|name| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into()));
-        assert_eq!(asked.first().map(String::as_str), Some("unix:///var/run/docker.sock"));
-        assert!(asked.contains(&"unix:///run/user/7/podman/podman.sock".into()), "{asked:?}");
+        assert_eq!(
+            asked.first().map(String::as_str),
+            Some("unix:///var/run/docker.sock")
+        );
+        assert!(
+            asked.contains(&"unix:///run/user/7/podman/podman.sock".into()),
+            "{asked:?}"
+        );
     }
 
     #[test]
@@ -82,7 +96,9 @@ mod tests {
             for status in ["200 OK", "404 Not Found"] {
                 let mut stream = listener.accept().unwrap().0;
                 stream.read_exact(&mut [0; PING.len()]).unwrap();
-                stream.write_all(format!("HTTP/1.0 {status}\r\n\r\n").as_bytes()).unwrap();
+                stream
+                    .write_all(format!("HTTP/1.0 {status}\r\n\r\n").as_bytes())
+                    .unwrap();
             }
         });
         assert!(answers(&host).unwrap());

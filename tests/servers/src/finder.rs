@@ -4,12 +4,17 @@ use crate::container::Container;
 use crate::engine::candidates;
 use crate::local::Local;
 use crate::server::holds;
-use crate::{Error, ErrorKind, Instance, Options, Result, Server, Source, engine, packages, server};
+use crate::{
+    Error, ErrorKind, Instance, Options, Result, Server, Source, engine, packages, server,
+};
 
 /// Starts a server of one's own, from programs on this machine or from packages: for tests that kill it, or that
 /// want it in a certain way.
 pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
-    Finder::new().with_sources(&[Source::Local, Source::Packages]).with_options(options.clone()).find(name)
+    Finder::new()
+        .with_sources(&[Source::Local, Source::Packages])
+        .with_options(options.clone())
+        .find(name)
 }
 
 /// Gets a server from the first source that has it.
@@ -26,7 +31,11 @@ pub struct Finder {
 
 impl Default for Finder {
     fn default() -> Self {
-        Self { sources: Source::ORDER.into(), options: Options::new(), progress: |_| {} }
+        Self {
+            sources: Source::ORDER.into(),
+            options: Options::new(),
+            progress: |_| {},
+        }
     }
 }
 
@@ -95,7 +104,10 @@ impl Finder {
             Source::Container => self.in_container(server),
             Source::Local => self.by_programs(server, source),
             Source::Packages => {
-                (self.progress)(&format!("installing packages: {}", server.packages().join(" ")));
+                (self.progress)(&format!(
+                    "installing packages: {}",
+                    server.packages().join(" ")
+                ));
                 packages::install(server.packages())?;
                 self.by_programs(server, source)
             }
@@ -104,13 +116,22 @@ impl Finder {
 
     fn in_container(&self, server: &'static dyn Server) -> Result<Instance> {
         if server.image().is_none() {
-            return Err(Error::missing(format!("there is no container image of {}", server.product())));
+            return Err(Error::missing(format!(
+                "there is no container image of {}",
+                server.product()
+            )));
         }
         let Some(host) = engine() else {
             let asked = candidates(&|name| std::env::var(name).ok());
-            return Err(Error::missing(format!("no container engine answers ({})", asked.join(", "))));
+            return Err(Error::missing(format!(
+                "no container engine answers ({})",
+                asked.join(", ")
+            )));
         };
-        (self.progress)(&format!("starting a container of {} on {host}", server.product()));
+        (self.progress)(&format!(
+            "starting a container of {} on {host}",
+            server.product()
+        ));
         Container::start(server, &host, self.options.lifetime)
             .map(|started| Instance::container(server, started))
             .map_err(|error| {
@@ -121,7 +142,8 @@ impl Finder {
 
     fn by_programs(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
         let programs = programs(server)?;
-        Local::start(server, &programs, &self.options).map(|started| Instance::local(server, source, started))
+        Local::start(server, &programs, &self.options)
+            .map(|started| Instance::local(server, source, started))
     }
 }
 
@@ -130,19 +152,32 @@ fn from_environment(server: &'static dyn Server) -> Result<Instance> {
     let Some(url) = std::env::var(&variable).ok().filter(|url| !url.is_empty()) else {
         return Err(Error::missing(format!("{variable} is not set")));
     };
-    let product = server.probe(&url).map_err(|error| Error::setting(variable).with_source(error))?;
+    let product = server
+        .probe(&url)
+        .map_err(|error| Error::setting(variable).with_source(error))?;
     Ok(Instance::remote(server, url, product))
 }
 
 fn programs(server: &dyn Server) -> Result<PathBuf> {
     let variable = server.programs_variable();
-    if let Some(folder) = std::env::var_os(&variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) {
+    if let Some(folder) = std::env::var_os(&variable)
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+    {
         return if holds(&folder, &[]) && folder.is_dir() {
             Ok(folder)
         } else {
-            Err(Error::setting(format!("{variable}={}: not an absolute path of a folder", folder.display())))
+            Err(Error::setting(format!(
+                "{variable}={}: not an absolute path of a folder",
+                folder.display()
+            )))
         };
     }
-    let missing = || Error::missing(format!("no programs of {} on this machine", server.product()));
+    let missing = || {
+        Error::missing(format!(
+            "no programs of {} on this machine",
+            server.product()
+        ))
+    };
     server.programs().ok_or_else(missing)
 }

@@ -48,8 +48,14 @@ impl Folder {
 /// The last lines of a text, each on a line of its own and indented.
 pub(crate) fn tail(text: &str) -> String {
     const LINES: usize = 15;
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].iter().map(|line| format!("\n    {line}")).collect()
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    lines[lines.len().saturating_sub(LINES)..]
+        .iter()
+        .map(|line| format!("\n    {line}"))
+        .collect()
 }
 
 #[cfg(test)]

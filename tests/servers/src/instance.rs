@@ -25,16 +25,41 @@ enum Body {
 
 impl Instance {
     pub(crate) fn remote(server: &'static dyn Server, url: String, product: Product) -> Self {
-        Self { server, source: Source::Env, url, product, body: Body::Remote }
+        Self {
+            server,
+            source: Source::Env,
+            url,
+            product,
+            body: Body::Remote,
+        }
     }
 
-    pub(crate) fn local(server: &'static dyn Server, source: Source, (local, product): (Local, Product)) -> Self {
-        Self { server, source, url: local.url(), product, body: Body::Local(Box::new(local)) }
+    pub(crate) fn local(
+        server: &'static dyn Server,
+        source: Source,
+        (local, product): (Local, Product),
+    ) -> Self {
+        Self {
+            server,
+            source,
+            url: local.url(),
+            product,
+            body: Body::Local(Box::new(local)),
+        }
     }
 
-    pub(crate) fn container(server: &'static dyn Server, (container, product): (Container, Product)) -> Self {
+    pub(crate) fn container(
+        server: &'static dyn Server,
+        (container, product): (Container, Product),
+    ) -> Self {
         let url = container.url().to_owned();
-        Self { server, source: Source::Container, url, product, body: Body::Container(container) }
+        Self {
+            server,
+            source: Source::Container,
+            url,
+            product,
+            body: Body::Container(container),
+        }
     }
 
     /// Name of the database: `postgres`.
@@ -110,8 +135,16 @@ impl Instance {
     pub fn detach(mut self) -> Option<Record> {
         let (identity, folder, signal) = match &self.body {
             Body::Remote => return None,
-            Body::Local(local) => (local.identity()?, local.folder().path(), self.server.stop_signal()),
-            Body::Container(container) => (container.identity(), container.folder().path(), Signal::Term),
+            Body::Local(local) => (
+                local.identity()?,
+                local.folder().path(),
+                self.server.stop_signal(),
+            ),
+            Body::Container(container) => (
+                container.identity(),
+                container.folder().path(),
+                Signal::Term,
+            ),
         };
         let record = Record {
             name: self.name().into(),
@@ -133,7 +166,10 @@ impl Instance {
     fn own(&mut self) -> Result<&mut Local> {
         match &mut self.body {
             Body::Local(local) => Ok(local),
-            _ => Err(Error::failed(format!("{} from {} cannot be killed or restarted", self.url, self.source))),
+            _ => Err(Error::failed(format!(
+                "{} from {} cannot be killed or restarted",
+                self.url, self.source
+            ))),
         }
     }
 }

@@ -30,7 +30,11 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) fn start(server: &'static dyn Server, programs: &Path, options: &Options) -> Result<(Self, Product)> {
+    pub(crate) fn start(
+        server: &'static dyn Server,
+        programs: &Path,
+        options: &Options,
+    ) -> Result<(Self, Product)> {
         let account = Account::for_server(server.account())?;
         let mut local = Self {
             server,
@@ -82,14 +86,20 @@ impl Local {
 
     /// In a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
     fn spawn(&mut self) -> Result<()> {
-        let log = File::options().create(true).append(true).open(self.folder.log());
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.log());
         let log = log.doing(|| "cannot write the server's log".into())?;
-        let errors = log.try_clone().doing(|| "cannot write the server's log".into())?;
+        let errors = log
+            .try_clone()
+            .doing(|| "cannot write the server's log".into())?;
         let mut command = self.server.command(&self.site());
         let child = command.stdout(log).stderr(errors).process_group(0).spawn();
         let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
         self.identity = Some(Identity::of(child.id()));
-        fs::write(self.pid_file(), child.id().to_string()).doing(|| "cannot note the server's process".into())?;
+        fs::write(self.pid_file(), child.id().to_string())
+            .doing(|| "cannot note the server's process".into())?;
         self.child = Some(child);
         Ok(())
     }
@@ -98,15 +108,25 @@ impl Local {
         let deadline = Instant::now() + TIME_TO_START;
         let name = self.server.name();
         loop {
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+            if let Some(status) = self
+                .child
+                .as_mut()
+                .and_then(|child| child.try_wait().ok().flatten())
+            {
                 let log = self.folder.log_tail();
-                return Err(Error::failed(format!("{name} ended while it started ({status}):{log}")));
+                return Err(Error::failed(format!(
+                    "{name} ended while it started ({status}):{log}"
+                )));
             }
-            let Err(reason) = self.server.probe(&self.url()) else { return Ok(()) };
+            let Err(reason) = self.server.probe(&self.url()) else {
+                return Ok(());
+            };
             if Instant::now() > deadline {
                 let log = self.folder.log_tail();
                 let waited = TIME_TO_START.as_secs();
-                return Err(Error::failed(format!("{name} was not ready in {waited} s ({reason:?}):{log}")));
+                return Err(Error::failed(format!(
+                    "{name} was not ready in {waited} s ({reason:?}):{log}"
+                )));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -115,19 +135,33 @@ impl Local {
     /// SIGKILL to the server, then to the processes it had started, which in PostgreSQL would otherwise go on
     /// until they notice. No process of it runs when this returns.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        let Some(main) = self.identity.take() else { return Ok(()) };
+        let Some(main) = self.identity.take() else {
+            return Ok(());
+        };
         let children = main.children();
         main.signal(Signal::Kill);
         self.reap();
         children.iter().for_each(|child| child.signal(Signal::Kill));
         let _ = fs::remove_file(self.pid_file());
-        let gone = children.iter().chain([&main]).all(|process| process.wait_gone(TIME_TO_STOP));
-        if gone { Ok(()) } else { Err(Error::failed(format!("{} survived SIGKILL", self.server.name()))) }
+        let gone = children
+            .iter()
+            .chain([&main])
+            .all(|process| process.wait_gone(TIME_TO_STOP));
+        if gone {
+            Ok(())
+        } else {
+            Err(Error::failed(format!(
+                "{} survived SIGKILL",
+                self.server.name()
+            )))
+        }
     }
 
     /// The server's own way to end at once.
     pub(crate) fn stop(&mut self) -> Result<()> {
-        let Some(main) = self.identity else { return Ok(()) };
+        let Some(main) = self.identity else {
+            return Ok(());
+        };
         main.signal(self.server.stop_signal());
         let ended = wait_until(TIME_TO_STOP, || match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
@@ -170,7 +204,9 @@ impl Local {
     }
 
     pub(crate) fn is_released(&self) -> bool {
-        self.options.lifetime == Lifetime::Detached && self.child.is_none() && self.identity.is_none()
+        self.options.lifetime == Lifetime::Detached
+            && self.child.is_none()
+            && self.identity.is_none()
     }
 }
 
@@ -238,8 +274,13 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_start_shows_its_log() {
-        let error = Local::start(&Broken, Path::new("/bin"), &Options::new()).unwrap_err().to_string();
-        assert!(error.contains("exit status: 3") && error.contains("\n    the disk is on fire"), "{error}");
+        let error = Local::start(&Broken, Path::new("/bin"), &Options::new())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("exit status: 3") && error.contains("\n    the disk is on fire"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -248,9 +289,19 @@ mod tests {
             return;
         }
         let nobody = Account::for_server("nobody").unwrap().unwrap();
-        let error = Local::start(&Broken, Path::new("/bin"), &Options::new()).unwrap_err().to_string();
-        assert!(error.contains(&format!("\n    {}\n", nobody.uid)), "{error}");
-        let error = Account::for_server("idem-no-such-account").unwrap_err().to_string();
-        assert!(error.contains("useradd --system idem-no-such-account"), "{error}");
+        let error = Local::start(&Broken, Path::new("/bin"), &Options::new())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("\n    {}\n", nobody.uid)),
+            "{error}"
+        );
+        let error = Account::for_server("idem-no-such-account")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("useradd --system idem-no-such-account"),
+            "{error}"
+        );
     }
 }

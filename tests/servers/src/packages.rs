@@ -11,7 +11,9 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub fn is_installed(packages: &[&str]) -> bool {
     packages.iter().all(|package| {
         let mut query = Command::new("dpkg-query");
-        let output = query.args(["-W", "-f", "${db:Status-Status}", package]).output();
+        let output = query
+            .args(["-W", "-f", "${db:Status-Status}", package])
+            .output();
         output.is_ok_and(|output| output.stdout == b"installed")
     })
 }
@@ -21,21 +23,31 @@ pub fn is_installed(packages: &[&str]) -> bool {
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !is_debian() {
-        return Err(Error::missing(format!("packages can be installed on Debian and Ubuntu only (here: {list})")));
+        return Err(Error::missing(format!(
+            "packages can be installed on Debian and Ubuntu only (here: {list})"
+        )));
     }
     if !is_root() {
-        return Err(Error::missing(format!("not root: `sudo apt-get install {list}`")));
+        return Err(Error::missing(format!(
+            "not root: `sudo apt-get install {list}`"
+        )));
     }
     update()?;
     let _quiet = NoServices::begin();
     let mut command = apt();
-    run(command.args(["install", "-y", "--no-install-recommends"]).args(packages))
+    run(command
+        .args(["install", "-y", "--no-install-recommends"])
+        .args(packages))
 }
 
 /// Lists are fetched once a process.
 fn update() -> Result<()> {
     static DONE: OnceLock<Option<String>> = OnceLock::new();
-    match DONE.get_or_init(|| run(apt().arg("update")).err().map(|error| error.to_string())) {
+    match DONE.get_or_init(|| {
+        run(apt().arg("update"))
+            .err()
+            .map(|error| error.to_string())
+    }) {
         None => Ok(()),
         Some(message) => Err(Error::failed(message.clone())),
     }
@@ -43,7 +55,9 @@ fn update() -> Result<()> {
 
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
     command
 }
 
@@ -53,8 +67,12 @@ fn is_debian() -> bool {
 }
 
 fn says_debian(release: &str) -> bool {
-    let values = release.lines().filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")));
-    values.flat_map(|value| value.trim_matches('"').split(' ')).any(|id| id == "debian" || id == "ubuntu")
+    let values = release
+        .lines()
+        .filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")));
+    values
+        .flat_map(|value| value.trim_matches('"').split(' '))
+        .any(|id| id == "debian" || id == "ubuntu")
 }
 
 /// While it lives, installed packages do not start their services: Debian asks this file, and 101 is no.

@@ -33,7 +33,8 @@ impl Server for PgBouncer {
 
     /// An administrator's folder, so often not in a person's `$PATH`.
     fn programs(&self) -> Option<PathBuf> {
-        on_path(PROGRAMS).or_else(|| Some(PathBuf::from("/usr/sbin")).filter(|folder| holds(folder, PROGRAMS)))
+        on_path(PROGRAMS)
+            .or_else(|| Some(PathBuf::from("/usr/sbin")).filter(|folder| holds(folder, PROGRAMS)))
     }
 
     fn upstream(&self) -> Option<&'static str> {
@@ -42,7 +43,8 @@ impl Server for PgBouncer {
 
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
         let upstream = site.options().upstream();
-        let upstream = upstream.ok_or_else(|| Error::setting("pgbouncer needs the URL of a postgres"))?;
+        let upstream =
+            upstream.ok_or_else(|| Error::setting("pgbouncer needs the URL of a postgres"))?;
         let text = configuration(&Url::parse(upstream, 5432)?, site.port())?;
         site.write("pgbouncer.ini", &text).map(drop)
     }
@@ -69,7 +71,10 @@ impl Server for PgBouncer {
             Ok(Answer::Welcome(mut session)) => session.query("SHOW VERSION").ok().flatten(),
             _ => None,
         };
-        Ok(Product::new(self.product(), version.and_then(|text| text.split_whitespace().nth(1).map(Into::into))))
+        Ok(Product::new(
+            self.product(),
+            version.and_then(|text| text.split_whitespace().nth(1).map(Into::into)),
+        ))
     }
 }
 
@@ -77,10 +82,19 @@ impl Server for PgBouncer {
 fn configuration(upstream: &Url, port: u16) -> Result<String> {
     let user = upstream.user.as_deref().unwrap_or("postgres");
     let password = upstream.password.as_deref().unwrap_or_default();
-    if [user, password, &upstream.host].iter().any(|value| value.contains(['\'', '\n'])) {
-        return Err(Error::setting("pgbouncer: quotes in the URL of the postgres behind it are not supported"));
+    if [user, password, &upstream.host]
+        .iter()
+        .any(|value| value.contains(['\'', '\n']))
+    {
+        return Err(Error::setting(
+            "pgbouncer: quotes in the URL of the postgres behind it are not supported",
+        ));
     }
-    let password = if password.is_empty() { String::new() } else { format!(" password='{password}'") };
+    let password = if password.is_empty() {
+        String::new()
+    } else {
+        format!(" password='{password}'")
+    };
     Ok(format!(
         "[databases]\n\
          * = host='{host}' port={upstream_port} user='{user}'{password}\n\
@@ -108,8 +122,14 @@ mod tests {
     fn the_server_behind_is_named_with_its_log_in() {
         let url = Url::parse("postgres://me:secret@db:5433/idem", 5432).unwrap();
         let text = configuration(&url, 7000).unwrap();
-        assert!(text.contains("* = host='db' port=5433 user='me' password='secret'\n"), "{text}");
-        assert!(text.contains("listen_port = 7000\n") && text.contains("pool_mode = transaction\n"), "{text}");
+        assert!(
+            text.contains("* = host='db' port=5433 user='me' password='secret'\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("listen_port = 7000\n") && text.contains("pool_mode = transaction\n"),
+            "{text}"
+        );
     }
 
     #[test]

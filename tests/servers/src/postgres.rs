@@ -36,14 +36,19 @@ impl Server for Postgres {
     }
 
     fn programs(&self) -> Option<PathBuf> {
-        on_path(PROGRAMS).or_else(newest_of_debian).or_else(told_by_pg_config)
+        on_path(PROGRAMS)
+            .or_else(newest_of_debian)
+            .or_else(told_by_pg_config)
     }
 
     fn image(&self) -> Option<Image> {
         Some(Image {
             default: "postgres:17.6-alpine",
             port: PORT,
-            environment: &[("POSTGRES_HOST_AUTH_METHOD", "trust"), ("POSTGRES_DB", DATABASE)],
+            environment: &[
+                ("POSTGRES_HOST_AUTH_METHOD", "trust"),
+                ("POSTGRES_DB", DATABASE),
+            ],
             arguments: &[
                 "postgres",
                 "-c",
@@ -60,7 +65,16 @@ impl Server for Postgres {
 
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
         let mut initdb = site.command("initdb");
-        initdb.args(["-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D"]);
+        initdb.args([
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+            "-D",
+        ]);
         site.run(initdb.arg(site.path("data")))?;
         if site.options().transport() == Transport::Tls {
             Certificate::make(site)?;
@@ -71,7 +85,10 @@ impl Server for Postgres {
     /// No unix socket: its path may be too long for the system.
     fn command(&self, site: &Site<'_>) -> Command {
         let mut command = site.command("postgres");
-        command.arg("-D").arg(site.path("data")).args(["-p", &site.port().to_string(), "-k", ""]);
+        command
+            .arg("-D")
+            .arg(site.path("data"))
+            .args(["-p", &site.port().to_string(), "-k", ""]);
         for setting in settings(site) {
             command.args(["-c", &setting]);
         }
@@ -88,10 +105,12 @@ impl Server for Postgres {
             Answer::Welcome(session) => session.version().map(first_word),
             Answer::LogIn => None,
             // There, but our database is not yet.
-            Answer::Refused { code, .. } if code == "3D000" => match Session::open(&url, Some("postgres"))? {
-                Answer::Welcome(session) => session.version().map(first_word),
-                _ => None,
-            },
+            Answer::Refused { code, .. } if code == "3D000" => {
+                match Session::open(&url, Some("postgres"))? {
+                    Answer::Welcome(session) => session.version().map(first_word),
+                    _ => None,
+                }
+            }
             // A wrong log-in or a demand for TLS: only a server that is ready says so.
             Answer::Refused { code, .. } if code.starts_with("28") => None,
             Answer::Refused { message, .. } => return Err(Error::failed(message)),
@@ -120,9 +139,14 @@ impl Server for Postgres {
 }
 
 fn settings(site: &Site<'_>) -> Vec<String> {
-    let mut settings = vec!["listen_addresses=127.0.0.1".into(), "max_connections=300".into()];
+    let mut settings = vec![
+        "listen_addresses=127.0.0.1".into(),
+        "max_connections=300".into(),
+    ];
     if site.options().durability() == Durability::Fast {
-        settings.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
+        settings.extend(
+            ["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")),
+        );
     }
     if site.options().transport() == Transport::Tls {
         let [key, certificate] = [Certificate::KEY, Certificate::OWN].map(|file| site.path(file));
@@ -137,7 +161,12 @@ fn settings(site: &Site<'_>) -> Vec<String> {
 fn newest_of_debian() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let mut found: Vec<(u32, PathBuf)> = versions
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
         .filter(|(_, folder)| holds(folder, PROGRAMS))
         .collect();
     found.sort();

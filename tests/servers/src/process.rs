@@ -49,7 +49,10 @@ pub struct Identity {
 impl Identity {
     /// The process that has this number now.
     pub fn of(pid: u32) -> Self {
-        Self { pid, started: Stat::read(pid).map(|stat| stat.started) }
+        Self {
+            pid,
+            started: Stat::read(pid).map(|stat| stat.started),
+        }
     }
 
     /// Whether that very process still runs; a zombie does not.
@@ -75,11 +78,18 @@ impl Identity {
 
     /// The processes that it started and that still run (Linux; empty elsewhere).
     pub(crate) fn children(&self) -> Vec<Self> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let Ok(entries) = std::fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        let pids = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter_map(|pid| Stat::read(pid).map(|stat| (pid, stat)))
             .filter(|(_, stat)| stat.parent == self.pid)
-            .map(|(pid, stat)| Self { pid, started: Some(stat.started) })
+            .map(|(pid, stat)| Self {
+                pid,
+                started: Some(stat.started),
+            })
             .collect()
     }
 }

@@ -13,7 +13,10 @@ pub struct Product {
 
 impl Product {
     pub(crate) fn new(name: &str, version: Option<String>) -> Self {
-        Self { name: name.into(), version }
+        Self {
+            name: name.into(),
+            version,
+        }
     }
 }
 
@@ -32,7 +35,10 @@ mod tests {
 
     #[test]
     fn a_product_reads_as_name_and_version() {
-        assert_eq!(Product::new("PostgreSQL", Some("15.18".into())).to_string(), "PostgreSQL 15.18");
+        assert_eq!(
+            Product::new("PostgreSQL", Some("15.18".into())).to_string(),
+            "PostgreSQL 15.18"
+        );
         assert_eq!(Product::new("PostgreSQL", None).to_string(), "PostgreSQL");
     }
 }

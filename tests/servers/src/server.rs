@@ -88,10 +88,17 @@ pub fn servers() -> &'static [&'static dyn Server] {
 
 /// The database of that name.
 pub fn server(name: &str) -> Result<&'static dyn Server> {
-    SERVERS.iter().copied().find(|server| server.name() == name).ok_or_else(|| {
-        let known: Vec<_> = SERVERS.iter().map(|server| server.name()).collect();
-        Error::setting(format!("no server is called `{name}`; there are: {}", known.join(", ")))
-    })
+    SERVERS
+        .iter()
+        .copied()
+        .find(|server| server.name() == name)
+        .ok_or_else(|| {
+            let known: Vec<_> = SERVERS.iter().map(|server| server.name()).collect();
+            Error::setting(format!(
+                "no server is called `{name}`; there are: {}",
+                known.join(", ")
+            ))
+        })
 }
 
 /// The first folder of `$PATH` that holds all of these programs.
@@ -101,7 +108,10 @@ pub(crate) fn on_path(programs: &[&str]) -> Option<PathBuf> {
 
 /// Whether a folder holds all of these programs.
 pub(crate) fn holds(folder: &std::path::Path, programs: &[&str]) -> bool {
-    folder.is_absolute() && programs.iter().all(|program| folder.join(program).is_file())
+    folder.is_absolute()
+        && programs
+            .iter()
+            .all(|program| folder.join(program).is_file())
 }
 
 #[cfg(test)]
@@ -118,14 +128,23 @@ mod tests {
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = server("oracle").unwrap_err().to_string();
-        assert!(error.contains("`oracle`") && error.contains("postgres, pgbouncer"), "{error}");
+        assert!(
+            error.contains("`oracle`") && error.contains("postgres, pgbouncer"),
+            "{error}"
+        );
     }
 
     #[test]
     fn what_stands_in_front_of_a_server_comes_after_it() {
         for (place, known) in servers().iter().enumerate() {
-            let Some(upstream) = known.upstream() else { continue };
-            assert!(servers()[..place].iter().any(|earlier| earlier.name() == upstream));
+            let Some(upstream) = known.upstream() else {
+                continue;
+            };
+            assert!(
+                servers()[..place]
+                    .iter()
+                    .any(|earlier| earlier.name() == upstream)
+            );
         }
     }
 }

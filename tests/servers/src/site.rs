@@ -41,7 +41,10 @@ impl Site<'_> {
     /// A program beside the server's, to be run in the server's folder under the server's account.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(self.programs.join(program.as_ref()));
-        command.current_dir(self.folder).stdin(Stdio::null()).env("LC_ALL", "C");
+        command
+            .current_dir(self.folder)
+            .stdin(Stdio::null())
+            .env("LC_ALL", "C");
         if let Some(account) = self.account {
             command.uid(account.uid).gid(account.gid);
         }
@@ -66,7 +69,9 @@ impl Site<'_> {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .and_then(|()| match self.account {
-                Some(account) => std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid)),
+                Some(account) => {
+                    std::os::unix::fs::chown(path, Some(account.uid), Some(account.gid))
+                }
                 None => Ok(()),
             })
             .doing(|| format!("cannot hand {} to the server's account", path.display()))
@@ -80,8 +85,14 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    Err(Error::failed(format!("{program} failed ({}):{}", output.status, tail(&said))))
+    let said = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat();
+    Err(Error::failed(format!(
+        "{program} failed ({}):{}",
+        output.status,
+        tail(&said)
+    )))
 }
 
 /// A system account that a server runs under where we are root, because it refuses to run as root.

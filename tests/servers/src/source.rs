@@ -54,9 +54,15 @@ impl FromStr for Source {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ORDER.into_iter().find(|source| source.name() == text).ok_or_else(|| {
-            Error::setting(format!("{}={text}: it is one of env, container, local, packages", Self::VARIABLE))
-        })
+        Self::ORDER
+            .into_iter()
+            .find(|source| source.name() == text)
+            .ok_or_else(|| {
+                Error::setting(format!(
+                    "{}={text}: it is one of env, container, local, packages",
+                    Self::VARIABLE
+                ))
+            })
     }
 }
 
@@ -73,6 +79,11 @@ mod tests {
     #[test]
     fn an_unknown_source_is_refused_with_the_known_ones() {
         let error = "docker".parse::<Source>().unwrap_err();
-        assert!(error.to_string().contains("env, container, local, packages"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("env, container, local, packages"),
+            "{error}"
+        );
     }
 }

@@ -44,7 +44,11 @@ impl Record {
         }
         let gone = self.process.wait_gone(TIME_TO_STOP);
         let _ = fs::remove_dir_all(&self.folder);
-        if gone { Ok(()) } else { Err(Error::failed(format!("{} does not end", self.name))) }
+        if gone {
+            Ok(())
+        } else {
+            Err(Error::failed(format!("{} does not end", self.name)))
+        }
     }
 }
 
@@ -61,7 +65,8 @@ impl State {
     /// Reads the file in the target folder of this workspace; dead servers are left out and their folders removed.
     pub fn open() -> Result<Self> {
         let folder = target_folders().into_iter().next();
-        let folder = folder.ok_or_else(|| Error::failed("no target folder: set CARGO_TARGET_DIR"))?;
+        let folder =
+            folder.ok_or_else(|| Error::failed("no target folder: set CARGO_TARGET_DIR"))?;
         Self::open_at(&folder.join(FILE))
     }
 
@@ -74,8 +79,13 @@ impl State {
         let lock = File::create(path.with_extension("lock")).doing(what)?;
         lock.lock().doing(what)?;
         let (records, dead): (Vec<_>, Vec<_>) = read(path).into_iter().partition(Record::is_alive);
-        dead.iter().for_each(|record| drop(fs::remove_dir_all(&record.folder)));
-        Ok(Self { path: path.into(), records, _lock: lock })
+        dead.iter()
+            .for_each(|record| drop(fs::remove_dir_all(&record.folder)));
+        Ok(Self {
+            path: path.into(),
+            records,
+            _lock: lock,
+        })
     }
 
     /// The servers that run.
@@ -95,6 +105,15 @@ impl State {
         self.save()
     }
 
+    /// Ends the server of that name, if it runs, and forgets it.
+    pub fn stop(&mut self, name: &str) -> Result<()> {
+        let place = self.records.iter().position(|record| record.name == name);
+        match place.map(|place| self.records.remove(place)) {
+            Some(record) => record.stop().and_then(|()| self.save()),
+            None => Ok(()),
+        }
+    }
+
     /// Ends every server, the last one started first, and forgets it.
     pub fn stop_all(&mut self) -> Result<()> {
         while let Some(record) = self.records.pop() {
@@ -107,9 +126,13 @@ impl State {
     /// By way of a second file, so that a reader never sees half of it.
     fn save(&self) -> Result<()> {
         let what = || format!("cannot write {}", self.path.display());
-        let text = serde_json::to_string_pretty(&self.records).map_err(std::io::Error::from).doing(what)?;
+        let text = serde_json::to_string_pretty(&self.records)
+            .map_err(std::io::Error::from)
+            .doing(what)?;
         let fresh = self.path.with_extension("new");
-        fs::write(&fresh, text + "\n").and_then(|()| fs::rename(&fresh, &self.path)).doing(what)
+        fs::write(&fresh, text + "\n")
+            .and_then(|()| fs::rename(&fresh, &self.path))
+            .doing(what)
     }
 }
 
@@ -120,8 +143,13 @@ pub fn url_for(name: &str) -> Option<String> {
     if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
         return Some(url);
     }
-    let records = target_folders().into_iter().flat_map(|folder| read(&folder.join(FILE)));
-    records.filter(Record::is_alive).find(|record| record.name == name).map(|record| record.url)
+    let records = target_folders()
+        .into_iter()
+        .flat_map(|folder| read(&folder.join(FILE)));
+    records
+        .filter(Record::is_alive)
+        .find(|record| record.name == name)
+        .map(|record| record.url)
 }
 
 /// Why [`url_for`] has none, in one line, for a test that is skipped: what `cargo xtask test` found out when it
@@ -135,18 +163,31 @@ pub fn missing_reason(name: &str) -> String {
 
 /// A file that is not there, or of another version of this crate, is an empty one.
 fn read(path: &Path) -> Vec<Record> {
-    fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    fs::read(path)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
 }
 
 /// Where the target folder may be: as the environment says, around this program, or around this package.
 fn target_folders() -> Vec<PathBuf> {
-    let told = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let told = std::env::var_os("CARGO_TARGET_DIR")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute());
     let program = std::env::current_exe().ok();
     let around_program = program.iter().flat_map(|program| program.ancestors());
-    let marked = around_program.filter(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_path_buf);
+    let marked = around_program
+        .filter(|folder| folder.join("CACHEDIR.TAG").is_file())
+        .map(Path::to_path_buf);
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let beside = package.iter().flat_map(|package| package.ancestors()).map(|folder| folder.join("target"));
-    told.into_iter().chain(marked).chain(beside.filter(|folder| folder.is_dir())).collect()
+    let beside = package
+        .iter()
+        .flat_map(|package| package.ancestors())
+        .map(|folder| folder.join("target"));
+    told.into_iter()
+        .chain(marked)
+        .chain(beside.filter(|folder| folder.is_dir()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -178,7 +219,10 @@ mod tests {
         let path = folder.path().join("deep/servers.json");
         let (mut child, record) = sleeper("postgres");
         State::open_at(&path).unwrap().add(record.clone()).unwrap();
-        assert_eq!(State::open_at(&path).unwrap().get("postgres"), Some(&record));
+        assert_eq!(
+            State::open_at(&path).unwrap().get("postgres"),
+            Some(&record)
+        );
         State::open_at(&path).unwrap().stop_all().unwrap();
         assert!(!record.folder.exists());
         assert!(State::open_at(&path).unwrap().records().is_empty());

@@ -12,7 +12,8 @@ pub(crate) struct Url {
 
 impl Url {
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self> {
-        let wrong = || Error::setting("not a database URL (scheme://user:password@host:port/database)");
+        let wrong =
+            || Error::setting("not a database URL (scheme://user:password@host:port/database)");
         let (_, rest) = text.split_once("://").ok_or_else(wrong)?;
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -21,11 +22,18 @@ impl Url {
             None => (None, authority),
         };
         let (host, port) = split_port(address, default_port).ok_or_else(wrong)?;
-        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
+        {
             Some((user, password)) => (decode(user), decode(password)),
             None => (None, None),
         };
-        Ok(Self { user, password, host, port, database: decode(database) })
+        Ok(Self {
+            user,
+            password,
+            host,
+            port,
+            database: decode(database),
+        })
     }
 }
 
@@ -35,7 +43,10 @@ fn split_port(address: &str, default: u16) -> Option<(String, u16)> {
         _ => (address, default),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((if host.is_empty() { "localhost" } else { host }.into(), port))
+    Some((
+        if host.is_empty() { "localhost" } else { host }.into(),
+        port,
+    ))
 }
 
 /// Percent-decoding; none of an empty text.
@@ -43,7 +54,9 @@ fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%').then(|| std::str::from_utf8(tail.get(..2)?).ok()).flatten();
+        let escaped = (*first == b'%')
+            .then(|| std::str::from_utf8(tail.get(..2)?).ok())
+            .flatten();
         match escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -69,8 +82,14 @@ mod tests {
     #[test]
     fn every_part_of_a_url_is_found() {
         let url = parse("postgres://me:p%40ss@db.example:6000/shop?sslmode=require");
-        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("me"), Some("p@ss")));
-        assert_eq!((url.host.as_str(), url.port, url.database.as_deref()), ("db.example", 6000, Some("shop")));
+        assert_eq!(
+            (url.user.as_deref(), url.password.as_deref()),
+            (Some("me"), Some("p@ss"))
+        );
+        assert_eq!(
+            (url.host.as_str(), url.port, url.database.as_deref()),
+            ("db.example", 6000, Some("shop"))
+        );
     }
 
     #[test]

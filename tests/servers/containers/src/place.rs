@@ -18,10 +18,16 @@ impl Place {
     /// within has our host name. (What testcontainers does there, to take it for outside, fails within.)
     pub(crate) async fn find() -> Self {
         let host = std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:".into());
-        let in_container = ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| Path::new(mark).exists());
+        let in_container = ["/.dockerenv", "/run/.containerenv"]
+            .iter()
+            .any(|mark| Path::new(mark).exists());
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let within = !in_container || engine_name().await.is_some_and(|name| name == own.trim());
-        if host.starts_with("unix:") && within { Self::Here } else { Self::Elsewhere }
+        if host.starts_with("unix:") && within {
+            Self::Here
+        } else {
+            Self::Elsewhere
+        }
     }
 
     /// The address to publish at. It is spelt out: podman's answer names none where none was asked for, and
@@ -35,5 +41,10 @@ impl Place {
 }
 
 async fn engine_name() -> Option<String> {
-    Docker::connect_with_defaults().ok()?.info().await.ok()?.name
+    Docker::connect_with_defaults()
+        .ok()?
+        .info()
+        .await
+        .ok()?
+        .name
 }

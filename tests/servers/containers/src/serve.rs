@@ -37,8 +37,14 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn new(name: &str, stay: Stay) -> Result<Self> {
         let server = idem_servers::server(name)?;
-        let image = server.image().ok_or_else(|| format!("there is no container image of {name}"))?;
-        Ok(Self { server, image, stay })
+        let image = server
+            .image()
+            .ok_or_else(|| format!("there is no container image of {name}"))?;
+        Ok(Self {
+            server,
+            image,
+            stay,
+        })
     }
 
     /// Signals are caught before there is a container to remove.
@@ -65,15 +71,21 @@ impl Serve {
         let reference = std::env::var(variable).ok().filter(|name| !name.is_empty());
         let (name, tag) = split_tag(reference.as_deref().unwrap_or(self.image.default));
         let image = GenericImage::new(name, tag).with_exposed_port(self.image.port.tcp());
-        let request = image.with_cmd(self.image.arguments.iter().copied()).with_label("idem", self.server.name());
+        let request = image
+            .with_cmd(self.image.arguments.iter().copied())
+            .with_label("idem", self.server.name());
         let port = self.image.port;
         let request = request.with_host_config_modifier(move |config| publish(config, port, place));
         let variables = self.image.environment.iter();
-        variables.fold(request, |request, (name, value)| request.with_env_var(*name, *value))
+        variables.fold(request, |request, (name, value)| {
+            request.with_env_var(*name, *value)
+        })
     }
 
     async fn announce(&self, container: &ContainerAsync<GenericImage>, place: Place) -> Result<()> {
-        let url = self.server.url(container.get_host_port_ipv4(self.image.port.tcp()).await?);
+        let url = self
+            .server
+            .url(container.get_host_port_ipv4(self.image.port.tcp()).await?);
         let url = match place {
             Place::Here => url,
             Place::Elsewhere => url.replace("127.0.0.1", &container.get_host().await?.to_string()),
@@ -91,7 +103,11 @@ impl Serve {
     }
 
     /// Asks the database itself: what images write to their logs, and how often before they mean it, differs.
-    async fn answered(&self, container: &ContainerAsync<GenericImage>, url: &str) -> Result<Product> {
+    async fn answered(
+        &self,
+        container: &ContainerAsync<GenericImage>,
+        url: &str,
+    ) -> Result<Product> {
         let deadline = Instant::now() + TIME_TO_ANSWER;
         loop {
             match self.server.probe(url) {
@@ -107,7 +123,10 @@ impl Serve {
 }
 
 fn publish(config: &mut HostConfig, port: u16, place: Place) {
-    let binding = PortBinding { host_ip: Some(place.address().into()), host_port: Some(String::new()) };
+    let binding = PortBinding {
+        host_ip: Some(place.address().into()),
+        host_port: Some(String::new()),
+    };
     config.publish_all_ports = Some(false);
     config.port_bindings = Some([(format!("{port}/tcp"), Some(vec![binding]))].into());
 }
@@ -138,7 +157,11 @@ impl End {
                 let _ = closed.send(true);
             }
         });
-        Ok(Self { terminate: terminate?, interrupt: interrupt?, stdin })
+        Ok(Self {
+            terminate: terminate?,
+            interrupt: interrupt?,
+            stdin,
+        })
     }
 
     async fn wait(&mut self) {
@@ -161,8 +184,17 @@ mod tests {
 
     #[test]
     fn a_tag_is_not_mistaken_for_a_port() {
-        assert_eq!(split_tag("postgres:17.6-alpine"), ("postgres", "17.6-alpine"));
-        assert_eq!(split_tag("host:5000/team/postgres"), ("host:5000/team/postgres", "latest"));
-        assert_eq!(split_tag("host:5000/postgres:16"), ("host:5000/postgres", "16"));
+        assert_eq!(
+            split_tag("postgres:17.6-alpine"),
+            ("postgres", "17.6-alpine")
+        );
+        assert_eq!(
+            split_tag("host:5000/team/postgres"),
+            ("host:5000/team/postgres", "latest")
+        );
+        assert_eq!(
+            split_tag("host:5000/postgres:16"),
+            ("host:5000/postgres", "16")
+        );
     }
 }

@@ -43,12 +43,17 @@ impl Session {
                 (b'R', [0, 0, 0, 0]) => {}
                 (b'R', [0, 0, 0, 3]) if url.password.is_some() => {
                     let password = url.password.as_deref().unwrap_or_default();
-                    stream.write_all(&message(b'p', &[password.as_bytes(), b"\0"])).doing(place)?;
+                    stream
+                        .write_all(&message(b'p', &[password.as_bytes(), b"\0"]))
+                        .doing(place)?;
                 }
                 (b'R', _) => return Ok(Answer::LogIn),
                 (b'E', body) => {
                     let field = |field| error_field(body, field).unwrap_or_default();
-                    return Ok(Answer::Refused { code: field(b'C'), message: field(b'M') });
+                    return Ok(Answer::Refused {
+                        code: field(b'C'),
+                        message: field(b'M'),
+                    });
                 }
                 (b'S', body) => version = version.or(parameter(body, "server_version")),
                 (b'Z', _) => return Ok(Answer::Welcome(Self { stream, version })),
@@ -66,7 +71,9 @@ impl Session {
     /// because PgBouncer's `SHOW VERSION` was one in old versions.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Option<String>> {
         let lost = || format!("the connection was lost in `{sql}`");
-        self.stream.write_all(&message(b'Q', &[sql.as_bytes(), b"\0"])).doing(lost)?;
+        self.stream
+            .write_all(&message(b'Q', &[sql.as_bytes(), b"\0"]))
+            .doing(lost)?;
         let (mut answer, mut refused) = (None, None);
         loop {
             let (kind, body) = receive(&mut self.stream).doing(lost)?;
@@ -126,7 +133,10 @@ fn receive(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
     stream.read_exact(&mut head)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     if !(4..LONGEST).contains(&length) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a PostgreSQL server"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a PostgreSQL server",
+        ));
     }
     let mut body = vec![0; length - 4];
     stream.read_exact(&mut body)?;
@@ -140,7 +150,9 @@ fn parameter(body: &[u8], name: &str) -> Option<String> {
 
 /// An error is a list of fields, each a letter and a text ended by zero.
 fn error_field(body: &[u8], field: u8) -> Option<String> {
-    body.split(|byte| *byte == 0).find(|part| part.first() == Some(&field)).map(|part| text(&part[1..]))
+    body.split(|byte| *byte == 0)
+        .find(|part| part.first() == Some(&field))
+        .map(|part| text(&part[1..]))
 }
 
 fn first_column(body: &[u8]) -> Option<String> {
@@ -171,13 +183,19 @@ mod tests {
 
     #[test]
     fn the_first_column_of_a_row_is_read_and_null_is_none() {
-        assert_eq!(first_column(&[0, 1, 0, 0, 0, 2, b'h', b'i']).as_deref(), Some("hi"));
+        assert_eq!(
+            first_column(&[0, 1, 0, 0, 0, 2, b'h', b'i']).as_deref(),
+            Some("hi")
+        );
         assert_eq!(first_column(&[0, 1, 255, 255, 255, 255]), None);
     }
 
     #[test]
     fn only_the_asked_parameter_is_taken() {
-        assert_eq!(parameter(b"server_version\x0015.18\0", "server_version").as_deref(), Some("15.18"));
+        assert_eq!(
+            parameter(b"server_version\x0015.18\0", "server_version").as_deref(),
+            Some("15.18")
+        );
         assert_eq!(parameter(b"TimeZone\0UTC\0", "server_version"), None);
     }
 }

@@ -33,10 +33,15 @@ impl Podman {
     pub(crate) fn is_installed() -> bool {
         let runs = |program: &str| {
             let mut command = Command::new(program);
-            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .arg("--version")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
-        let helper = ["/usr/lib/podman", "/usr/libexec/podman"].map(|folder| Path::new(folder).join("netavark"));
+        let helper = ["/usr/lib/podman", "/usr/libexec/podman"]
+            .map(|folder| Path::new(folder).join("netavark"));
         runs("podman") && runs("runc") && helper.iter().any(|path| path.is_file())
     }
 
@@ -49,15 +54,28 @@ impl Podman {
     pub(crate) fn start() -> Result<Self, Failed> {
         let folder = tempfile::Builder::new().prefix("idem-podman-").tempdir()?;
         std::fs::write(folder.path().join("containers.conf"), SETTINGS)?;
-        let mut podman = Self { folder, service: None };
+        let mut podman = Self {
+            folder,
+            service: None,
+        };
         let mut service = podman.command();
         service.args(["system", "service", "--time=0", &podman.host()]);
         let log = std::fs::File::create(podman.path("log"))?;
-        podman.service = Some(service.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?);
+        podman.service = Some(
+            service
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log)
+                .spawn()?,
+        );
         let deadline = Instant::now() + TIME_TO_START;
         while std::os::unix::net::UnixStream::connect(podman.path("socket")).is_err() {
             if Instant::now() > deadline {
-                return Err(format!("podman does not answer: {}", std::fs::read_to_string(podman.path("log"))?).into());
+                return Err(format!(
+                    "podman does not answer: {}",
+                    std::fs::read_to_string(podman.path("log"))?
+                )
+                .into());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -78,23 +96,39 @@ impl Podman {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("podman");
         command.env("CONTAINERS_CONF", self.path("containers.conf"));
-        command.arg("--root").arg(self.path("storage")).arg("--runroot").arg(self.path("run"));
+        command
+            .arg("--root")
+            .arg(self.path("storage"))
+            .arg("--runroot")
+            .arg(self.path("run"));
         command.arg("--tmpdir").arg(self.path("tmp"));
         command
     }
 
     /// What such a command prints.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Failed> {
-        let output = self.command().args(arguments).stdin(Stdio::null()).output()?;
+        let output = self
+            .command()
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()?;
         if !output.status.success() {
-            return Err(format!("podman {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(format!(
+                "podman {arguments:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+            .into());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Containers, running or not.
     pub(crate) fn containers(&self) -> Result<Vec<String>, Failed> {
-        Ok(self.run(&["ps", "--all", "--quiet"])?.lines().map(Into::into).collect())
+        Ok(self
+            .run(&["ps", "--all", "--quiet"])?
+            .lines()
+            .map(Into::into)
+            .collect())
     }
 }
 
@@ -106,6 +140,9 @@ impl Drop for Podman {
             let _ = service.wait();
         }
         // The storage mounts itself onto itself, and its folder cannot be removed before that is undone.
-        let _ = Command::new("umount").arg(self.path("storage/overlay")).stderr(Stdio::null()).status();
+        let _ = Command::new("umount")
+            .arg(self.path("storage/overlay"))
+            .stderr(Stdio::null())
+            .status();
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, 
     // The real folder, with pg_config: it may have been found through links.
     let postgres = fs::canonicalize(programs.ok_or("no PostgreSQL")?.join("postgres"))?;
     let programs = postgres.parent().ok_or("no PostgreSQL")?;
-    let root = Root { path: podman.path("image") };
+    let root = Root {
+        path: podman.path("image"),
+    };
     for folder in ["tmp", "dev", "proc", "sys", "run", "bin", "etc", "data"] {
         fs::create_dir_all(root.path.join(folder))?;
     }
@@ -38,18 +40,36 @@ pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, 
     root.write("etc/passwd", PASSWD)?;
     root.write("etc/group", GROUP)?;
     root.write("start.sh", START)?;
-    fs::set_permissions(root.path.join("start.sh"), fs::Permissions::from_mode(0o755))?;
+    fs::set_permissions(
+        root.path.join("start.sh"),
+        fs::Permissions::from_mode(0o755),
+    )?;
     import(podman, &root.path, programs)?;
     Ok(NAME.into())
 }
 
 fn import(podman: &Podman, root: &Path, programs: &Path) -> Result<(), Failed> {
-    let mut tar = Command::new("tar").arg("-C").arg(root).args(["-c", "."]).stdout(Stdio::piped()).spawn()?;
+    let mut tar = Command::new("tar")
+        .arg("-C")
+        .arg(root)
+        .args(["-c", "."])
+        .stdout(Stdio::piped())
+        .spawn()?;
     let content = tar.stdout.take().ok_or("tar has no output")?;
     let mut import = podman.command();
-    import.arg("import").args(["--change", "ENTRYPOINT [\"/start.sh\"]", "--change", "CMD [\"postgres\"]"]);
+    import.arg("import").args([
+        "--change",
+        "ENTRYPOINT [\"/start.sh\"]",
+        "--change",
+        "CMD [\"postgres\"]",
+    ]);
     import.args(["--change", "EXPOSE 5432", "--change", "USER postgres"]);
-    import.args(["--change", &format!("ENV BIN={}", programs.display()), "-", NAME]);
+    import.args([
+        "--change",
+        &format!("ENV BIN={}", programs.display()),
+        "-",
+        NAME,
+    ]);
     let output = import.stdin(content).output()?;
     if tar.wait()?.success() && output.status.success() {
         Ok(())
@@ -116,7 +136,11 @@ impl Root {
 fn linked(program: &Path) -> io::Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect())
+    Ok(text
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+        .collect())
 }
 
 /// What `initdb` loads. The compiler for queries is left out: its library is larger than everything else.
@@ -124,13 +148,20 @@ fn modules(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     let wanted = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.ends_with(".so") && (name.contains("_and_") || ["plpgsql.so", "dict_snowball.so"].contains(&&*name))
+        name.ends_with(".so")
+            && (name.contains("_and_") || ["plpgsql.so", "dict_snowball.so"].contains(&&*name))
     };
-    Ok(entries.into_iter().map(|entry| entry.path()).filter(wanted).collect())
+    Ok(entries
+        .into_iter()
+        .map(|entry| entry.path())
+        .filter(wanted)
+        .collect())
 }
 
 /// A folder that PostgreSQL was built for.
 fn told(programs: &Path, what: &str) -> Result<PathBuf, Failed> {
-    let output = Command::new(programs.join("pg_config")).arg(what).output()?;
+    let output = Command::new(programs.join("pg_config"))
+        .arg(what)
+        .output()?;
     Ok(String::from_utf8(output.stdout)?.trim().into())
 }

@@ -20,7 +20,9 @@ fn main() {
     let arguments = Arguments::from_args();
     let missing = missing();
     let name = "a_container_of_our_own_answers_and_is_gone_afterwards";
-    let shown = missing.as_deref().map_or(name.to_owned(), |reason| format!("{name} ({reason})"));
+    let shown = missing
+        .as_deref()
+        .map_or(name.to_owned(), |reason| format!("{name} ({reason})"));
     let trial = Trial::test(shown, container_comes_and_goes).with_ignored_flag(missing.is_some());
     libtest_mimic::run(&arguments, vec![trial]).exit();
 }
@@ -60,15 +62,25 @@ fn container_comes_and_goes() -> Result<(), Failed> {
     let product = postgres().probe(url)?;
     assert_eq!(Some(product.name.as_str()), said["product"].as_str());
     assert_eq!(product.version.as_deref(), said["version"].as_str());
-    if let Ok(output) = Command::new("psql").args(["-XAt", url, "-c", "SHOW max_connections"]).output() {
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "300", "{output:?}");
+    if let Ok(output) = Command::new("psql")
+        .args(["-XAt", url, "-c", "SHOW max_connections"])
+        .output()
+    {
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            "300",
+            "{output:?}"
+        );
     }
     assert_eq!(podman.containers()?.len(), 1);
 
     drop(child.stdin.take());
     let status = wait(&mut child)?;
     assert!(status.success(), "idem-containers ended with {status}");
-    assert!(podman.containers()?.is_empty(), "the container is still there");
+    assert!(
+        podman.containers()?.is_empty(),
+        "the container is still there"
+    );
     assert!(postgres().probe(url).is_err(), "it still answers");
     Ok(())
 }
@@ -81,7 +93,9 @@ fn first_line(child: &mut Child) -> Result<String, Failed> {
         let mut line = String::new();
         sender.send(BufReader::new(output).read_line(&mut line).map(|_| line))
     });
-    Ok(receiver.recv_timeout(PATIENCE).map_err(|_| "idem-containers says nothing")??)
+    Ok(receiver
+        .recv_timeout(PATIENCE)
+        .map_err(|_| "idem-containers says nothing")??)
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {

@@ -1,0 +1,169 @@
+//! The test program that a backend gets: what it lists, ignores, fails and reports. This program starts itself as such
+//! a test program of one backend that is there and one whose server is missing.
+
+use std::process::{Command, ExitCode, Output};
+
+use idem_conformance::mutants::{Bug, MutantHarness};
+use idem_conformance::{Missing, Target, cases};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const FIXTURE: &str = "IDEM_RUNNER_FIXTURE";
+
+fn fixture() -> ExitCode {
+    let there = Target::new("mutant", async || Ok(MutantHarness::new(Bug::None)));
+    let missing = async || Err::<MutantHarness, _>(Missing::new("no server: build one"));
+    idem_conformance::main(vec![there, Target::new("absent", missing)])
+}
+
+type Test = fn() -> Result<(), Failed>;
+
+struct Run {
+    text: String,
+    success: bool,
+}
+
+/// Runs the fixture with these arguments and variables; what it printed, both ways.
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Run, Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    for name in ["IDEM_REQUIRE", "IDEM_REPORT_DIR", "IDEM_SEED", "NEXTEST"] {
+        command.env_remove(name);
+    }
+    let variables = variables.iter().copied().chain([(FIXTURE, "1")]);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.args(arguments).envs(variables).output()?;
+    let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let (text, success) = (text.concat(), status.success());
+    Ok(Run { text, success })
+}
+
+fn ensure(condition: bool, run: &Run) -> Result<(), Failed> {
+    if condition {
+        Ok(())
+    } else {
+        Err(run.text.clone().into())
+    }
+}
+
+fn a_missing_server_is_ignored_and_says_why() -> Result<(), Failed> {
+    let run = run(&["law07"], &[])?;
+    ensure(run.success && run.text.contains("0 failed"), &run)?;
+    ensure(
+        run.text
+            .matches("absent: ignored, no server: build one")
+            .count()
+            == 1,
+        &run,
+    )?;
+    ensure(
+        !run.text
+            .contains("absent::law07::a_released_key_has_no_record ... ok"),
+        &run,
+    )
+}
+
+fn a_missing_server_that_is_required_fails() -> Result<(), Failed> {
+    let run = run(&["absent"], &[("IDEM_REQUIRE", "mutant, absent")])?;
+    ensure(!run.success && run.text.contains("1 failed"), &run)?;
+    ensure(run.text.contains("absent::server_is_available"), &run)
+}
+
+fn what_is_not_promised_is_ignored() -> Result<(), Failed> {
+    let run = run(&["mutant::law12"], &[])?;
+    ensure(
+        run.success
+            && run
+                .text
+                .contains("ignored (not promised: shared between processes)"),
+        &run,
+    )
+}
+
+fn nextest_is_told_what_is_ignored() -> Result<(), Failed> {
+    let all = run(&["--list", "--format", "terse"], &[("NEXTEST", "1")])?;
+    let lines = |run: &Run| {
+        run.text
+            .lines()
+            .filter(|line| line.ends_with(": test"))
+            .count()
+    };
+    ensure(lines(&all) == 2 * cases().count(), &all)?;
+    let ignored = run(
+        &["--list", "--format", "terse", "--ignored"],
+        &[("NEXTEST", "1")],
+    )?;
+    ensure(
+        lines(&ignored) > cases().count() && lines(&ignored) < lines(&all),
+        &ignored,
+    )?;
+    let one = [
+        "--exact",
+        "absent::law07::a_released_key_has_no_record",
+        "--ignored",
+    ];
+    let one = run(&one, &[("NEXTEST", "1")])?;
+    ensure(!one.success, &one)
+}
+
+fn a_run_leaves_its_counts() -> Result<(), Failed> {
+    let folder = std::env::temp_dir().join(format!("idem-report-{}", std::process::id()));
+    let variables = [("IDEM_REPORT_DIR", folder.to_string_lossy().into_owned())];
+    let variables = variables
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    let run = run(&["law07::a_released"], &variables)?;
+    let there = std::fs::read_to_string(folder.join("mutant.json"))?;
+    let absent = std::fs::read_to_string(folder.join("absent.json"))?;
+    std::fs::remove_dir_all(folder)?;
+    ensure(
+        there.contains(r#""backend":"mutant","product":"None""#),
+        &run,
+    )?;
+    ensure(
+        there.contains(r#""passed":3,"ignored":0,"failed":0,"missing":null"#),
+        &run,
+    )?;
+    let missing = r#""passed":0,"ignored":3,"failed":0,"missing":"no server: build one""#;
+    ensure(absent.contains(missing), &run)
+}
+
+fn a_seed_that_is_no_number_is_refused() -> Result<(), Failed> {
+    let run = run(&["law07"], &[("IDEM_SEED", "seven")])?;
+    ensure(
+        !run.success && run.text.contains("IDEM_SEED is `seven`"),
+        &run,
+    )
+}
+
+fn main() -> ExitCode {
+    if std::env::var_os(FIXTURE).is_some() {
+        return fixture();
+    }
+    let trials: [(&str, Test); 6] = [
+        (
+            "a_missing_server_is_ignored_and_says_why",
+            a_missing_server_is_ignored_and_says_why,
+        ),
+        (
+            "a_missing_server_that_is_required_fails",
+            a_missing_server_that_is_required_fails,
+        ),
+        (
+            "what_is_not_promised_is_ignored",
+            what_is_not_promised_is_ignored,
+        ),
+        (
+            "nextest_is_told_what_is_ignored",
+            nextest_is_told_what_is_ignored,
+        ),
+        ("a_run_leaves_its_counts", a_run_leaves_its_counts),
+        (
+            "a_seed_that_is_no_number_is_refused",
+            a_seed_that_is_no_number_is_refused,
+        ),
+    ];
+    let trials = trials.map(|(name, run)| Trial::test(name, run)).into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
