@@ -183,10 +183,7 @@ mod tests {
         assert!(response(&Response::new(200, vec![0; 94]), &limits).is_err());
         assert!(failure(&Failure::new("c", "m".repeat(100)), &limits).is_err());
         let entry = Metadata::new().with("a", "b");
-        assert_eq!(
-            metadata(&entry, &limits).unwrap().unwrap(),
-            r#"{"a":"b"}"#
-        );
+        assert_eq!(metadata(&entry, &limits).unwrap().unwrap(), r#"{"a":"b"}"#);
         assert!(metadata(&entry.with("name", "value"), &limits).is_err());
         assert_eq!(metadata(&Metadata::new(), &limits).unwrap(), None);
         assert!(batch(0).is_err() && batch(MAX_BATCH + 1).is_err());

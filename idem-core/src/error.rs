@@ -255,7 +255,10 @@ mod tests {
             .for_each_item();
         for error in [each(), each()] {
             assert_eq!(error.to_string(), "postgres claim_many: the batch failed");
-            assert_eq!(error.source().unwrap().to_string(), "postgres claim_many: deadlock");
+            assert_eq!(
+                error.source().unwrap().to_string(),
+                "postgres claim_many: deadlock"
+            );
             assert!(error.is_retryable());
         }
     }

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 
 use crate::backoff::Backoff;
 use crate::{
-    ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, MAX_BATCH, Response, Result,
+    ClaimOutcome, ClaimRequest, Effect, Fingerprint, IdempotencyStore, Key, MAX_BATCH, Response,
+    Result,
 };
 
 /// What can be built from the operations of [`IdempotencyStore`]; every store has it.
@@ -27,17 +28,25 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// The last error when the limit has passed; one that is not retryable at once.
+    /// The last error when the limit has passed; one that is not retryable at once. Its effect is unknown if that of
+    /// any try was.
     async fn claim_retrying(
         &self,
         request: &ClaimRequest,
         limit: Duration,
     ) -> Result<ClaimOutcome> {
         let mut backoff = Backoff::new(limit);
+        let mut effect = Effect::None;
         loop {
-            match self.claim(request).await {
-                Err(error) if error.is_retryable() && backoff.pause().await => {}
-                answer => return answer,
+            let error = match self.claim(request).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
+            };
+            if error.effect() != Effect::None {
+                effect = error.effect();
+            }
+            if !error.is_retryable() || !backoff.pause().await {
+                return Err(error.with_effect(effect));
             }
         }
     }

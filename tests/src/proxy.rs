@@ -14,6 +14,9 @@ use tokio::task::JoinHandle;
 /// Armed to cut nothing.
 const NEVER: i64 = i64::MIN;
 
+/// Clients that have said nothing for so long are quiet.
+const QUIET: Duration = Duration::from_millis(20);
+
 /// How long the answer that is thrown away is awaited: a message may be half of a request only.
 const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,7 @@ struct Shared {
     /// Messages that may still pass before the cut.
     passes: AtomicI64,
     cuts: AtomicU64,
+    messages: AtomicU64,
     closed: watch::Sender<bool>,
 }
 
@@ -49,6 +53,7 @@ impl Proxy {
             server,
             passes: AtomicI64::new(NEVER),
             cuts: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
             closed: watch::channel(false).0,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -81,6 +86,15 @@ impl Proxy {
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    /// Waits until no client says anything: pools look after their connections when nobody asks for anything.
+    pub async fn quiet(&self) {
+        let mut before = None;
+        while before != Some(self.shared.messages.load(Ordering::SeqCst)) {
+            before = Some(self.shared.messages.load(Ordering::SeqCst));
+            tokio::time::sleep(QUIET).await;
+        }
     }
 
     /// Cuts every connection and accepts no more.
@@ -143,6 +157,7 @@ async fn pass_requests(
         if length == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
+        shared.messages.fetch_add(1, Ordering::SeqCst);
         let armed =
             |passes: i64| (passes != NEVER).then(|| if passes > 0 { passes - 1 } else { NEVER });
         let before = shared

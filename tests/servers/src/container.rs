@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::error::Doing;
 use crate::folder::{Folder, tail};
 use crate::process::{Identity, wait_until};
+use crate::watchdog::Watchdog;
 use crate::{Error, Lifetime, Product, Result, Server, Signal};
 
 /// Names the program `idem-containers`; without it, cargo builds it.
@@ -24,6 +25,7 @@ pub(crate) struct Container {
     folder: Folder,
     child: Option<Child>,
     identity: Identity,
+    watchdog: Option<Watchdog>,
 }
 
 impl Container {
@@ -34,29 +36,17 @@ impl Container {
     ) -> Result<(Self, Product)> {
         let program = program()?;
         let folder = Folder::create(&format!("{}-container", server.name()), None)?;
-        let log = File::create(folder.log()).doing(|| "cannot write the container's log".into())?;
-        let mut command = Command::new(program);
-        command
-            .args(["serve", server.name()])
-            .env("DOCKER_HOST", host)
-            .stdout(Stdio::piped())
-            .stderr(log);
-        match lifetime {
-            // It ends when the pipe closes, that is with us.
-            Lifetime::Scoped => command.stdin(Stdio::piped()),
-            Lifetime::Detached => command.arg("--stay").stdin(Stdio::null()),
-        };
-        let child = command
-            .process_group(0)
-            .spawn()
-            .doing(|| "cannot run idem-containers".into())?;
-        let identity = Identity::of(child.id());
+        let child = spawn(&program, server, host, lifetime, &folder)?;
         let mut container = Self {
             url: String::new(),
-            folder,
+            identity: Identity::of(child.id()),
             child: Some(child),
-            identity,
+            watchdog: None,
+            folder,
         };
+        if lifetime == Lifetime::Scoped {
+            container.guard()?;
+        }
         container.url = container
             .first_line()
             .and_then(|line| url_of(&line))
@@ -66,6 +56,15 @@ impl Container {
             })?;
         let product = server.probe(&container.url)?;
         Ok((container, product))
+    }
+
+    /// The program would end with us by itself; its folder would stay.
+    fn guard(&mut self) -> Result<()> {
+        let file = self.folder.path().join("pid");
+        std::fs::write(file, self.identity.pid.to_string())
+            .doing(|| "cannot note the container's process".into())?;
+        self.watchdog = Some(Watchdog::start(self.folder.path(), Signal::Term)?);
+        Ok(())
     }
 
     /// Read on a thread of its own, for the sake of a deadline.
@@ -109,6 +108,7 @@ impl Container {
             let _ = child.wait();
         }
         self.folder.remove();
+        self.watchdog = None;
         if ended {
             Ok(())
         } else {
@@ -121,6 +121,29 @@ impl Drop for Container {
     fn drop(&mut self) {
         let _ = self.clear();
     }
+}
+
+fn spawn(
+    program: &Path,
+    server: &dyn Server,
+    host: &str,
+    lifetime: Lifetime,
+    folder: &Folder,
+) -> Result<Child> {
+    let log = File::create(folder.log()).doing(|| "cannot write the container's log".into())?;
+    let mut command = Command::new(program);
+    command.args(["serve", server.name()]);
+    command
+        .env("DOCKER_HOST", host)
+        .stdout(Stdio::piped())
+        .stderr(log);
+    match lifetime {
+        // It ends when the pipe closes, that is with us.
+        Lifetime::Scoped => command.stdin(Stdio::piped()),
+        Lifetime::Detached => command.arg("--stay").stdin(Stdio::null()),
+    };
+    let child = command.process_group(0).spawn();
+    child.doing(|| "cannot run idem-containers".into())
 }
 
 fn url_of(line: &str) -> Option<String> {

@@ -18,9 +18,9 @@ trap '' HUP INT QUIT TERM
 cat > /dev/null
 if pid=$(cat "$1/pid" 2> /dev/null); then
     kill -s "$2" "$pid" 2> /dev/null
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
         kill -0 "$pid" 2> /dev/null || break
-        sleep 0.5
+        sleep 1
     done
     kill -s KILL "$pid" 2> /dev/null
 fi
