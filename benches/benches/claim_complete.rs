@@ -1,12 +1,12 @@
 //! The whole life of a key, beside an insert and an update.
 
-use std::hint::black_box;
-
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 fn claim_complete(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let backends = runtime.block_on(idem_benches::backends()).expect("backends");
+    let backends = runtime
+        .block_on(idem_benches::backends())
+        .expect("backends");
     let mut group = criterion.benchmark_group("claim_complete");
     group.throughput(Throughput::Elements(1));
     for backend in &backends {

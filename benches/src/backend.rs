@@ -60,7 +60,9 @@ impl Backend {
     /// The store's.
     pub async fn claim_fresh(&self) -> Result<Claim, BoxError> {
         let outcome = self.store.claim(&self.request(&self.fresh_id())).await?;
-        outcome.acquired().ok_or_else(|| "the key was not fresh".into())
+        outcome
+            .acquired()
+            .ok_or_else(|| "the key was not fresh".into())
     }
 
     /// Completes a claim.
@@ -80,7 +82,10 @@ impl Backend {
 ///
 /// What opening one answers.
 pub async fn backends() -> Result<Vec<Backend>, BoxError> {
-    let mut backends = vec![Backend::new("memory", MemoryStore::new(), None), sqlite().await?];
+    let mut backends = vec![
+        Backend::new("memory", MemoryStore::new(), None),
+        sqlite().await?,
+    ];
     match idem_servers::url_for("postgres") {
         Some(url) => backends.push(postgres(&url).await?),
         None => eprintln!("postgres: not run, no server (`cargo xtask servers up postgres`)"),

@@ -22,16 +22,20 @@ impl Bare {
     /// The driver's.
     pub async fn insert(&self, id: String) -> Result<(), sqlx::Error> {
         match self {
-            Self::Sqlite(pool) => sqlx::query("INSERT INTO bare (id) VALUES (?1) ON CONFLICT DO NOTHING")
-                .bind(id)
-                .execute(pool)
-                .await
-                .map(drop),
-            Self::Postgres(pool) => sqlx::query("INSERT INTO bare (id) VALUES ($1) ON CONFLICT DO NOTHING")
-                .bind(id)
-                .execute(pool)
-                .await
-                .map(drop),
+            Self::Sqlite(pool) => {
+                sqlx::query("INSERT INTO bare (id) VALUES (?1) ON CONFLICT DO NOTHING")
+                    .bind(id)
+                    .execute(pool)
+                    .await
+                    .map(drop)
+            }
+            Self::Postgres(pool) => {
+                sqlx::query("INSERT INTO bare (id) VALUES ($1) ON CONFLICT DO NOTHING")
+                    .bind(id)
+                    .execute(pool)
+                    .await
+                    .map(drop)
+            }
         }
     }
 

@@ -55,7 +55,19 @@ pub(crate) struct TestOptions {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let mut command = Arguments::parse().command;
+    if let Command::Test(TestOptions {
+        json: Some(file), ..
+    }) = &mut command
+        && let Ok(absolute) = std::path::absolute(&*file)
+    {
+        *file = absolute;
+    }
+    // From a subfolder, too, everything is about the whole workspace.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let moved = root.map_or(Ok(()), std::env::set_current_dir);
+    let done = match command {
+        _ if moved.is_err() => Err("the workspace is no longer where xtask was built".into()),
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Check => check::run(),
