@@ -64,10 +64,14 @@ fn main() -> ExitCode {
         *file = absolute;
     }
     // From a subfolder, too, everything is about the whole workspace.
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    let moved = root.map_or(Ok(()), std::env::set_current_dir);
+    if let Some(package) = std::env::var_os("CARGO_MANIFEST_DIR")
+        && let Some(root) = std::path::Path::new(&package).parent()
+        && let Err(error) = std::env::set_current_dir(root)
+    {
+        eprintln!("xtask: {}: {error}", root.display());
+        return ExitCode::FAILURE;
+    }
     let done = match command {
-        _ if moved.is_err() => Err("the workspace is no longer where xtask was built".into()),
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
         Command::Check => check::run(),
