@@ -22,6 +22,7 @@ mod request;
 mod response;
 mod sealed;
 mod store;
+mod stored;
 mod time;
 mod token;
 
@@ -45,6 +46,7 @@ pub use request::{ClaimRequest, FailedPolicy, StalePolicy};
 pub use response::Response;
 pub use sealed::{Sealed, encode_failure, encode_response};
 pub use store::IdempotencyStore;
+pub use stored::StoredRecord;
 pub use time::{Timestamp, whole_millis_as_micros};
 pub use token::{AttemptId, FencingToken};
 

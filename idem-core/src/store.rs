@@ -53,11 +53,11 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// * the record is failed, has the same fingerprint, and this claim says
     ///   [`FailedPolicy::Retry`](crate::FailedPolicy::Retry);
     /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer was lost.
-    ///   Token and attempts are the same as before, the lease starts anew.
+    ///   Token and attempts are the same as before, the lease starts anew, also when it had ended.
     ///
-    /// A stale record that may not be taken over becomes failed with
+    /// Each acquisition replaces the metadata. A stale record that may not be taken over becomes failed with
     /// [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention ends, counted from the
-    /// end of its lease. Any other live record is reported unchanged: another fingerprint as
+    /// end of its lease; this claim is told so, and only a later one may retry the failure. Any other live record is reported unchanged: another fingerprint as
     /// [`Conflict`](ClaimOutcome::Conflict), whatever the state, stale too.
     ///
     /// # Errors
@@ -103,7 +103,9 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// *Atomicity*: ownership is checked and the key freed in one step.
     ///
     /// *Behaviour*: a holder whose lease has ended may still release until somebody else has acquired the
-    /// key. Repeating it succeeds until the key is acquired again or the remains are purged.
+    /// key. Repeating it succeeds until the key is acquired again or the remains are purged. Nothing is left but
+    /// what the next token is made from: the next acquisition is the key's first. Whether purge counts the remains is
+    /// open.
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@ mod row;
 mod schema;
 mod session;
 mod sql;
+mod statements;
 mod store;
 mod tx;
 

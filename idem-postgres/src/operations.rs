@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Response,
-    Result, StalePolicy, Timestamp, check, encode_failure,
+    Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
 };
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::config::Config;
 use crate::error::{Sent, decode};
-use crate::row::{COMPLETED, Columns, FAILED, RELEASED};
+use crate::row::Columns;
 use crate::session::{Query, Session};
-use crate::sql::{Statement, Statements};
+use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
@@ -29,7 +29,7 @@ pub(crate) struct Operations {
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
 pub(crate) struct Sealing {
-    state: i16,
+    state: i64,
     result: Vec<u8>,
     retention: i64,
 }
@@ -110,7 +110,7 @@ impl Operations {
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
         Ok(Sealing {
-            state: COMPLETED,
+            state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
@@ -118,7 +118,7 @@ impl Operations {
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
         Ok(Sealing {
-            state: FAILED,
+            state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
         })
@@ -145,7 +145,9 @@ impl Operations {
                     Err(Error::already_sealed())
                 }
             }
-            Some((COMPLETED | FAILED, _)) => Err(Error::already_sealed()),
+            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
+                Err(Error::already_sealed())
+            }
             _ => Err(Error::claim_lost()),
         }
     }
@@ -156,7 +158,7 @@ impl Operations {
             return Ok(());
         }
         match self.owned(session, claim).await? {
-            Some((RELEASED, _)) => Ok(()),
+            Some((StoredRecord::RELEASED, _)) => Ok(()),
             _ => Err(Error::claim_lost()),
         }
     }
@@ -166,15 +168,15 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-    ) -> Result<Option<(i16, Option<Vec<u8>>)>> {
+    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let query = with_claim(&self.sql.owned, claim);
         let rows = session.rows(query, Sent::Harmless).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let state = row.try_get_unchecked(0).map_err(decode)?;
+        let state: i16 = row.try_get_unchecked(0).map_err(decode)?;
         let result = row.try_get_unchecked(1).map_err(decode)?;
-        Ok(Some((state, result)))
+        Ok(Some((state.into(), result)))
     }
 
     pub(crate) async fn renew(

@@ -9,10 +9,6 @@
 //! caller's transaction) a statement does the same or fails with 40001: see "Transaction Isolation",
 //! <https://www.postgresql.org/docs/current/transaction-iso.html>.
 
-use std::sync::Arc;
-
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
-
 /// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
 /// bits hold today's microseconds, and the cast rounds to them.
 macro_rules! clock {
@@ -92,7 +88,7 @@ macro_rules! acquire_existing {
 ///
 /// No row comes back when the winner commits between the snapshot, which shows neither row, and the insert,
 /// which then meets it. Asking again sees it.
-const CLAIM: &str = concat!(
+pub(crate) const CLAIM: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -129,7 +125,7 @@ SELECT false, ",
 ///
 /// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any
 /// key that comes back neither won nor held is asked for again.
-const CLAIM_MANY: &str = concat!(
+pub(crate) const CLAIM_MANY: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -184,7 +180,7 @@ SELECT false, ",
 ///
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was
 /// renewed, sealed or released since it was seen: asking again tells.
-const ABANDON: &str = concat!(
+pub(crate) const ABANDON: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -226,12 +222,12 @@ macro_rules! purge_at {
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the result, `$8`
 /// retention. One row comes back when the claim was held; ownership is checked on the locked row.
-const SEAL: &str = concat!(
+pub(crate) const SEAL: &str = concat!(
     "WITH ",
     clock!(),
     "
 UPDATE {table} AS r
-SET state = $6, result = $7, sealed_at = clock.now, sweep_at = NULL,
+SET state = CAST($6 AS bigint), result = $7, sealed_at = clock.now, sweep_at = NULL,
     expires_at = clock.now + $8,
     purge_at = ",
     purge_at!("r.purge_at", "(clock.now + $8)", "$8"),
@@ -244,7 +240,7 @@ RETURNING 1",
 
 /// The same for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
 /// arrays. The keys that were sealed come back.
-const COMPLETE_MANY: &str = concat!(
+pub(crate) const COMPLETE_MANY: &str = concat!(
     "WITH ",
     clock!(),
     "
@@ -270,7 +266,7 @@ RETURNING r.scope, r.operation, r.id",
 
 /// `$1..$3` key, `$4` token, `$5` attempt id. What a seal or release that changed nothing has met: whether the
 /// claim is the latest acquisition, and in which state. A plain read: what it tells can only have become true.
-const OWNED: &str = concat!(
+pub(crate) const OWNED: &str = concat!(
     "WITH ",
     clock!(),
     "
@@ -281,7 +277,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
 
 /// `$1..$3` key, `$4` token, `$5` attempt id. The row stays, so that the next token is greater whatever the
 /// clock does; it counts as absent and is purged like any other.
-const RELEASE: &str = concat!(
+pub(crate) const RELEASE: &str = concat!(
     "WITH ",
     clock!(),
     "
@@ -294,7 +290,7 @@ RETURNING 1",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.
-const RENEW: &str = concat!(
+pub(crate) const RENEW: &str = concat!(
     "WITH ",
     clock!(),
     "
@@ -312,7 +308,7 @@ RETURNING r.lease_ends_at, clock.now",
 );
 
 /// `$1..$3` key.
-const GET: &str = concat!(
+pub(crate) const GET: &str = concat!(
     "WITH ",
     clock!(),
     "
@@ -324,7 +320,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.n
 
 /// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was
 /// set back) is kept, because the next token is made from it.
-const PURGE: &str = concat!(
+pub(crate) const PURGE: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -340,7 +336,7 @@ SELECT count(*) FROM purged"
 );
 
 /// `$1` limit, `$2` the stored form of the failure. Rows that others have locked are passed over.
-const SWEEP: &str = concat!(
+pub(crate) const SWEEP: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -357,49 +353,3 @@ swept AS (
 )
 SELECT count(*) FROM swept"
 );
-
-/// The statements with the table's name put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) claim: Statement,
-    pub(crate) claim_many: Statement,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) complete_many: Statement,
-    pub(crate) owned: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) get: Statement,
-    pub(crate) purge: Statement,
-    pub(crate) sweep: Statement,
-}
-
-impl Statements {
-    /// `table` is the quoted and qualified name.
-    pub(crate) fn new(table: &str) -> Self {
-        let statement = |template: &str| Statement(template.replace("{table}", table).into());
-        Self {
-            claim: statement(CLAIM),
-            claim_many: statement(CLAIM_MANY),
-            abandon: statement(ABANDON),
-            seal: statement(SEAL),
-            complete_many: statement(COMPLETE_MANY),
-            owned: statement(OWNED),
-            release: statement(RELEASE),
-            renew: statement(RENEW),
-            get: statement(GET),
-            purge: statement(PURGE),
-            sweep: statement(SWEEP),
-        }
-    }
-}
-
-/// One statement's text. Nothing but the validated name of the table was put into it.
-#[derive(Debug)]
-pub(crate) struct Statement(Arc<str>);
-
-impl Statement {
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
-    }
-}

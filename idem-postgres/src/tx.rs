@@ -157,7 +157,7 @@ impl Transactions {
     /// ```no_run
     /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
     /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
-    /// # async fn work(_: &mut sqlx::PgTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { todo!() }
+    /// # async fn work(_: &mut sqlx::PgTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
     /// let transactions = idem_postgres::Transactions::new(store.pool().clone());
     /// let mut attempts = transactions.attempts();
     /// loop {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, Timestamp, check, encode_failure,
+    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
 };
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::config::Config;
 use crate::error::{Sent, decode};
-use crate::row::{COMPLETED, Columns, FAILED, RELEASED};
+use crate::row::Columns;
 use crate::session::{Query, Session};
-use crate::sql::{Statement, Statements};
+use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
@@ -117,7 +117,7 @@ impl Operations {
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
         Ok(Sealing {
-            state: COMPLETED,
+            state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
@@ -125,7 +125,7 @@ impl Operations {
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
         Ok(Sealing {
-            state: FAILED,
+            state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
         })
@@ -152,7 +152,9 @@ impl Operations {
                     Err(Error::already_sealed())
                 }
             }
-            Some((COMPLETED | FAILED, _)) => Err(Error::already_sealed()),
+            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
+                Err(Error::already_sealed())
+            }
             _ => Err(Error::claim_lost()),
         }
     }
@@ -163,7 +165,7 @@ impl Operations {
             return Ok(());
         }
         match self.owned(session, claim).await? {
-            Some((RELEASED, _)) => Ok(()),
+            Some((StoredRecord::RELEASED, _)) => Ok(()),
             _ => Err(Error::claim_lost()),
         }
     }

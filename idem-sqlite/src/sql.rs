@@ -5,10 +5,6 @@
 //! commit. The clock is the machine's, read in SQL once per statement (`unixepoch('now')` is stable within one
 //! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
 
-use std::sync::Arc;
-
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
-
 /// The clock in microseconds.
 macro_rules! now {
     () => {
@@ -48,7 +44,7 @@ macro_rules! owned {
 ///
 /// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
 /// there is none proves nothing; [`ACQUIRE`] decides.
-const HELD: &str = concat!(
+pub(crate) const HELD: &str = concat!(
     "SELECT ",
     columns!("0", "CASE WHEN fingerprint = ?4 THEN result END"),
     " FROM {table}
@@ -68,7 +64,7 @@ WHERE ",
 ///
 /// Runs under the write lock, so the row it judges is the latest. No row comes back when the record was claimed
 /// since it was read: asking again sees it.
-const ACQUIRE: &str = concat!(
+pub(crate) const ACQUIRE: &str = concat!(
     "INSERT INTO {table} AS r (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
     state, scope, operation, id, fingerprint, attempt_id, metadata)
 SELECT now, now, now + ?8, now + ?8 + ?9, now + ?8 + ?9, CASE WHEN ?6 THEN now + ?8 END, 1,
@@ -111,7 +107,7 @@ RETURNING ",
 ///
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed
 /// since it was seen: asking again tells.
-const ABANDON: &str = concat!(
+pub(crate) const ABANDON: &str = concat!(
     "UPDATE {table}
 SET state = 2, result = ?5, sealed_at = ",
     now!(),
@@ -130,7 +126,7 @@ RETURNING ",
 /// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the result, `?8`
 /// retention. One row comes back when the claim was held. `purge_at` is left as it is while it is late by no more
 /// than an eighth of the retention, so that its index is not written.
-const SEAL: &str = concat!(
+pub(crate) const SEAL: &str = concat!(
     "UPDATE {table}
 SET state = ?6, result = ?7, sealed_at = ",
     now!(),
@@ -152,7 +148,7 @@ WHERE ",
 
 /// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met: whether the claim
 /// is the latest acquisition, and in which state.
-const OWNED: &str = concat!(
+pub(crate) const OWNED: &str = concat!(
     "SELECT state, result FROM {table} WHERE ",
     owned!(),
     " AND (expires_at > ",
@@ -162,7 +158,7 @@ const OWNED: &str = concat!(
 
 /// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
 /// does; it counts as absent and is purged like any other.
-const RELEASE: &str = concat!(
+pub(crate) const RELEASE: &str = concat!(
     "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, purge_at = ",
     now!(),
     " WHERE ",
@@ -173,7 +169,7 @@ const RELEASE: &str = concat!(
 );
 
 /// `?1..?3` key, `?4` token, `?5` attempt id, `?6` lease. Never shortens a lease.
-const RENEW: &str = concat!(
+pub(crate) const RENEW: &str = concat!(
     "UPDATE {table} SET
     lease_ends_at = max(lease_ends_at, ",
     now!(),
@@ -196,7 +192,7 @@ WHERE ",
 );
 
 /// `?1..?3` key.
-const GET: &str = concat!(
+pub(crate) const GET: &str = concat!(
     "SELECT ",
     columns!("0", "result"),
     " FROM {table} WHERE ",
@@ -207,7 +203,7 @@ const GET: &str = concat!(
 
 /// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the next token is made
 /// from it.
-const PURGE: &str = concat!(
+pub(crate) const PURGE: &str = concat!(
     "DELETE FROM {table} WHERE rowid IN (
     SELECT rowid FROM {table}
     WHERE purge_at <= ",
@@ -222,7 +218,7 @@ RETURNING 1",
 );
 
 /// `?1` limit, `?2` the stored form of the failure.
-const SWEEP: &str = concat!(
+pub(crate) const SWEEP: &str = concat!(
     "UPDATE {table}
 SET state = 2, result = ?2, sealed_at = ",
     now!(),
@@ -237,47 +233,3 @@ WHERE rowid IN (
     ORDER BY sweep_at LIMIT ?1)
 RETURNING 1",
 );
-
-/// The statements with the table's name put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) held: Statement,
-    pub(crate) acquire: Statement,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) owned: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) get: Statement,
-    pub(crate) purge: Statement,
-    pub(crate) sweep: Statement,
-}
-
-impl Statements {
-    /// `table` is the quoted name.
-    pub(crate) fn new(table: &str) -> Self {
-        let statement = |template: &str| Statement(template.replace("{table}", table).into());
-        Self {
-            held: statement(HELD),
-            acquire: statement(ACQUIRE),
-            abandon: statement(ABANDON),
-            seal: statement(SEAL),
-            owned: statement(OWNED),
-            release: statement(RELEASE),
-            renew: statement(RENEW),
-            get: statement(GET),
-            purge: statement(PURGE),
-            sweep: statement(SWEEP),
-        }
-    }
-}
-
-/// One statement's text. Nothing but the validated name of the table was put into it.
-#[derive(Debug)]
-pub(crate) struct Statement(Arc<str>);
-
-impl Statement {
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
-    }
-}

@@ -128,7 +128,7 @@ impl Transactions {
     /// ```no_run
     /// # async fn pay(store: &idem_sqlite::SqliteStore, request: &idem_core::ClaimRequest)
     /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
-    /// # async fn work(_: &mut sqlx::SqliteTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { todo!() }
+    /// # async fn work(_: &mut sqlx::SqliteTransaction<'_>) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
     /// let transactions = idem_sqlite::Transactions::new(store.pool().clone());
     /// let mut attempts = transactions.attempts();
     /// loop {

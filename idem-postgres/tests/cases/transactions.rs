@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use idem_conformance::cancel::polled;
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Record, Response};
 use idem_postgres::{Isolation, PostgresStore, Transactions};
@@ -244,7 +245,7 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
     shop.transactions = Transactions::new(shop.store.pool().clone());
     for polls in 0.. {
         let request = cx.request(&cx.key(format!("dropped-{polls}")));
-        let finished = support::poll_times(polls, shop.pay_once(&request)).await;
+        let finished = polled(shop.pay_once(&request), polls).await;
         let claim = shop
             .store
             .claim(&cx.request(&cx.key(format!("after-{polls}"))))

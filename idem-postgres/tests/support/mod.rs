@@ -1,12 +1,8 @@
 //! How the tests reach PostgreSQL.
-#![allow(dead_code, reason = "each test target uses a part of it")]
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
@@ -113,22 +109,6 @@ impl PostgresHarness {
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
     PostgresHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
-}
-
-/// Polls the future at most so many times, letting the runtime work in between, and drops it then.
-pub(crate) async fn poll_times<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        let once = std::future::poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Some(output) = once.await {
-            return Some(output);
-        }
-        tokio::time::sleep(Duration::from_micros(500)).await;
-    }
-    None
 }
 
 #[async_trait]

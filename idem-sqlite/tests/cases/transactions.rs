@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idem_conformance::cancel::polled;
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Record, Response};
 use idem_sqlite::{Config, SqliteStore, Transactions};
@@ -204,7 +205,7 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
     let shop = Shop::open(cx).await?;
     for polls in 0.. {
         let request = cx.request(&cx.key(format!("dropped-{polls}")));
-        let finished = support::poll_times(polls, shop.pay_once(&request)).await;
+        let finished = polled(shop.pay_once(&request), polls).await;
         cx.hold(&cx.request(&cx.key(format!("after-{polls}"))))
             .await?;
         let record = cx.store().get(request.key()).await?;

@@ -1,10 +1,7 @@
 //! How the tests reach SQLite.
 
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use idem_conformance::{Harness, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
@@ -18,22 +15,6 @@ pub(crate) async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
     let file = Path::new(folder).join("idem.db");
     let url = format!("sqlite:{}", file.display());
     Ok(SqliteStore::connect(&url, Config::new()).await?)
-}
-
-/// Polls the future at most so many times, letting the runtime work in between, and drops it then.
-pub(crate) async fn poll_times<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        let once = std::future::poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Some(output) = once.await {
-            return Some(output);
-        }
-        tokio::time::sleep(Duration::from_micros(500)).await;
-    }
-    None
 }
 
 #[async_trait]

@@ -1,0 +1,212 @@
+//! [`StoredRecord`]: a record in the columns that backends keep, read in one place.
+
+use bytes::Bytes;
+
+use crate::{
+    Claim, ClaimOutcome, ClaimRequest, Completed, Error, Failed, FencingToken, Fingerprint,
+    InFlight, Metadata, Record, RecordInfo, Result, Sealed, StalePolicy, Timestamp,
+};
+
+/// The columns of a record, for backends that keep it in columns or fields. Instants are microseconds since 1970 on
+/// the store's clock.
+#[derive(Debug, Clone)]
+pub struct StoredRecord<'r> {
+    /// One of the constants below.
+    pub state: i64,
+    /// The fencing token.
+    pub token: i64,
+    /// Acquisitions since the key was fresh.
+    pub attempts: i64,
+    /// [`Fingerprint::to_bytes`].
+    pub fingerprint: &'r [u8],
+    /// First seen.
+    pub created_at: i64,
+    /// End of the retention.
+    pub expires_at: i64,
+    /// End of the lease.
+    pub lease_ends_at: i64,
+    /// Whether the record fails when it is stale, instead of being taken over.
+    pub fails_when_stale: bool,
+    /// When it was completed or failed.
+    pub sealed_at: Option<i64>,
+    /// The metadata as JSON.
+    pub metadata: Option<&'r str>,
+    /// What [`encode_response`](crate::encode_response) or [`encode_failure`](crate::encode_failure) made. Not
+    /// needed for a claimant in conflict.
+    pub result: Option<Bytes>,
+    /// The clock when the store answered.
+    pub now: i64,
+}
+
+impl StoredRecord<'_> {
+    /// Claimed, without a result.
+    pub const IN_FLIGHT: i64 = 0;
+    /// Sealed with a response.
+    pub const COMPLETED: i64 = 1;
+    /// Sealed with a failure.
+    pub const FAILED: i64 = 2;
+    /// Given up; as good as absent, but for its token.
+    pub const RELEASED: i64 = 3;
+
+    /// The claim that this record proves, when the request wrote it.
+    pub fn claim(&self, request: &ClaimRequest) -> Claim {
+        Claim::new(
+            request.key().clone(),
+            FencingToken::from_i64(self.token),
+            request.attempt(),
+            self.attempts(),
+            Timestamp::from_micros(self.now),
+            Timestamp::from_micros(self.lease_ends_at),
+        )
+    }
+
+    /// What a claimant learns from this record when somebody else wrote it.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    pub fn loses(self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let same = self.fingerprint()? == *request.fingerprint();
+        // A conflict needs no more than what is known of every record.
+        let record = if same {
+            self.record()?
+        } else {
+            Record::InFlight(self.in_flight()?)
+        };
+        Ok(ClaimOutcome::from_record(record, request.fingerprint()))
+    }
+
+    /// The record.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    pub fn record(self) -> Result<Record> {
+        match self.state {
+            Self::IN_FLIGHT => self.in_flight().map(Record::InFlight),
+            Self::COMPLETED | Self::FAILED => self.sealed(),
+            state => Err(Error::corrupt(format!(
+                "a record has the unknown state {state}; it was written by another version"
+            ))),
+        }
+    }
+
+    fn in_flight(&self) -> Result<InFlight> {
+        Ok(InFlight {
+            info: self.info()?,
+            lease_ends_at: Timestamp::from_micros(self.lease_ends_at),
+            on_stale: if self.fails_when_stale {
+                StalePolicy::Fail
+            } else {
+                StalePolicy::TakeOver
+            },
+        })
+    }
+
+    fn sealed(self) -> Result<Record> {
+        let info = self.info()?;
+        let sealed_at = Timestamp::from_micros(self.sealed_at.unwrap_or_default());
+        let result = self
+            .result
+            .ok_or_else(|| Error::corrupt("a sealed record has no result"))?;
+        Ok(match Sealed::decode(result)? {
+            Sealed::Response(response) => Record::Completed(Completed {
+                info,
+                response,
+                sealed_at,
+            }),
+            Sealed::Failure(failure) => Record::Failed(Failed {
+                info,
+                failure,
+                sealed_at,
+            }),
+        })
+    }
+
+    fn info(&self) -> Result<RecordInfo> {
+        let metadata: Metadata = match self.metadata {
+            None => Metadata::new(),
+            Some(text) => serde_json::from_str(text).map_err(|source| {
+                Error::corrupt("a record's metadata is not JSON").with_source(source)
+            })?,
+        };
+        let token = FencingToken::from_i64(self.token);
+        let times = [self.created_at, self.expires_at, self.now].map(Timestamp::from_micros);
+        let [created_at, expires_at, now] = times;
+        Ok(RecordInfo::new(self.fingerprint()?, token, self.attempts())
+            .with_times(created_at, expires_at, now)
+            .with_metadata(metadata))
+    }
+
+    fn fingerprint(&self) -> Result<Fingerprint> {
+        Fingerprint::from_bytes(self.fingerprint)
+    }
+
+    fn attempts(&self) -> u32 {
+        u32::try_from(self.attempts).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Key, Response, encode_response};
+
+    fn stored(fingerprint: &[u8]) -> StoredRecord<'_> {
+        StoredRecord {
+            state: StoredRecord::COMPLETED,
+            token: 7,
+            attempts: 2,
+            fingerprint,
+            created_at: 1,
+            expires_at: 90,
+            lease_ends_at: 20,
+            fails_when_stale: false,
+            sealed_at: Some(10),
+            metadata: Some(r#"{"host":"a"}"#),
+            result: encode_response(&Response::new(201, "made")).ok(),
+            now: 15,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_from_its_columns() {
+        let fingerprint = Fingerprint::raw("request").to_bytes();
+        let Record::Completed(record) = stored(&fingerprint).record().unwrap() else {
+            panic!("not completed");
+        };
+        assert_eq!(record.response, Response::new(201, "made"));
+        assert_eq!(record.sealed_at.as_micros(), 10);
+        assert_eq!(record.info.metadata.get("host"), Some("a"));
+        assert_eq!((record.info.token.as_i64(), record.info.attempts), (7, 2));
+        assert_eq!(record.info.remaining().as_micros(), 75);
+    }
+
+    #[test]
+    fn a_claimant_in_conflict_needs_no_result() {
+        let fingerprint = Fingerprint::raw("another").to_bytes();
+        let key = Key::new("tenant", "pay", "one").unwrap();
+        let request = ClaimRequest::new(key, Fingerprint::raw("request"));
+        let mut record = stored(&fingerprint);
+        record.result = None;
+        assert_eq!(record.loses(&request).unwrap().name(), "conflict");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_corrupt() {
+        let fingerprint = Fingerprint::raw("request").to_bytes();
+        let wrong: [fn(&mut StoredRecord<'_>); 5] = [
+            |record| record.state = 9,
+            |record| record.state = StoredRecord::RELEASED,
+            |record| record.result = None,
+            |record| record.result = Some(Bytes::from_static(b"\x09")),
+            |record| record.metadata = Some("not JSON"),
+        ];
+        for change in wrong {
+            let mut record = stored(&fingerprint);
+            change(&mut record);
+            assert_eq!(record.record().unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        assert!(stored(&fingerprint[1..]).record().is_err());
+    }
+}
