@@ -83,7 +83,8 @@ macro_rules! acquire_existing {
 /// fails, `$9` whether a failure is tried again, `$10` metadata.
 ///
 /// A live record that this claim may not touch is found by the read `held`, and then nothing is written, no
-/// row is locked, no transaction id is taken. Otherwise the insert decides: its unique index lets one row in,
+/// row is locked, no transaction id is taken. (The table is locked in ROW EXCLUSIVE mode, as by any statement that
+/// could write; that stands in the way of no reader or writer.) Otherwise the insert decides: its unique index lets one row in,
 /// and what it returns proves who won. The read is never taken as proof that the key is free.
 ///
 /// No row comes back when the winner commits between the snapshot, which shows neither row, and the insert,
