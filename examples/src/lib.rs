@@ -1,3 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod storm;
+
+/// The example of the project's README, so that it compiles and runs with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ProjectReadme;
