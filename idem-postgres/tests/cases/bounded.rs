@@ -15,6 +15,32 @@ pub(super) const NO_OPERATION_SCANS_A_LARGE_TABLE: Case =
         Box::pin(no_operation_scans_a_large_table(cx))
     });
 
+pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
+    case(5, "a_clock_that_was_set_back_takes_no_token_back", |cx| {
+        Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
+    });
+
+/// A token from the future is what a clock that was set back leaves behind.
+async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
+    cx.store().release(&claim).await?;
+    let hour = 3_600_000_000;
+    let ahead = format!("SET token = token + {hour}, purge_at = 0");
+    let schema = cx.namespace();
+    harness
+        .execute(format!("UPDATE \"{schema}\".idem_records {ahead}"))
+        .await?;
+    assert_eq!(
+        cx.store().purge(10).await?,
+        0,
+        "the next token is made from it"
+    );
+    let next = cx.claim(&cx.request(claim.key())).await?;
+    assert!(next.token().as_i64() > claim.token().as_i64() + hour);
+    Ok(())
+}
+
 /// With 50,000 records in the table, the server's own counters say that claims, duplicates, a completion, purge and
 /// sweep read it through its indexes alone.
 async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {

@@ -13,6 +13,7 @@ use idem_conformance::{Case, CaseFuture, Context};
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_TAKE_NO_TRANSACTION_ID,
+    bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     bounded::NO_OPERATION_SCANS_A_LARGE_TABLE,
     schema::SIXTEEN_PROCESSES_MIGRATE_AT_ONCE,
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,

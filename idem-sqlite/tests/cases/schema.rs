@@ -30,6 +30,31 @@ pub(super) const AN_IN_MEMORY_DATABASE_IS_A_STORE: Case =
         Box::pin(an_in_memory_database_is_a_store(cx))
     });
 
+pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
+    case(5, "a_clock_that_was_set_back_takes_no_token_back", |cx| {
+        Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
+    });
+
+/// A token from the future is what a clock that was set back leaves behind.
+async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
+    let pool = support::store(cx.namespace()).await?.pool().clone();
+    let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
+    cx.store().release(&claim).await?;
+    let hour = 3_600_000_000;
+    sqlx::query("UPDATE idem_records SET token = token + ?1, purge_at = 0")
+        .bind(hour)
+        .execute(&pool)
+        .await?;
+    assert_eq!(
+        cx.store().purge(10).await?,
+        0,
+        "the next token is made from it"
+    );
+    let next = cx.claim(&cx.request(claim.key())).await?;
+    assert!(next.token().as_i64() > claim.token().as_i64() + hour);
+    Ok(())
+}
+
 /// The folder whose database a child process is to migrate.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
