@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response};
+use idem_core::{ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response, StalePolicy};
 use idem_postgres::PostgresStore;
 
 use super::case;
@@ -17,6 +17,35 @@ pub(super) const A_WAIT_THAT_IS_TOO_LONG_IS_AN_UNKNOWN_EFFECT: Case =
     case(14, "a_wait_that_is_too_long_is_an_unknown_effect", |cx| {
         Box::pin(a_wait_that_is_too_long_is_an_unknown_effect(cx))
     });
+
+pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case = case(
+    5,
+    "a_claim_that_lapsed_unseen_is_failed_and_not_taken_over",
+    |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
+);
+
+/// The claim that waits has not seen the record, so only the statement that writes can know that the work must not
+/// run again.
+async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let request = cx.request(&cx.key("one")).with_lease(cx.short());
+    let request = request.with_on_stale(StalePolicy::Fail);
+    let mut transaction = store.pool().begin().await?;
+    let _claim = store.claim_in(&mut transaction, &request).await?;
+    // Time is the subject: the lease has to end while the record is not committed.
+    tokio::time::sleep(cx.short() * 2).await;
+    let (other, request) = (cx.open().await?, cx.request(request.key()));
+    let waiting = tokio::spawn(async move { other.claim(&request).await });
+    until_blocked(&store, cx.namespace()).await?;
+    transaction.commit().await?;
+    let outcome = waiting.await??;
+    assert!(
+        matches!(outcome, ClaimOutcome::Failed(_)),
+        "{}",
+        outcome.name()
+    );
+    Ok(())
+}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
