@@ -3,6 +3,7 @@
 mod check;
 mod host;
 mod pool;
+mod python;
 mod row;
 mod servers;
 mod step;

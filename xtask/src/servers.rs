@@ -9,9 +9,9 @@ use crate::pool::Pool;
 /// What is to be done with them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts those that do not run yet; all that are known if none is named.
+    /// Starts those that do not run yet; if none is named, all that can be had here.
     Up {
-        /// Such as `postgres`.
+        /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes).
         names: Vec<String>,
     },
     /// Lists those that run.
@@ -37,7 +37,8 @@ fn up(state: &mut State, names: &[String]) -> Result {
     let all = idem_servers::servers()
         .iter()
         .map(|server| server.name().to_owned());
-    let names: Vec<_> = if names.is_empty() {
+    let everything = names.is_empty();
+    let names: Vec<_> = if everything {
         all.collect()
     } else {
         names.to_vec()
@@ -64,7 +65,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
             state.add(record)?;
         }
     }
-    if complete {
+    if complete || everything {
         Ok(())
     } else {
         Err("not every server is up".into())

@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::row::{Report, json, table};
 use crate::step::{self, cargo, has};
 use crate::workspace::Workspace;
-use crate::{Result, TestOptions, host, suites};
+use crate::{Result, TestOptions, host, python, suites};
 
 /// Runs everything; whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
@@ -16,10 +16,11 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     host::set_up(options);
     let pool = Pool::default()
         .without_containers(options.no_containers)
-        .start(&[], &Options::new())?;
+        .start(&needed(options), &Options::new())?;
     let variables = pool.variables();
     let mut passed = true;
     if options.backend.is_empty() && options.filter.is_none() {
+        python::set_up();
         for (title, mut command) in other_tests(options)? {
             passed &= step::run(title, command.envs(variables.iter().cloned()))?;
         }
@@ -28,6 +29,19 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     drop(pool);
     tell(options, &reports)?;
     Ok(passed && reports.iter().all(|report| report.failed == 0))
+}
+
+/// The servers that are started, none meaning all: where only backends are tested that are servers by name, those.
+fn needed(options: &TestOptions) -> Vec<String> {
+    let backends = &options.backend;
+    if backends
+        .iter()
+        .all(|name| idem_servers::server(name).is_ok())
+    {
+        backends.clone()
+    } else {
+        Vec::new()
+    }
 }
 
 /// The tests that are not conformance suites.
@@ -97,4 +111,23 @@ fn tell(options: &TestOptions, reports: &[Report]) -> Result {
         sum(|report| report.ignored)
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_servers_that_a_backend_needs_are_started() {
+        let needed = |backends: &[&str]| {
+            needed(&TestOptions {
+                backend: backends.iter().map(|name| (*name).to_owned()).collect(),
+                ..TestOptions::default()
+            })
+        };
+        assert_eq!(needed(&["mysql", "galera"]), ["mysql", "galera"]);
+        // What a backend of another name needs is not known, so everything is.
+        assert!(needed(&["mysql", "hybrid"]).is_empty());
+        assert!(needed(&[]).is_empty());
+    }
 }

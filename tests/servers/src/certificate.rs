@@ -1,6 +1,8 @@
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::mariadb::option;
 use crate::site::run;
 use crate::{Result, Site};
 
@@ -51,6 +53,16 @@ impl Certificate {
         run(&mut sign)?;
         site.hand_over(&site.path(Self::KEY))?;
         site.hand_over(&site.path(Self::OWN))
+    }
+
+    /// As MySQL and MariaDB are told of them.
+    pub(crate) fn options(site: &Site<'_>) -> [OsString; 3] {
+        [
+            ("ssl-ca", Self::AUTHORITY),
+            ("ssl-cert", Self::OWN),
+            ("ssl-key", Self::KEY),
+        ]
+        .map(|(name, file)| option(name, &site.path(file)))
     }
 
     /// The authority's certificate of the server in that folder, where it has one.

@@ -4,9 +4,7 @@ use crate::container::Container;
 use crate::engine::candidates;
 use crate::local::Local;
 use crate::server::holds;
-use crate::{
-    Error, ErrorKind, Instance, Options, Result, Server, Source, engine, packages, server,
-};
+use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Source, engine, server};
 
 /// Starts a server of one's own, from programs on this machine or from packages: for tests that kill it, or that
 /// want it in a certain way.
@@ -15,6 +13,13 @@ pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
         .with_sources(&[Source::Local, Source::Packages])
         .with_options(options.clone())
         .find(name)
+}
+
+/// Starts a cluster of one's own, as [`start_private`] does a server: for tests that kill nodes of it.
+pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
+    start_private(name, options)?
+        .into_cluster()
+        .ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
 }
 
 /// Gets a server from the first source that has it.
@@ -91,9 +96,9 @@ impl Finder {
             }
         }
         Err(Error::missing(format!(
-            "no {name}: {}. Get it with `apt-get install {}`, or set {}",
+            "no {name}: {}. {}, or set {}",
             tried.join("; "),
-            server.packages().join(" "),
+            server.advice(),
             server.url_variable(),
         )))
     }
@@ -104,23 +109,19 @@ impl Finder {
             Source::Container => self.in_container(server),
             Source::Local => self.by_programs(server, source),
             Source::Packages => {
-                (self.progress)(&format!(
-                    "installing packages: {}",
-                    server.packages().join(" ")
-                ));
-                packages::install(server.packages())?;
+                server.install(self.progress)?;
                 self.by_programs(server, source)
             }
         }
     }
 
     fn in_container(&self, server: &'static dyn Server) -> Result<Instance> {
-        if server.image().is_none() {
+        let Some(image) = server.image() else {
             return Err(Error::missing(format!(
                 "there is no container image of {}",
                 server.product()
             )));
-        }
+        };
         let Some(host) = engine() else {
             let asked = candidates(&|name| std::env::var(name).ok());
             return Err(Error::missing(format!(
@@ -128,6 +129,7 @@ impl Finder {
                 asked.join(", ")
             )));
         };
+        image.licence()?;
         (self.progress)(&format!(
             "starting a container of {} on {host}",
             server.product()
@@ -142,6 +144,10 @@ impl Finder {
 
     fn by_programs(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
         let programs = programs(server)?;
+        if server.nodes() > 1 {
+            return Cluster::start(server, &programs, &self.options)
+                .map(|started| Instance::cluster(server, source, started));
+        }
         Local::start(server, &programs, &self.options)
             .map(|started| Instance::local(server, source, started))
     }

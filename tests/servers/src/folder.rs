@@ -17,13 +17,14 @@ impl Folder {
     pub(crate) fn create(name: &str, owner: Option<Account>) -> Result<Self> {
         let random = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("idem-{name}-{random:016x}"));
-        fs::create_dir(&path).doing(|| format!("cannot create {}", path.display()))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-            .and_then(|()| match owner {
-                Some(account) => chown(&path, Some(account.uid), Some(account.gid)),
-                None => Ok(()),
-            })
-            .doing(|| format!("cannot hand {} to the server's account", path.display()))?;
+        make_folder(&path, 0o755, owner)?;
+        Ok(Self { path })
+    }
+
+    /// One within it, for one node of a cluster.
+    pub(crate) fn within(&self, name: &str, owner: Option<Account>) -> Result<Self> {
+        let path = self.path.join(name);
+        make_folder(&path, 0o755, owner)?;
         Ok(Self { path })
     }
 
@@ -43,6 +44,17 @@ impl Folder {
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// A folder that the server's account owns.
+pub(crate) fn make_folder(path: &Path, mode: u32, owner: Option<Account>) -> Result<()> {
+    fs::create_dir(path).doing(|| format!("cannot create {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .and_then(|()| match owner {
+            Some(account) => chown(path, Some(account.uid), Some(account.gid)),
+            None => Ok(()),
+        })
+        .doing(|| format!("cannot hand {} to the server's account", path.display()))
 }
 
 /// The last lines of a text, each on a line of its own and indented.

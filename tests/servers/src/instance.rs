@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use crate::certificate::Certificate;
 use crate::container::Container;
 use crate::local::Local;
-use crate::{Error, Product, Record, Result, Server, Signal, Source};
+use crate::{Cluster, Error, Product, Record, Result, Server, Signal, Source};
 
 /// A server that answers. Dropping it ends a server of our own, unless it is detached.
 #[derive(Debug)]
@@ -20,7 +20,14 @@ enum Body {
     /// Somebody else's.
     Remote,
     Local(Box<Local>),
+    Cluster(Box<Cluster>),
     Container(Container),
+}
+
+/// What can be killed.
+enum Own<'a> {
+    Local(&'a mut Local),
+    Cluster(&'a mut Cluster),
 }
 
 impl Instance {
@@ -45,6 +52,16 @@ impl Instance {
             url: local.url(),
             product,
             body: Body::Local(Box::new(local)),
+        }
+    }
+
+    pub(crate) fn cluster(server: &'static dyn Server, source: Source, cluster: Cluster) -> Self {
+        Self {
+            server,
+            source,
+            url: cluster.urls(),
+            product: cluster.product().clone(),
+            body: Body::Cluster(Box::new(cluster)),
         }
     }
 
@@ -101,24 +118,47 @@ impl Instance {
         match &self.body {
             Body::Remote => String::new(),
             Body::Local(local) => local.folder().log_tail(),
+            Body::Cluster(cluster) => (0..cluster.nodes())
+                .map(|node| cluster.log_tail(node))
+                .collect(),
             Body::Container(container) => container.folder().log_tail(),
         }
     }
 
     /// Kills every process of the server with SIGKILL. Only a private server can be killed.
     pub fn kill(&mut self) -> Result<()> {
-        self.own()?.kill()
+        match self.own()? {
+            Own::Local(local) => local.kill(),
+            Own::Cluster(cluster) => cluster.kill_all(),
+        }
     }
 
     /// Starts the server again, on the same data and port, stopping it first if it runs, and waits until it
     /// answers. Only a private server can be started again.
     pub fn restart(&mut self) -> Result<()> {
-        self.own()?.restart()
+        match self.own()? {
+            Own::Local(local) => local.restart(),
+            Own::Cluster(cluster) => {
+                cluster.pause_all()?;
+                cluster.restart_all()
+            }
+        }
     }
 
     /// Ends the server at once, without waiting for its clients, and keeps its data for [`restart`](Self::restart).
     pub fn pause(&mut self) -> Result<()> {
-        self.own()?.stop()
+        match self.own()? {
+            Own::Local(local) => local.stop(),
+            Own::Cluster(cluster) => cluster.pause_all(),
+        }
+    }
+
+    /// The cluster, whose nodes can be killed one by one; none of a single server, which ends.
+    pub fn into_cluster(self) -> Option<Cluster> {
+        match self.body {
+            Body::Cluster(cluster) => Some(*cluster),
+            _ => None,
+        }
     }
 
     /// Ends the server and removes everything of it. Dropping does the same and keeps quiet about errors.
@@ -126,6 +166,7 @@ impl Instance {
         match &mut self.body {
             Body::Remote => Ok(()),
             Body::Local(local) => local.clear(),
+            Body::Cluster(cluster) => cluster.clear(),
             Body::Container(container) => container.clear(),
         }
     }
@@ -133,40 +174,44 @@ impl Instance {
     /// Lets a server that was started detached run on; the record is the way to stop it. None for a server in
     /// the environment, which is not ours to stop.
     pub fn detach(mut self) -> Option<Record> {
-        let (identity, folder, signal) = match &self.body {
+        let (processes, folder, signal) = match &self.body {
             Body::Remote => return None,
             Body::Local(local) => (
-                local.identity()?,
-                local.folder().path(),
+                vec![local.identity()?],
+                local.folder(),
                 self.server.stop_signal(),
             ),
-            Body::Container(container) => (
-                container.identity(),
-                container.folder().path(),
-                Signal::Term,
-            ),
+            // Its data is thrown away: no node has to wait until the others know that it leaves.
+            Body::Cluster(cluster) => (cluster.identities(), cluster.folder(), Signal::Kill),
+            Body::Container(container) => {
+                (vec![container.identity()], container.folder(), Signal::Term)
+            }
         };
+        let (process, others) = processes.split_first()?;
         let record = Record {
             name: self.name().into(),
             url: self.url.clone(),
             product: self.product.clone(),
             source: self.source,
-            process: identity,
+            process: *process,
+            others: others.into(),
             signal,
-            folder: folder.into(),
+            folder: folder.path().into(),
         };
         match &mut self.body {
             Body::Remote => {}
             Body::Local(local) => local.release(),
+            Body::Cluster(cluster) => cluster.release(),
             Body::Container(container) => container.release(),
         }
         Some(record)
     }
 
-    fn own(&mut self) -> Result<&mut Local> {
+    fn own(&mut self) -> Result<Own<'_>> {
         match &mut self.body {
-            Body::Local(local) => Ok(local),
-            _ => Err(Error::failed(format!(
+            Body::Local(local) => Ok(Own::Local(local)),
+            Body::Cluster(cluster) => Ok(Own::Cluster(cluster)),
+            Body::Remote | Body::Container(_) => Err(Error::failed(format!(
                 "{} from {} cannot be killed or restarted",
                 self.url, self.source
             ))),

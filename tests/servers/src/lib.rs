@@ -2,7 +2,8 @@
 //!
 //! For each database the first of these is taken: a URL in the environment (`IDEM_POSTGRES_URL`), a container
 //! where an engine answers, programs on this machine, and on Debian and Ubuntu as root the distribution's
-//! packages, installed on the spot. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one.
+//! packages, installed on the spot (MySQL's are only unpacked, into a folder of their own, which takes no root).
+//! `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one.
 //!
 //! A test that only needs *a* server asks [`url_for`]. A test that crashes its server starts one of its own:
 //!
@@ -18,6 +19,8 @@
 //! # }
 //! ```
 //!
+//! A cluster's nodes are killed one by one: [`start_private_cluster`] and [`Cluster`].
+//!
 //! The server ends and its folder goes when the [`Instance`] is dropped, and also when the process that holds
 //! it is killed or interrupted: a small watchdog sees to that.
 //!
@@ -29,8 +32,14 @@ mod engine;
 mod error;
 mod finder;
 mod folder;
+mod galera;
+mod greeting;
 mod instance;
 mod local;
+mod mariadb;
+mod mirror;
+mod mssql;
+mod mysql;
 mod options;
 mod packages;
 mod pgbouncer;
@@ -38,6 +47,7 @@ mod port;
 mod postgres;
 mod process;
 mod product;
+mod root;
 mod server;
 mod site;
 mod source;
@@ -47,8 +57,12 @@ mod watchdog;
 
 pub use engine::engine;
 pub use error::{Error, ErrorKind, Result};
-pub use finder::{Finder, start_private};
+pub use finder::{Finder, start_private, start_private_cluster};
+pub use galera::{Cluster, Galera};
 pub use instance::Instance;
+pub use mariadb::MariaDb;
+pub use mssql::SqlServer;
+pub use mysql::MySql;
 pub use options::{Durability, Lifetime, Options, Transport};
 pub use packages::{install, is_installed};
 pub use pgbouncer::PgBouncer;

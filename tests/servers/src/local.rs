@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Doing;
 use crate::folder::Folder;
+use crate::galera::Node;
 use crate::port::Reservation;
 use crate::process::{Identity, wait_until};
 use crate::site::{Account, Site};
@@ -27,6 +28,7 @@ pub(crate) struct Local {
     child: Option<Child>,
     identity: Option<Identity>,
     watchdog: Option<Watchdog>,
+    node: Option<Node>,
 }
 
 impl Local {
@@ -36,26 +38,58 @@ impl Local {
         options: &Options,
     ) -> Result<(Self, Product)> {
         let account = Account::for_server(server.account())?;
-        let mut local = Self {
+        let folder = Folder::create(server.name(), account)?;
+        let mut local = Self::new(server, programs, options, folder, account)?;
+        if options.lifetime == Lifetime::Scoped {
+            local.watchdog = Some(Watchdog::start(local.folder.path(), server.stop_signal())?);
+        }
+        let product = local.begin()?;
+        Ok((local, product))
+    }
+
+    /// One node of a cluster, in a folder within the cluster's, over which the cluster's watchdog watches.
+    pub(crate) fn of_cluster(
+        server: &'static dyn Server,
+        programs: &Path,
+        options: &Options,
+        folder: &Folder,
+        node: Node,
+    ) -> Result<Self> {
+        let account = Account::for_server(server.account())?;
+        let folder = folder.within(&node.number.to_string(), account)?;
+        let mut local = Self::new(server, programs, options, folder, account)?;
+        local.node = Some(node);
+        Ok(local)
+    }
+
+    fn new(
+        server: &'static dyn Server,
+        programs: &Path,
+        options: &Options,
+        folder: Folder,
+        account: Option<Account>,
+    ) -> Result<Self> {
+        Ok(Self {
             server,
             programs: programs.into(),
             account,
             options: options.clone(),
-            folder: Folder::create(server.name(), account)?,
+            folder,
             port: Reservation::new()?,
             child: None,
             identity: None,
             watchdog: None,
-        };
-        if options.lifetime == Lifetime::Scoped {
-            local.watchdog = Some(Watchdog::start(local.folder.path(), server.stop_signal())?);
-        }
-        server.prepare(&local.site())?;
-        local.spawn()?;
-        local.wait_ready()?;
-        server.welcome(&local.url())?;
-        let product = server.probe(&local.url())?;
-        Ok((local, product))
+            node: None,
+        })
+    }
+
+    /// The first start.
+    pub(crate) fn begin(&mut self) -> Result<Product> {
+        self.server.prepare(&self.site())?;
+        self.spawn()?;
+        self.wait_ready()?;
+        self.server.welcome(&self.url())?;
+        self.server.probe(&self.url())
     }
 
     pub(crate) fn url(&self) -> String {
@@ -70,13 +104,22 @@ impl Local {
         self.identity
     }
 
-    fn site(&self) -> Site<'_> {
+    pub(crate) fn is_running(&self) -> bool {
+        self.identity.is_some_and(|process| process.is_alive())
+    }
+
+    pub(crate) fn node_mut(&mut self) -> Option<&mut Node> {
+        self.node.as_mut()
+    }
+
+    pub(crate) fn site(&self) -> Site<'_> {
         Site {
             programs: &self.programs,
             folder: self.folder.path(),
             port: self.port.port(),
             account: self.account,
             options: &self.options,
+            node: self.node.as_ref(),
         }
     }
 
@@ -118,7 +161,8 @@ impl Local {
                     "{name} ended while it started ({status}):{log}"
                 )));
             }
-            let Err(reason) = self.server.probe(&self.url()) else {
+            let answer = self.server.probe(&self.url());
+            let Err(reason) = answer.and_then(|_| self.server.is_ready(&self.site())) else {
                 return Ok(());
             };
             if Instant::now() > deadline {

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::postgres::{Answer, Session};
-use crate::server::{holds, on_path};
+use crate::server::{in_sbin, on_path};
 use crate::url::Url;
 use crate::{Error, Product, Result, Server, Site};
 
@@ -31,10 +31,8 @@ impl Server for PgBouncer {
         "postgres"
     }
 
-    /// An administrator's folder, so often not in a person's `$PATH`.
     fn programs(&self) -> Option<PathBuf> {
-        on_path(PROGRAMS)
-            .or_else(|| Some(PathBuf::from("/usr/sbin")).filter(|folder| holds(folder, PROGRAMS)))
+        on_path(PROGRAMS).or_else(|| in_sbin(PROGRAMS))
     }
 
     fn upstream(&self) -> Option<&'static str> {

@@ -60,6 +60,7 @@ impl Server for Postgres {
                 "-c",
                 "full_page_writes=off",
             ],
+            licence: None,
         })
     }
 

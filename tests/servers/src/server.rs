@@ -2,7 +2,10 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Error, PgBouncer, Postgres, Product, Result, Signal, Site};
+use crate::{
+    Error, Galera, MariaDb, MySql, PgBouncer, Postgres, Product, Result, Signal, Site, SqlServer,
+    packages,
+};
 
 /// What has to be known about one database to run it. Everything else (ports, folders, waiting, crashing,
 /// stopping, containers, packages) is common.
@@ -13,8 +16,30 @@ pub trait Server: Debug + Sync {
     /// Name of the software, as in the table at the end of a test run: `PostgreSQL`.
     fn product(&self) -> &'static str;
 
-    /// Packages of Debian and Ubuntu that bring its programs.
+    /// Packages of Debian and Ubuntu that bring its programs; none where no package does.
     fn packages(&self) -> &'static [&'static str];
+
+    /// Gets its programs from packages, telling what takes long: installs [`packages`](Self::packages), unless it
+    /// has a way of its own.
+    fn install(&self, progress: fn(&str)) -> Result<()> {
+        let packages = self.packages();
+        if packages.is_empty() {
+            return Err(Error::missing(format!(
+                "no package brings {}",
+                self.product()
+            )));
+        }
+        progress(&format!("installing packages: {}", packages.join(" ")));
+        packages::install(packages)
+    }
+
+    /// How a person gets it, for the message when it is missing.
+    fn advice(&self) -> String {
+        format!(
+            "Get it with `apt-get install {}`",
+            self.packages().join(" ")
+        )
+    }
 
     /// System account that it runs under where we are root.
     fn account(&self) -> &'static str;
@@ -54,6 +79,16 @@ pub trait Server: Debug + Sync {
     /// Asks the server at `url` who it is. Fails while it does not take connections.
     fn probe(&self, url: &str) -> Result<Product>;
 
+    /// What a server of our own still has to reach, once it answers, to count as started.
+    fn is_ready(&self, _site: &Site<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many processes it takes: more than one is a [`Cluster`](crate::Cluster).
+    fn nodes(&self) -> usize {
+        1
+    }
+
     /// Called once when a private server or a container answers for the first time: creates the database.
     fn welcome(&self, _url: &str) -> Result<()> {
         Ok(())
@@ -76,10 +111,28 @@ pub struct Image {
     pub environment: &'static [(&'static str, &'static str)],
     /// Arguments of the container.
     pub arguments: &'static [&'static str],
+    /// Variable by which whoever runs this accepts the licence, with the value `Y`; it is handed on.
+    pub licence: Option<&'static str>,
+}
+
+impl Image {
+    /// The variable that hands on that the licence is accepted, where there is one to accept.
+    pub fn licence(&self) -> Result<Option<(&'static str, &'static str)>> {
+        const YES: &str = "Y";
+        match self.licence {
+            Some(variable) if std::env::var(variable).is_ok_and(|value| value == YES) => {
+                Ok(Some((variable, YES)))
+            }
+            Some(variable) => Err(Error::missing(format!(
+                "the licence of its image is not accepted ({variable}={YES} does so)"
+            ))),
+            None => Ok(None),
+        }
+    }
 }
 
 /// The databases known here: one file and one line each. One that stands in front of another comes after it.
-static SERVERS: &[&dyn Server] = &[&Postgres, &PgBouncer];
+static SERVERS: &[&dyn Server] = &[&Postgres, &PgBouncer, &MariaDb, &MySql, &Galera, &SqlServer];
 
 /// Every database known here.
 pub fn servers() -> &'static [&'static dyn Server] {
@@ -104,6 +157,14 @@ pub fn server(name: &str) -> Result<&'static dyn Server> {
 /// The first folder of `$PATH` that holds all of these programs.
 pub(crate) fn on_path(programs: &[&str]) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).find(|folder| holds(folder, programs))
+}
+
+/// An administrator's folder that holds all of these programs: it is often not in a person's `$PATH`.
+pub(crate) fn in_sbin(programs: &[&str]) -> Option<PathBuf> {
+    ["/usr/sbin", "/usr/local/sbin"]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|folder| holds(folder, programs))
 }
 
 /// Whether a folder holds all of these programs.

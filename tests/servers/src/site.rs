@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::Doing;
-use crate::folder::tail;
+use crate::folder::{make_folder, tail};
+use crate::galera::Node;
 use crate::{Error, Options, Result};
 
 /// Everything that is fixed for one private server: its programs, folder, port, account and options.
@@ -15,9 +16,15 @@ pub struct Site<'a> {
     pub(crate) port: u16,
     pub(crate) account: Option<Account>,
     pub(crate) options: &'a Options,
+    pub(crate) node: Option<&'a Node>,
 }
 
 impl Site<'_> {
+    /// Folder of the server's programs.
+    pub fn programs(&self) -> &Path {
+        self.programs
+    }
+
     /// The server's own folder; its account may write there.
     pub fn folder(&self) -> &Path {
         self.folder
@@ -31,6 +38,11 @@ impl Site<'_> {
     /// The port of 127.0.0.1 to listen on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Which node of its cluster it is.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.node
     }
 
     /// How to start it.
@@ -64,6 +76,13 @@ impl Site<'_> {
         Ok(path)
     }
 
+    /// Makes a folder that the server's account owns and nobody else enters.
+    pub fn make_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        make_folder(&path, 0o700, self.account)?;
+        Ok(path)
+    }
+
     /// Gives a file to the server's account, for it alone to read.
     pub fn hand_over(&self, path: &Path) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
@@ -80,10 +99,15 @@ impl Site<'_> {
 
 /// Runs a command to its end; on failure the error shows its last lines.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
+    said_by(command).map(drop)
+}
+
+/// Runs a command to its end and answers what it printed; on failure the error shows its last lines.
+pub(crate) fn said_by(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().doing(|| format!("cannot run {program}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = [output.stdout, output.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -121,6 +145,11 @@ impl Account {
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Whether this machine has that account.
+pub(crate) fn has_account(name: &str) -> bool {
+    number("-u", name).is_some()
 }
 
 fn number(flag: &str, name: &str) -> Option<u32> {

@@ -22,8 +22,11 @@ pub struct Record {
     pub product: Product,
     /// Where it came from.
     pub source: Source,
-    /// Its process.
+    /// Its process; of a cluster the first node's.
     pub process: Identity,
+    /// The processes of a cluster's other nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Identity>,
     /// What ends it.
     pub signal: Signal,
     /// Its data, configuration and log.
@@ -31,18 +34,26 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it still runs.
+    /// Whether it still runs; of a cluster, any node.
     pub fn is_alive(&self) -> bool {
-        self.process.is_alive()
+        self.processes().any(Identity::is_alive)
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Identity> {
+        std::iter::once(&self.process).chain(&self.others)
     }
 
     /// Ends it and removes its folder.
     pub fn stop(&self) -> Result<()> {
-        self.process.signal(self.signal);
-        if !self.process.wait_gone(TIME_TO_STOP) {
-            self.process.signal(Signal::Kill);
+        self.processes()
+            .for_each(|process| process.signal(self.signal));
+        let mut gone = true;
+        for process in self.processes() {
+            if !process.wait_gone(TIME_TO_STOP) {
+                process.signal(Signal::Kill);
+            }
+            gone &= process.wait_gone(TIME_TO_STOP);
         }
-        let gone = self.process.wait_gone(TIME_TO_STOP);
         let _ = fs::remove_dir_all(&self.folder);
         if gone {
             Ok(())
@@ -207,6 +218,7 @@ mod tests {
             product: Product::new("Sleep", Some("9".into())),
             source: Source::Local,
             process: Identity::of(child.id()),
+            others: Vec::new(),
             signal: Signal::Term,
             folder: folder.path().into(),
         };

@@ -1,4 +1,10 @@
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
 use crate::{Error, Result};
+
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The parts of a database URL that the probes here need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +40,22 @@ impl Url {
             port,
             database: decode(database),
         })
+    }
+
+    /// A connection on which nothing is waited for longer than a few seconds.
+    pub(crate) fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_write_timeout(Some(PATIENCE))?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 }
 

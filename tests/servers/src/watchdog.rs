@@ -12,18 +12,22 @@ pub(crate) struct Watchdog {
     child: Child,
 }
 
-/// `$1` is the server's folder, where the file `pid` names its process, and `$2` the signal to try first.
+/// `$1` is the server's folder, where the file `pid` names its process, or that of a cluster, with such a folder for
+/// each node; `$2` is the signal to try first.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
-if pid=$(cat "$1/pid" 2> /dev/null); then
+pids=$(cat "$1/pid" "$1"/*/pid 2> /dev/null)
+for pid in $pids; do
     kill -s "$2" "$pid" 2> /dev/null
+done
+for pid in $pids; do
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
         kill -0 "$pid" 2> /dev/null || break
         sleep 1
     done
     kill -s KILL "$pid" 2> /dev/null
-fi
+done
 rm -rf "$1"
 "#;
 

@@ -51,8 +51,9 @@ impl Serve {
     pub(crate) async fn run(self) -> Result<()> {
         let mut end = End::new(self.stay)?;
         let place = Place::find().await;
+        let request = self.request(place)?;
         let container = tokio::select! {
-            container = self.request(place).start() => container?,
+            container = request.start() => container?,
             () = end.wait() => return Ok(()),
         };
         let served = tokio::select! {
@@ -66,7 +67,7 @@ impl Serve {
         served
     }
 
-    fn request(&self, place: Place) -> ContainerRequest<GenericImage> {
+    fn request(&self, place: Place) -> Result<ContainerRequest<GenericImage>> {
         let variable = format!("IDEM_{}_IMAGE", self.server.name().to_uppercase());
         let reference = std::env::var(variable).ok().filter(|name| !name.is_empty());
         let (name, tag) = split_tag(reference.as_deref().unwrap_or(self.image.default));
@@ -76,10 +77,11 @@ impl Serve {
             .with_label("idem", self.server.name());
         let port = self.image.port;
         let request = request.with_host_config_modifier(move |config| publish(config, port, place));
-        let variables = self.image.environment.iter();
-        variables.fold(request, |request, (name, value)| {
-            request.with_env_var(*name, *value)
-        })
+        let variables = self.image.environment.iter().copied();
+        let variables = variables.chain(self.image.licence()?);
+        Ok(variables.fold(request, |request, (name, value)| {
+            request.with_env_var(name, value)
+        }))
     }
 
     async fn announce(&self, container: &ContainerAsync<GenericImage>, place: Place) -> Result<()> {

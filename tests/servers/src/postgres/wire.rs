@@ -3,14 +3,12 @@
 //! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::net::TcpStream;
 
 use crate::error::Doing;
 use crate::url::Url;
 use crate::{Error, Result};
 
-const PATIENCE: Duration = Duration::from_secs(5);
 const PROTOCOL: u32 = 3 << 16;
 /// No message that these few questions are answered with comes near it.
 const LONGEST: usize = 1 << 20;
@@ -34,7 +32,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn open(url: &Url, database: Option<&str>) -> Result<Answer> {
         let place = || format!("{}:{} does not answer", url.host, url.port);
-        let mut stream = connect(url).doing(place)?;
+        let mut stream = url.connect().doing(place)?;
         stream.write_all(&startup(url, database)).doing(place)?;
         let mut version = None;
         loop {
@@ -90,21 +88,6 @@ impl Session {
             None => Ok(answer),
         }
     }
-}
-
-fn connect(url: &Url) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in (url.host.as_str(), url.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 fn startup(url: &Url, database: Option<&str>) -> Vec<u8> {

@@ -1,0 +1,57 @@
+//! A Python with sqlglot, for the test of idem-mssql that parses its T-SQL.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Result;
+use crate::step::output;
+use crate::workspace::Workspace;
+
+/// The parser, at the version that the test was written with.
+const SQLGLOT: &str = "sqlglot==30.30.0";
+
+/// What makes virtual environments on Debian and Ubuntu.
+const VENV: &[&str] = &["python3-venv"];
+
+/// Makes the virtual environment in the target folder, unless it is there; otherwise says in one line what will be
+/// ignored.
+pub(crate) fn set_up() {
+    if let Err(error) = make() {
+        println!("    the parsing of T-SQL is not tested: {error}");
+    }
+}
+
+fn make() -> Result {
+    let folder = Workspace::members()?.target_folder().join("idem/venv");
+    let python = folder.join("bin/python");
+    if has_sqlglot(&python) {
+        return Ok(());
+    }
+    println!("    installing {SQLGLOT} in {}", folder.display());
+    if venv(&folder).is_err() {
+        idem_servers::install(VENV)?;
+        venv(&folder)?;
+    }
+    let mut pip = Command::new(python);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        SQLGLOT,
+    ]);
+    output(&mut pip).map(drop)
+}
+
+fn venv(folder: &Path) -> Result {
+    let mut python = Command::new("python3");
+    python.args(["-m", "venv", "--clear"]).arg(folder);
+    output(&mut python).map(drop)
+}
+
+fn has_sqlglot(python: &Path) -> bool {
+    let mut version = Command::new(python);
+    version.args(["-c", "import sqlglot; print(sqlglot.__version__)"]);
+    output(&mut version).is_ok_and(|version| SQLGLOT.ends_with(&format!("=={}", version.trim())))
+}
