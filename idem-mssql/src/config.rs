@@ -1,0 +1,192 @@
+//! How a store is set up.
+
+use std::time::Duration;
+
+use idem_core::{Error, Limits, Result};
+
+/// Names, limits and the way keys are claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    schema: Option<String>,
+    table: String,
+    limits: Limits,
+    method: ClaimMethod,
+    timeout: Duration,
+}
+
+/// The statement that decides a claim. Each is right on every server that understands it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClaimMethod {
+    /// What the server is made for, by what it says it is: `MERGE` on SQL Server and Azure SQL, the other on
+    /// everything else.
+    #[default]
+    Auto,
+    /// `MERGE … WITH (HOLDLOCK)`.
+    Merge,
+    /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without MERGE, such as
+    /// Babelfish for Aurora PostgreSQL.
+    InsertWhereNotExists,
+}
+
+/// Most bytes of a table's name: the names beside it (indexes, the version's table) are longer by up to nine, and
+/// Babelfish cuts at 63.
+const MAX_TABLE_BYTES: usize = 50;
+/// As for tables. SQL Server itself allows 128 characters.
+const MAX_SCHEMA_BYTES: usize = 63;
+
+impl Config {
+    /// The table `idem_records` in the user's default schema (usually `dbo`); default limits; the claim method by
+    /// server; 10 s for an operation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            schema: None,
+            table: "idem_records".to_owned(),
+            limits: Limits::DEFAULT,
+            method: ClaimMethod::default(),
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Whether capitals
+    /// count is up to the database's collation.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
+        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
+        Ok(self)
+    }
+
+    /// The schema that the table is in, instead of the user's default: 1 to 63 characters as for the table.
+    /// `migrate` creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
+        self.schema = Some(checked("schema", schema.into(), MAX_SCHEMA_BYTES)?);
+        Ok(self)
+    }
+
+    /// Other limits. SQL Server holds at most 2 GB in a field.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Another way to claim.
+    #[must_use]
+    pub fn with_claim_method(mut self, method: ClaimMethod) -> Self {
+        self.method = method;
+        self
+    }
+
+    /// How long an operation may take, waiting for a connection included, before it is answered with
+    /// `Unavailable`. What the server was sent may still take effect then. The server stops waiting for a lock a
+    /// little earlier.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The schema, if one is set.
+    #[must_use]
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How keys are claimed.
+    #[must_use]
+    pub fn claim_method(&self) -> ClaimMethod {
+        self.method
+    }
+
+    /// How long an operation may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The table's name, quoted, with the schema if one is set.
+    pub(crate) fn qualified_table(&self) -> String {
+        self.qualified("")
+    }
+
+    /// The same for the table that holds the schema's version.
+    pub(crate) fn qualified_version_table(&self) -> String {
+        self.qualified("_version")
+    }
+
+    fn qualified(&self, suffix: &str) -> String {
+        match &self.schema {
+            Some(schema) => format!("[{schema}].[{}{suffix}]", self.table),
+            None => format!("[{}{suffix}]", self.table),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn checked(what: &str, name: String, max: usize) -> Result<String> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let valid = !name.is_empty()
+        && name.len() <= max
+        && name.bytes().all(word)
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if valid {
+        return Ok(name);
+    }
+    Err(Error::invalid_input(format!(
+        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
+         start with a digit"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_validated_and_quoted() {
+        let config = Config::new()
+            .with_schema("Billing")
+            .and_then(|config| config.with_table("idem_2"))
+            .unwrap();
+        assert_eq!(config.qualified_table(), "[Billing].[idem_2]");
+        for name in [
+            "",
+            "1a",
+            "a-b",
+            "a]b",
+            "a'b",
+            "a.b",
+            "é",
+            "a b",
+            &"x".repeat(51),
+        ] {
+            assert!(Config::new().with_table(name).is_err(), "{name}");
+        }
+        assert!(Config::new().with_schema("x".repeat(63)).is_ok());
+        assert!(Config::new().with_schema("x; DROP TABLE y").is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! The table and its indexes as text.
+
+use crate::config::Config;
+
+/// The version of the schema that this crate works with.
+pub const SCHEMA_VERSION: u32 = 1;
+
+const TEMPLATE: &str = include_str!("schema.sql");
+
+/// The DDL as text, for people who run their own migrations; [`MssqlStore::migrate`](crate::MssqlStore::migrate) runs the same.
+///
+/// It may be run any number of times. The statements belong into one transaction.
+#[must_use]
+pub fn schema_sql(config: &Config) -> String {
+    let schema = config
+        .schema()
+        .map(|schema| {
+            format!("IF SCHEMA_ID(N'{schema}') IS NULL\nBEGIN\n    EXEC sp_executesql N'CREATE SCHEMA [{schema}]';\nEND;\n")
+        })
+        .unwrap_or_default();
+    let table = config.table();
+    let ddl = TEMPLATE
+        .replace("{table}", &config.qualified_table())
+        .replace("{version_table}", &config.qualified_version_table())
+        .replace("{primary_key}", &format!("[{table}_key]"))
+        .replace("{purge_index}", &format!("[{table}_purge_at]"))
+        .replace("{sweep_index}", &format!("[{table}_sweep_at]"));
+    schema + &ddl
+}
+
+/// The schema under a lock of its own table, that ends with the transaction.
+pub(crate) fn create_script(config: &Config) -> String {
+    format!(
+        "SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DECLARE @locked int;
+EXEC @locked = sp_getapplock @Resource = N'idem {}', @LockMode = N'Exclusive', @LockOwner = N'Transaction', \
+         @LockTimeout = {};
+IF @locked >= 0
+BEGIN
+{}END;
+COMMIT TRANSACTION;
+SELECT @locked;
+",
+        config.qualified_table(),
+        config.timeout().as_millis().clamp(1, 0x7fff_ffff),
+        schema_sql(config)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_schema_names_the_configured_table() {
+        let config = Config::new()
+            .with_schema("billing")
+            .and_then(|config| config.with_table("dedup"))
+            .unwrap();
+        let sql = schema_sql(&config);
+        assert!(sql.starts_with("IF SCHEMA_ID(N'billing') IS NULL\n"));
+        assert!(sql.contains("CREATE TABLE [billing].[dedup] ("));
+        assert!(sql.contains("[dedup_purge_at] ON [billing].[dedup]"));
+        assert!(sql.contains("INSERT INTO [billing].[dedup_version]"));
+        assert!(sql.contains(&format!("VALUES ({SCHEMA_VERSION})")));
+        assert!(!sql.contains('{'));
+        assert!(!schema_sql(&Config::new()).contains("SCHEMA_ID"));
+    }
+}

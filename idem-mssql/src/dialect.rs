@@ -1,0 +1,68 @@
+//! Which of the two mechanisms a server is given.
+
+use crate::config::ClaimMethod;
+
+/// How claims are decided on this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// The server has `MERGE … OUTPUT`.
+    Merge,
+    /// It is not known to have it.
+    Insert,
+}
+
+impl Dialect {
+    /// What the caller forces; `None` where the server is to be asked.
+    pub(crate) fn forced(method: ClaimMethod) -> Option<Self> {
+        match method {
+            ClaimMethod::Auto => None,
+            ClaimMethod::Merge => Some(Self::Merge),
+            ClaimMethod::InsertWhereNotExists => Some(Self::Insert),
+        }
+    }
+
+    /// By `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish names itself, unless its
+    /// setting `babelfishpg_tsql.version` says otherwise; that is why `SERVERPROPERTY` is asked as well.
+    pub(crate) fn of_version(version: &str) -> Self {
+        if version.starts_with("Microsoft SQL ") && !version.contains("Babelfish") {
+            Self::Merge
+        } else {
+            Self::Insert
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_not_known_is_given_no_merge() {
+        for (version, dialect) in [
+            (
+                "Microsoft SQL Server 2022 (RTM-CU14) (KB5038325) - 16.0.4135.4 (X64) \n\t…",
+                Dialect::Merge,
+            ),
+            (
+                "Microsoft SQL Azure (RTM) - 12.0.2000.8 \n\tApr 3 2025",
+                Dialect::Merge,
+            ),
+            (
+                "Babelfish for Aurora PostgreSQL with SQL Server Compatibility - 12.0.2000.8",
+                Dialect::Insert,
+            ),
+            ("Adaptive Server Enterprise/16.0", Dialect::Insert),
+            ("", Dialect::Insert),
+        ] {
+            assert_eq!(Dialect::of_version(version), dialect, "{version}");
+        }
+    }
+
+    #[test]
+    fn the_callers_choice_stands() {
+        assert_eq!(Dialect::forced(ClaimMethod::Auto), None);
+        assert_eq!(Dialect::forced(ClaimMethod::Merge), Some(Dialect::Merge));
+        let forced = Dialect::forced(ClaimMethod::InsertWhereNotExists);
+        assert_eq!(forced, Some(Dialect::Insert));
+    }
+}

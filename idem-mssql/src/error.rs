@@ -1,0 +1,206 @@
+//! What an error of the driver or the server means for the caller.
+
+use std::error::Error as StdError;
+use std::io;
+
+use deadpool::managed::PoolError;
+use idem_core::{Effect, Error, ErrorKind};
+use tiberius::error::Error as DriverError;
+
+use crate::codes;
+
+/// Whether the failed call could have changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing was sent yet, or only a read.
+    Harmless,
+    /// A statement that writes was sent.
+    Write,
+}
+
+/// From this severity on, the server closes the connection:
+/// <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities>.
+const FATAL: u8 = 20;
+
+/// The driver's error as one of ours; the driver's is kept as the source.
+pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
+    let (kind, effect, message) = match &error {
+        DriverError::Server(token) => codes::meaning(token.code(), token.message()),
+        DriverError::Io { kind, .. } if *kind == io::ErrorKind::TimedOut => (
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            "the server did not answer in time",
+        ),
+        DriverError::Io { .. } => (
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            "the connection to the server was lost",
+        ),
+        DriverError::Routing { .. } => (
+            ErrorKind::Unavailable,
+            Effect::None,
+            "the server sends the client elsewhere again and again",
+        ),
+        DriverError::Tls(_) => (
+            ErrorKind::Misconfigured,
+            Effect::Unknown,
+            "the TLS connection failed; check `encrypt`, `trust_cert` and the server's certificate",
+        ),
+        // The driver says so of a connection that was left half-read, too.
+        DriverError::Protocol(_) => (
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            "the server's answer is not what the protocol says; if that lasts, check the address and `encrypt`",
+        ),
+        DriverError::Encoding(_)
+        | DriverError::Conversion(_)
+        | DriverError::Utf8
+        | DriverError::Utf16
+        | DriverError::ParseInt(_) => (
+            ErrorKind::Corrupt,
+            Effect::Unknown,
+            "the server's answer makes no sense",
+        ),
+        _ => (
+            ErrorKind::Other,
+            Effect::Unknown,
+            "the driver failed; see the source",
+        ),
+    };
+    let effect = match sent {
+        Sent::Harmless => Effect::None,
+        Sent::Write => effect,
+    };
+    Error::new(kind, effect, message).with_source(error)
+}
+
+/// Why the pool gave no connection.
+pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
+    match error {
+        PoolError::Backend(error) => classify(error, Sent::Harmless),
+        PoolError::Closed => {
+            Error::new(ErrorKind::Misconfigured, Effect::None, "the pool is closed")
+        }
+        error => Error::new(
+            ErrorKind::Unavailable,
+            Effect::None,
+            "no connection became free in time; raise the pool's size or its timeouts",
+        )
+        .with_source(error),
+    }
+}
+
+/// An answer that cannot be read.
+pub(crate) fn decode(error: DriverError) -> Error {
+    classify(error, Sent::Write)
+}
+
+/// A column of another type.
+pub(crate) fn unexpected(what: &str, column: usize) -> Error {
+    Error::corrupt(format!(
+        "the server's answer has something else than {what} in column {column}"
+    ))
+}
+
+/// Whether the answer was read to its end, so that the next bytes belong to the next one. The driver reports an error
+/// of the server after the rest of the answer.
+pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(DriverError::Server(token)) => token.class() < FATAL,
+        Err(_) => false,
+    }
+}
+
+/// Whether a claim lost a race in a way that only the server's error tells: 2601, 2627. Asking again shows the winner.
+pub(crate) fn is_lost_race(error: &Error) -> bool {
+    matches!(server_code(error), Some(2601 | 2627))
+}
+
+/// Whether the server rolled everything back because of another transaction.
+pub(crate) fn is_rolled_back(error: &Error) -> bool {
+    match server_error(error) {
+        Some(DriverError::Server(token)) => codes::rolls_back(token.code(), token.message()),
+        _ => false,
+    }
+}
+
+/// Whether the server found the object there that it was to create, or was creating it for somebody else.
+pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
+    matches!(
+        server_code(error),
+        Some(1205 | 1913 | 2601 | 2627 | 2714 | 2759)
+    )
+}
+
+/// The server's number for the error that ours comes from.
+fn server_code(error: &Error) -> Option<u32> {
+    server_error(error)?.code()
+}
+
+fn server_error(error: &Error) -> Option<&DriverError> {
+    error.source()?.downcast_ref()
+}
+
+/// Whether this error, or one that it comes from, is a deadlock (1205) or a conflict of row versions (3960, and 41302,
+/// 41305, 41325, 41301 of memory-optimised tables), after which the whole transaction is to be repeated; or a lost
+/// race of a claim in the transaction (2601, 2627), which only a server that ignores lock hints reports.
+#[must_use]
+pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
+    let (mut next, mut contended) = (Some(error), false);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            contended = error.kind() == ErrorKind::Contention;
+        }
+        if let Some(DriverError::Server(token)) = error.downcast_ref::<DriverError>() {
+            // A duplicate key among the caller's own rows is none of ours.
+            return codes::rolls_back(token.code(), token.message())
+                || contended && matches!(token.code(), 2601 | 2627);
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
+        let lost = || DriverError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
+        assert!(classify(lost(), Sent::Write).is_retryable());
+        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert!(!ends_in_step::<()>(&Err(lost())));
+    }
+
+    #[test]
+    fn errors_of_the_driver_are_classified() {
+        use ErrorKind::{Corrupt, Misconfigured, Unavailable};
+        let routing = DriverError::Routing {
+            host: "elsewhere".to_owned(),
+            port: 1,
+        };
+        for (error, kind) in [
+            (DriverError::Tls("no".to_owned()), Misconfigured),
+            (DriverError::Protocol("no".into()), Unavailable),
+            (DriverError::Conversion("no".into()), Corrupt),
+            (DriverError::Utf16, Corrupt),
+            (routing, Unavailable),
+            (io::Error::from(io::ErrorKind::TimedOut).into(), Unavailable),
+        ] {
+            assert!(!ends_in_step::<()>(&Err(error.clone())), "{error}");
+            assert_eq!(classify(error.clone(), Sent::Write).kind(), kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_closed_pool_is_no_passing_trouble() {
+        assert!(!no_connection(PoolError::Closed).is_retryable());
+        let lost = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = no_connection(PoolError::Backend(lost.into()));
+        assert_eq!((error.is_retryable(), error.effect()), (true, Effect::None));
+    }
+}

@@ -1,0 +1,303 @@
+//! The operations, on the pool or in a caller's transaction.
+
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
+    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+};
+use tiberius::Row;
+use tokio::sync::OnceCell;
+
+use crate::config::Config;
+use crate::dialect::Dialect;
+use crate::error::{Sent, is_lost_race};
+use crate::row::Columns;
+use crate::session::{Query, Session};
+use crate::statements::{Statement, Statements};
+
+/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
+/// got on, so more than a few is a sign of trouble.
+const MAX_ASKS: u32 = 16;
+
+/// Most rows that one statement of purge or sweep takes: below the 5,000 locks at which the server locks the table.
+const MAX_LOCKED_ROWS: u32 = 1_000;
+
+/// What all operations need beside a session.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    pub(crate) config: Config,
+    pub(crate) sql: Statements,
+    dialect: OnceCell<Dialect>,
+}
+
+/// What a claim is sealed with, in stored form.
+#[derive(Debug)]
+pub(crate) struct Sealing {
+    state: i64,
+    result: Vec<u8>,
+    retention: i64,
+}
+
+impl Sealing {
+    pub(crate) fn len(&self) -> usize {
+        self.result.len()
+    }
+
+    pub(crate) fn result(&self) -> &[u8] {
+        &self.result
+    }
+
+    pub(crate) fn retention(&self) -> i64 {
+        self.retention
+    }
+}
+
+impl Operations {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            sql: Statements::new(&config),
+            dialect: OnceCell::new_with(Dialect::forced(config.claim_method())),
+            config,
+        }
+    }
+
+    /// How claims are made on this server, which is asked once.
+    pub(crate) async fn dialect(&self, session: &mut Session<'_>) -> Result<Dialect> {
+        let asked = self.dialect.get_or_try_init(|| self.ask_dialect(session));
+        asked.await.copied()
+    }
+
+    async fn ask_dialect(&self, session: &mut Session<'_>) -> Result<Dialect> {
+        let version = self.server_version(session).await?;
+        if Dialect::of_version(&version) == Dialect::Insert {
+            return Ok(Dialect::Insert);
+        }
+        let query = Query::new(&self.sql.babelfish);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let row = rows.first().map(|row| Columns(row).optional_text(0));
+        Ok(match row.transpose()?.flatten() {
+            Some(_) => Dialect::Insert,
+            None => Dialect::Merge,
+        })
+    }
+
+    /// What the server says it is.
+    pub(crate) async fn server_version(&self, session: &mut Session<'_>) -> Result<String> {
+        let query = Query::new(&self.sql.server);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let text = rows.first().map(|row| Columns(row).optional_text(0));
+        Ok(text.transpose()?.flatten().unwrap_or_default().to_owned())
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        let checked = check::claim(request, &self.config.limits())?;
+        let fingerprint = request.fingerprint().to_bytes();
+        let attempt = request.attempt();
+        let statement = match self.dialect(session).await? {
+            Dialect::Merge => &self.sql.claim_by_merge,
+            Dialect::Insert => &self.sql.claim_by_insert,
+        };
+        for _ in 0..MAX_ASKS {
+            let query = with_key(statement, request.key())
+                .bind(&fingerprint[..])
+                .bind(&attempt.as_bytes()[..])
+                .bind(checked.lease)
+                .bind(checked.retention)
+                .bind(i32::from(request.on_stale() == StalePolicy::Fail))
+                .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
+                .bind(checked.metadata.as_deref());
+            let rows = match session.rows(query, Sent::Write).await {
+                Err(error) if is_lost_race(&error) && session.repeats() => continue,
+                rows => rows?,
+            };
+            let Some(row) = rows.first() else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let outcome = Columns(row).outcome(request)?;
+            if !is_abandoned(&outcome, request) {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.abandon(session, request, row).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Contention,
+            Effect::None,
+            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+        ))
+    }
+
+    /// Fails the stale record that was seen; `None` when it has changed since.
+    async fn abandon(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        seen: &Row,
+    ) -> Result<Option<ClaimOutcome>> {
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = with_key(&self.sql.abandon, request.key())
+            .bind(Columns(seen).token()?.as_i64())
+            .bind(&failure[..]);
+        let rows = session.rows(query, Sent::Write).await?;
+        rows.first()
+            .map(|row| Columns(row).outcome(request))
+            .transpose()
+    }
+
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
+        Ok(Sealing {
+            state: StoredRecord::COMPLETED,
+            retention: check::retention(retention)?,
+            result: check::response(response, &self.config.limits())?.into(),
+        })
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
+        Ok(Sealing {
+            state: StoredRecord::FAILED,
+            retention: check::retention(retention)?,
+            result: check::failure(failure, &self.config.limits())?.into(),
+        })
+    }
+
+    pub(crate) async fn seal(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        sealing: &Sealing,
+    ) -> Result<()> {
+        let query = with_claim(&self.sql.seal, claim)
+            .bind(sealing.retention)
+            .bind(sealing.state)
+            .bind(&sealing.result[..]);
+        if !session.rows(query, Sent::Write).await?.is_empty() {
+            return Ok(());
+        }
+        match self.owned(session, claim).await? {
+            Some((state, result)) if state == sealing.state => {
+                if result.as_deref() == Some(&sealing.result[..]) {
+                    Ok(())
+                } else {
+                    Err(Error::already_sealed())
+                }
+            }
+            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
+                Err(Error::already_sealed())
+            }
+            _ => Err(Error::claim_lost()),
+        }
+    }
+
+    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
+        let query = with_claim(&self.sql.release, claim);
+        if !session.rows(query, Sent::Write).await?.is_empty() {
+            return Ok(());
+        }
+        match self.owned(session, claim).await? {
+            Some((StoredRecord::RELEASED, _)) => Ok(()),
+            _ => Err(Error::claim_lost()),
+        }
+    }
+
+    /// State and result of the claim's own record, when it is still the latest acquisition.
+    async fn owned(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
+        let query = with_claim(&self.sql.owned, claim);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let row = Columns(row);
+        let result = row.optional_bytes(1)?;
+        Ok(Some((row.number(0)?, result.map(<[u8]>::to_vec))))
+    }
+
+    pub(crate) async fn renew(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Claim> {
+        let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
+        let rows = session.rows(query, Sent::Write).await?;
+        let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
+        Ok(Claim::new(
+            claim.key().clone(),
+            claim.token(),
+            claim.attempt(),
+            claim.attempts(),
+            Timestamp::from_micros(row.number(1)?),
+            Timestamp::from_micros(row.number(0)?),
+        ))
+    }
+
+    pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
+        let query = with_key(&self.sql.get, key);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        rows.first().map(|row| Columns(row).record()).transpose()
+    }
+
+    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let query = |rows: u32| Query::new(&self.sql.purge).bind(i64::from(rows));
+        in_steps(session, check::batch(limit)?, query).await
+    }
+
+    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = |rows: u32| {
+            let query = Query::new(&self.sql.sweep);
+            query.bind(i64::from(rows)).bind(&failure[..])
+        };
+        in_steps(session, check::batch(limit)?, query).await
+    }
+}
+
+/// Sends a statement that counts its rows until it has taken so many or finds no more.
+async fn in_steps<'q>(
+    session: &mut Session<'_>,
+    limit: u32,
+    query: impl Fn(u32) -> Query<'q>,
+) -> Result<u64> {
+    let mut done = 0;
+    while done < limit {
+        let step = (limit - done).min(MAX_LOCKED_ROWS);
+        let rows = session.rows(query(step), Sent::Write).await?;
+        let row = rows.first();
+        let row = Columns(row.ok_or_else(|| Error::corrupt("a count has no row"))?);
+        let count = u32::try_from(row.number(0)?).unwrap_or(0);
+        done += count;
+        if count < step {
+            break;
+        }
+    }
+    Ok(done.into())
+}
+
+/// Whether a claim has met a stale record that is to be failed.
+pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
+    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
+        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
+}
+
+fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> {
+    Query::new(statement)
+        .bind(key.scope().as_bytes())
+        .bind(key.operation().as_bytes())
+        .bind(key.id().as_bytes())
+}
+
+fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {
+    with_key(statement, claim.key())
+        .bind(claim.token().as_i64())
+        .bind(claim.attempt().as_bytes().to_vec())
+}

@@ -1,0 +1,109 @@
+//! From a row to a record.
+
+use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result, StoredRecord};
+use tiberius::{ColumnData, Row};
+
+use crate::error::{decode, unexpected};
+
+/// The columns that a claim or a read answers with, in the order of the statements.
+#[derive(Debug)]
+pub(crate) struct Columns<'r>(pub(crate) &'r Row);
+
+/// Where the key's columns follow, in answers of batches.
+const KEY: usize = 13;
+
+impl<'r> Columns<'r> {
+    fn cell(&self, index: usize) -> Result<&'r ColumnData<'static>> {
+        self.0.get_column_data(index).map_err(decode)
+    }
+
+    /// A number of whatever width the server gives it.
+    fn optional_number(&self, index: usize) -> Result<Option<i64>> {
+        Ok(match self.cell(index)? {
+            ColumnData::U8(number) => number.map(i64::from),
+            ColumnData::I16(number) => number.map(i64::from),
+            ColumnData::I32(number) => number.map(i64::from),
+            ColumnData::I64(number) => *number,
+            ColumnData::Bit(flag) => flag.map(i64::from),
+            _ => return Err(unexpected("a number", index)),
+        })
+    }
+
+    pub(crate) fn number(&self, index: usize) -> Result<i64> {
+        let number = self.optional_number(index)?;
+        number.ok_or_else(|| unexpected("a number", index))
+    }
+
+    pub(crate) fn optional_bytes(&self, index: usize) -> Result<Option<&'r [u8]>> {
+        match self.cell(index)? {
+            ColumnData::Binary(bytes) => Ok(bytes.as_deref()),
+            _ => Err(unexpected("bytes", index)),
+        }
+    }
+
+    fn bytes(&self, index: usize) -> Result<&'r [u8]> {
+        let bytes = self.optional_bytes(index)?;
+        bytes.ok_or_else(|| unexpected("bytes", index))
+    }
+
+    pub(crate) fn optional_text(&self, index: usize) -> Result<Option<&'r str>> {
+        match self.cell(index)? {
+            ColumnData::String(text) => Ok(text.as_deref()),
+            _ => Err(unexpected("text", index)),
+        }
+    }
+
+    /// Whether the claim wrote this row.
+    fn is_won(&self) -> Result<bool> {
+        Ok(self.number(0)? == 1)
+    }
+
+    pub(crate) fn token(&self) -> Result<FencingToken> {
+        self.number(2).map(FencingToken::from_i64)
+    }
+
+    /// Scope, operation and id of a batch's answer to a claim.
+    pub(crate) fn key(&self) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
+        self.key_at(KEY)
+    }
+
+    /// The same from that column on.
+    pub(crate) fn key_at(&self, index: usize) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
+        Ok((
+            self.bytes(index)?,
+            self.bytes(index + 1)?,
+            self.bytes(index + 2)?,
+        ))
+    }
+
+    /// The answer to a claim.
+    pub(crate) fn outcome(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let stored = self.stored()?;
+        if self.is_won()? {
+            return Ok(ClaimOutcome::Acquired(stored.claim(request)));
+        }
+        stored.loses(request)
+    }
+
+    /// The record.
+    pub(crate) fn record(&self) -> Result<Record> {
+        self.stored()?.record()
+    }
+
+    fn stored(&self) -> Result<StoredRecord<'r>> {
+        Ok(StoredRecord {
+            state: self.number(1)?,
+            token: self.number(2)?,
+            attempts: self.number(3)?,
+            fingerprint: self.bytes(4)?,
+            created_at: self.number(5)?,
+            expires_at: self.number(6)?,
+            lease_ends_at: self.number(7)?,
+            fails_when_stale: self.number(8)? == 1,
+            sealed_at: self.optional_number(9)?,
+            metadata: self.optional_text(10)?,
+            result: self.optional_bytes(11)?.map(Bytes::copy_from_slice),
+            now: self.number(12)?,
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! How the table comes into being, and whether it is there.
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+
+use crate::ddl::{SCHEMA_VERSION, create_script};
+use crate::error::{Sent, is_created_elsewhere};
+use crate::row::Columns;
+use crate::session::{Query, Request, on_pool};
+use crate::store::{BACKEND, MssqlStore};
+
+/// The first release that has all that the statements use, and is still supported.
+const MIN_RELEASE: u32 = 2017;
+
+/// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
+const MAX_TRIES: u32 = 5;
+
+impl MssqlStore {
+    /// Creates the schema (if one is configured), the table and its indexes where they are missing, and checks
+    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    ///
+    /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
+    /// For everything else SELECT, INSERT, UPDATE and DELETE on the table are enough, and SELECT on the table beside
+    /// it that holds the version.
+    ///
+    /// *Atomicity*: all in one transaction, one process at a time (`sp_getapplock`).
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or the table is of a
+    /// later version; `Contention` when others hold the lock for too long; `Unavailable` as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// All of it happens, or nothing.
+    pub async fn migrate(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "migrate");
+        self.check_server().await.map_err(at)?;
+        match self.schema_version().await.map_err(at)? {
+            Some(SCHEMA_VERSION) => return Ok(()),
+            Some(version) if version > SCHEMA_VERSION => return Err(at(too_new(version))),
+            _ => {}
+        }
+        for _ in 1..MAX_TRIES {
+            match self.create().await {
+                Err(error) if is_created_elsewhere(&error) => {}
+                result => return result.map_err(at),
+            }
+        }
+        self.create().await.map_err(at)
+    }
+
+    /// One script and one transaction in it, so that nothing is left open when this future is dropped: the connection
+    /// is closed then, and an error rolls back (`XACT_ABORT`). The look for the table and its creation are not atomic
+    /// by themselves, which is what the lock is for.
+    async fn create(&self) -> Result<()> {
+        let script = create_script(&self.operations.config);
+        let request = Request::Script(&script);
+        let results = on_pool(&self.pool, &self.operations.config, request, Sent::Write).await?;
+        let row = results.iter().flatten().next();
+        let row = Columns(row.ok_or_else(|| Error::corrupt("a lock's answer has no row"))?);
+        if row.number(0)? >= 0 {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Contention,
+            Effect::None,
+            "somebody else has been creating the table for too long (sp_getapplock); try again",
+        ))
+    }
+
+    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Only reads.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    pub async fn verify(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "verify");
+        self.check_server().await.map_err(at)?;
+        match self.schema_version().await.map_err(at)? {
+            Some(SCHEMA_VERSION) => Ok(()),
+            Some(version) if version > SCHEMA_VERSION => Err(at(too_new(version))),
+            Some(_) | None => Err(at(misconfigured(
+                "the table is missing, not this crate's, or not to be seen by this user; run `migrate()` or the \
+                 printed schema, and grant SELECT on the table of the version, too"
+                    .to_owned(),
+            ))),
+        }
+    }
+
+    async fn check_server(&self) -> Result<()> {
+        let version = self.operations.server_version(&mut self.session()).await?;
+        match release(&version) {
+            Some(release) if release < MIN_RELEASE => Err(misconfigured(format!(
+                "the server is SQL Server {release}; SQL Server {MIN_RELEASE} or later is needed"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The version in the table beside the table; `None` when there is none.
+    async fn schema_version(&self) -> Result<Option<u32>> {
+        let query = Query::new(&self.operations.sql.schema_version);
+        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let version = rows.first().map(|row| Columns(row).number(0));
+        Ok(version
+            .transpose()?
+            .and_then(|version| u32::try_from(version).ok()))
+    }
+}
+
+/// The year in `Microsoft SQL Server 2019 (RTM) …`. Azure SQL has none, and is never too old.
+fn release(version: &str) -> Option<u32> {
+    let rest = version.strip_prefix("Microsoft SQL Server ")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+fn misconfigured(message: String) -> Error {
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
+}
+
+fn too_new(version: u32) -> Error {
+    misconfigured(format!(
+        "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read() {
+        for (version, expected) in [
+            (
+                "Microsoft SQL Server 2016 (SP3) (KB5003279) - 13.0",
+                Some(2016),
+            ),
+            (
+                "Microsoft SQL Server 2022 (RTM) - 16.0.1000.6 (X64)",
+                Some(2022),
+            ),
+            ("Microsoft SQL Azure (RTM) - 12.0.2000.8", None),
+            ("Babelfish for PostgreSQL", None),
+        ] {
+            assert_eq!(release(version), expected, "{version}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Where a statement runs: on a connection of the pool, or in the caller's transaction.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use deadpool::managed::Object;
+use idem_core::{Effect, Error, ErrorKind, Result};
+use tiberius::{ColumnData, IntoSql, Row};
+
+use crate::config::Config;
+use crate::error::{Sent, classify, is_rolled_back, no_connection};
+use crate::pool::{self, Client, Connection, Manager, Pool};
+use crate::statements::Statement;
+
+/// How often a statement is sent again after deadlocks, and how long it waits at most after the first.
+const MAX_DEADLOCKS: u32 = 5;
+const MAX_PAUSE: Duration = Duration::from_millis(10);
+
+/// A statement and what is put in for its parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Query<'q> {
+    statement: &'q Statement,
+    parameters: Vec<Parameter<'q>>,
+}
+
+#[derive(Debug, Clone)]
+struct Parameter<'q>(ColumnData<'q>);
+
+impl<'q> IntoSql<'q> for Parameter<'q> {
+    fn into_sql(self) -> ColumnData<'q> {
+        self.0
+    }
+}
+
+impl<'q> Query<'q> {
+    pub(crate) fn new(statement: &'q Statement) -> Self {
+        Self {
+            statement,
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Bytes are sent as `varbinary`, text as `nvarchar`, integers as what they are.
+    pub(crate) fn bind(mut self, value: impl IntoSql<'q>) -> Self {
+        self.parameters.push(Parameter(value.into_sql()));
+        self
+    }
+
+    fn with_text(self, text: fn(&Statement) -> &str) -> tiberius::Query<'q> {
+        let mut query = tiberius::Query::new(text(self.statement));
+        query.bind_iter(self.parameters);
+        query
+    }
+}
+
+/// Runs single statements and returns all their rows, which are few.
+#[derive(Debug)]
+pub(crate) enum Session<'s> {
+    Pool(&'s Pool, &'s Config),
+    Transaction(&'s mut Client),
+}
+
+impl Session<'_> {
+    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<Row>> {
+        let results = match self {
+            Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
+            Self::Transaction(client) => {
+                pool::read(client, query.with_text(Statement::in_transaction))
+                    .await
+                    .map_err(|error| classify(error, sent))?
+            }
+        };
+        Ok(results.into_iter().flatten().collect())
+    }
+
+    /// Whether a statement that lost a race may be sent again. In a caller's transaction it cannot be: the server has
+    /// rolled the transaction back.
+    pub(crate) fn repeats(&self) -> bool {
+        matches!(self, Self::Pool(..))
+    }
+}
+
+/// Sends it again when the server broke a deadlock with it: it has been rolled back as a whole then.
+async fn alone(
+    pool: &Pool,
+    config: &Config,
+    query: &Query<'_>,
+    sent: Sent,
+) -> Result<Vec<Vec<Row>>> {
+    for deadlocks in 1..=MAX_DEADLOCKS {
+        match on_pool(pool, config, Request::Query(query.clone()), sent).await {
+            Err(error) if is_rolled_back(&error) => {
+                let pause = MAX_PAUSE.mul_f64(rand::random_range(0.0..=1.0));
+                tokio::time::sleep(pause * deadlocks).await;
+            }
+            answer => return answer,
+        }
+    }
+    on_pool(pool, config, Request::Query(query.clone()), sent).await
+}
+
+/// What is sent on a connection of the pool.
+#[derive(Debug)]
+pub(crate) enum Request<'q> {
+    Query(Query<'q>),
+    Script(&'q str),
+}
+
+pub(crate) async fn on_pool(
+    pool: &Pool,
+    config: &Config,
+    request: Request<'_>,
+    sent: Sent,
+) -> Result<Vec<Vec<Row>>> {
+    let mut under_way = Sent::Harmless;
+    let work = async {
+        let mut connection = Lent::from(pool).await?;
+        under_way = sent;
+        let answer = match request {
+            Request::Query(query) => connection.run(query.with_text(Statement::alone)).await,
+            Request::Script(sql) => connection.run_script(sql).await,
+        };
+        answer.map_err(|error| classify(error, sent))
+    };
+    match tokio::time::timeout(config.timeout(), work).await {
+        Ok(result) => result,
+        Err(_) => Err(timed_out(config, under_way)),
+    }
+}
+
+/// What an operation that took too long may have done.
+fn timed_out(config: &Config, under_way: Sent) -> Error {
+    let effect = match under_way {
+        Sent::Harmless => Effect::None,
+        Sent::Write => Effect::Unknown,
+    };
+    Error::new(
+        ErrorKind::Unavailable,
+        effect,
+        format!(
+            "no answer within {} ms; a lock is held, the server is overloaded, or the pool is too small",
+            config.timeout().as_millis()
+        ),
+    )
+}
+
+/// A connection of a pool that is closed at once, instead of waiting to be refused, when it is given back dirty: an open
+/// transaction on it would hold its locks until somebody asks the pool for a connection.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    // Given back first, swept then.
+    object: Object<Manager>,
+    broom: Broom,
+}
+
+impl Lent {
+    pub(crate) async fn from(pool: &Pool) -> Result<Self> {
+        let object = pool.get().await.map_err(no_connection)?;
+        Ok(Self {
+            object,
+            broom: Broom(None),
+        })
+    }
+}
+
+impl Deref for Lent {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.object
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.object
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.object.is_dirty() {
+            self.broom.0 = Object::pool(&self.object);
+        }
+    }
+}
+
+/// Closes the dirty connections of a pool when it is dropped.
+#[derive(Debug)]
+struct Broom(Option<Pool>);
+
+impl Drop for Broom {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.0 {
+            pool.retain(|connection, _| !connection.is_dirty());
+        }
+    }
+}

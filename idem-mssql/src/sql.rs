@@ -1,0 +1,350 @@
+//! The statements, each with the argument why it is safe.
+//!
+//! Each is one request (`sp_executesql`), commits by itself and needs no session state: what it sets is in its own
+//! text (see `statements.rs`). `@now` is the server's clock, `SYSUTCDATETIME()`, read once per request, before any
+//! wait for a lock: an instant that is a little old lets a lease look live for longer, never stale too early.
+//! (Babelfish's is the start of the request, which is the same.)
+//!
+//! A request of several statements is several transactions, unless it runs in a caller's: another's commit may fall
+//! between any two. So what a statement's `OUTPUT` returns is the only proof that it won, and what a read returns is
+//! what was held then; when neither returns a row, the claim asks again.
+//!
+//! `XACT_ABORT` is on, so that the first error ends the request: nothing is written after a statement that failed. It
+//! also rolls a caller's transaction back. `NOCOUNT` is left alone: counts cost a few bytes, and a server that does
+//! not take the setting back would leave it changed for a caller.
+//!
+//! Isolation: right under READ COMMITTED with locks or with row versions (`READ_COMMITTED_SNAPSHOT`, Azure SQL's
+//! default), under anything stronger in a caller's transaction (a statement does the same or fails with 1205 or 3960),
+//! and on servers that ignore lock hints and read from snapshots, as Babelfish does.
+//! A request writes with at most one of its statements, so one that the server broke off because of a deadlock has had
+//! no effect, and is sent again.
+//! See "Transaction locking and row versioning guide",
+//! <https://learn.microsoft.com/sql/relational-databases/sql-server-transaction-locking-and-row-versioning-guide>.
+//!
+//! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a parameter in a single
+//! statement, a column in a batch.
+
+/// The fragments by name. `{r}` in them is the row's prefix.
+pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
+    ("key", KEY),
+    ("open", OPEN),
+    ("held", HELD),
+    ("free", FREE),
+    ("acquire", ACQUIRE),
+    ("columns", COLUMNS),
+    ("new", NEW),
+    ("record", RECORD),
+    ("owned", OWNED_CLAIM),
+    ("purge_at", PURGE_AT),
+];
+
+/// Seeks the primary key; the values are `varbinary` as the columns are, so nothing is converted.
+const KEY: &str = "{r}scope = {scope} AND {r}operation = {operation} AND {r}id = {id}";
+
+/// Whether a claim may acquire a record although it is live: it is its own, it is stale and both sides let it be taken
+/// over, or it failed and may be tried again.
+const OPEN: &str = "({r}fingerprint = {fingerprint} AND (
+        {r}state = 0 AND {r}attempt_id = {attempt_id}
+        OR {r}state = 0 AND {r}lease_ends_at <= @now AND {r}sweep_at IS NULL AND {fails} = 0
+        OR {r}state = 2 AND {retries} = 1))";
+
+/// A live record that the claim may not touch.
+const HELD: &str = "{r}expires_at > @now AND NOT {open {r}}";
+
+/// The opposite: a record that it acquires.
+const FREE: &str = "({r}expires_at <= @now OR {open {r}})";
+
+/// What becomes of a record that is acquired; columns on the right are as they were before. An attempt that asks
+/// again for what is its own keeps its token; any other token is `max(previous + 1, clock)`.
+const ACQUIRE: &str = "SET
+    token = CASE
+        WHEN {r}expires_at > @now AND {r}state = 0 AND {r}attempt_id = {attempt_id} THEN {r}token
+        WHEN {r}token >= @now THEN {r}token + 1
+        ELSE @now END,
+    attempts = CASE
+        WHEN {r}expires_at <= @now THEN 1
+        WHEN {r}state = 0 AND {r}attempt_id = {attempt_id} THEN {r}attempts
+        ELSE {r}attempts + 1 END,
+    created_at = CASE WHEN {r}expires_at <= @now THEN @now ELSE {r}created_at END,
+    lease_ends_at = @now + {lease},
+    expires_at = @now + {lease} + {retention},
+    purge_at = @now + {lease} + {retention},
+    sealed_at = NULL,
+    sweep_at = CASE WHEN {fails} = 1 THEN @now + {lease} END,
+    state = 0,
+    fingerprint = {fingerprint},
+    attempt_id = {attempt_id},
+    metadata = {metadata},
+    result = NULL";
+
+const COLUMNS: &str =
+    "(token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
+    scope, operation, id, fingerprint, attempt_id, metadata)";
+
+/// A record as a claim of a fresh key makes it, in the order of the columns above.
+const NEW: &str =
+    "@now, @now, @now + {lease}, @now + {lease} + {retention}, @now + {lease} + {retention},
+    CASE WHEN {fails} = 1 THEN @now + {lease} END, 1, 0,
+    {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}";
+
+/// What `row.rs` reads of a record, in this order. Before it comes whether the claim wrote it, after it the result and
+/// the clock.
+const RECORD: &str =
+    "{r}state, {r}token, {r}attempts, {r}fingerprint, {r}created_at, {r}expires_at, \
+                      {r}lease_ends_at,
+    CASE WHEN {r}sweep_at IS NULL THEN 0 ELSE 1 END, {r}sealed_at, {r}metadata";
+
+/// The claim is held: it is the latest acquisition, in flight, and its retention has not ended.
+const OWNED_CLAIM: &str = "{key {r}} AND {r}token = {token} AND {r}attempt_id = {attempt_id}
+    AND {r}state = 0 AND {r}expires_at > @now";
+
+/// Where `purge_at` is left as it is although the retention changes: it may be late by an eighth of the time that is
+/// left. An index whose column does not change is not written.
+const PURGE_AT: &str = "CASE
+        WHEN {r}purge_at >= @now + {retention} AND {r}purge_at <= @now + {retention} + {retention} / 8
+            THEN {r}purge_at
+        ELSE @now + {retention} END";
+
+/// The values of single claims, in the order in which they are bound.
+pub(crate) const CLAIM_VALUES: &[&str] = &[
+    "scope",
+    "operation",
+    "id",
+    "fingerprint",
+    "attempt_id",
+    "lease",
+    "retention",
+    "fails",
+    "retries",
+    "metadata",
+];
+
+/// The values of seals, renewals and releases of a claim; each takes the first few.
+pub(crate) const OWNER_VALUES: &[&str] = &[
+    "scope",
+    "operation",
+    "id",
+    "token",
+    "attempt_id",
+    "retention",
+    "state",
+    "result",
+];
+
+/// `MERGE` by itself looks for the row and inserts it in two steps; `HOLDLOCK` keeps the range of the key locked from
+/// the one to the other, which makes it atomic:
+/// <https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>.
+/// `UPDLOCK` makes it a lock that one claim has at a time: two claims of neighbouring fresh keys lock one range, and
+/// would wait for each other in a circle if both could share it. The condition of `WHEN MATCHED` is judged under that lock, on the row as it is then. Where the hint is ignored, the
+/// unique key lets one insert in and the others fail with 2627.
+///
+/// Before it, the read of a live record that this claim may not touch: then nothing is written, and no lock is taken
+/// but those of a read, which under READ COMMITTED go with the row. That it finds nothing is never taken as proof that
+/// the key is free.
+pub(crate) const CLAIM_BY_MERGE: &str = "SELECT 0, {record r.}, \
+     CASE WHEN r.fingerprint = {fingerprint} THEN r.result END, @now
+FROM {table} AS r
+WHERE {key r.}
+    AND {held r.};
+IF @@ROWCOUNT = 0
+BEGIN
+MERGE {table} WITH (UPDLOCK, HOLDLOCK) AS r
+USING (SELECT {scope} AS scope, {operation} AS operation, {id} AS id) AS s
+ON r.scope = s.scope AND r.operation = s.operation AND r.id = s.id
+WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
+WHEN NOT MATCHED THEN INSERT {columns}
+VALUES ({new})
+OUTPUT 1, {record inserted.}, inserted.result, @now;
+END;
+";
+
+/// The same for servers without `MERGE`.
+///
+/// The insert's look takes and holds the lock of the key's range (`UPDLOCK`, `HOLDLOCK`), as `MERGE` does. Where the
+/// hints are ignored, two claims may both find no row: the primary key lets one in, and 2627 tells the other, which
+/// then asks again. The update judges its condition on the locked, latest version of the row (SQL Server reads it
+/// under a U lock; PostgreSQL under READ COMMITTED re-reads it after a wait), so of any number of claims that wait for
+/// one row the first is let through, and the others find it changed and update nothing. When the row went between
+/// insert and update, neither returns one.
+pub(crate) const CLAIM_BY_INSERT: &str = "SELECT 0, {record r.}, \
+     CASE WHEN r.fingerprint = {fingerprint} THEN r.result END, @now
+FROM {table} AS r
+WHERE {key r.}
+    AND {held r.};
+IF @@ROWCOUNT = 0
+BEGIN
+INSERT INTO {table} {columns}
+OUTPUT 1, {record inserted.}, inserted.result, @now
+SELECT {new}
+WHERE NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, HOLDLOCK) WHERE {key r.});
+IF @@ROWCOUNT = 0
+BEGIN
+UPDATE {table} {acquire }
+OUTPUT 1, {record inserted.}, inserted.result, @now
+WHERE {key }
+    AND {free };
+END;
+END;
+";
+
+/// [`CLAIM_BY_MERGE`] for many keys, each at most once in a batch: `@P1` how many rows count, then the values of each.
+/// The held ones are left out of the `MERGE`, so that no more than a read is done about them. What changed after that
+/// read comes back neither won nor held, and is asked for by itself. Two batches may lock their keys in different
+/// orders: 1205 then.
+pub(crate) const CLAIM_MANY_BY_MERGE: &str = "SELECT 0, {record r.}, \
+     CASE WHEN r.fingerprint = s.fingerprint THEN r.result END, @now, r.scope, r.operation, r.id
+FROM (VALUES {rows}
+    ) AS s (n, {names})
+INNER JOIN {table} AS r ON {key r.}
+WHERE s.n < @P1
+    AND {held r.};
+IF @@ROWCOUNT < @P1
+BEGIN
+MERGE {table} WITH (UPDLOCK, HOLDLOCK) AS r
+USING (
+    SELECT s.scope, s.operation, s.id, s.fingerprint, s.attempt_id, s.lease, s.retention, s.fails, s.retries, \
+     s.metadata
+    FROM (VALUES {rows}
+        ) AS s (n, {names})
+    WHERE s.n < @P1
+        AND NOT EXISTS (SELECT 1 FROM {table} AS h WHERE {key h.} AND {held h.})
+) AS s
+ON {key r.}
+WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
+WHEN NOT MATCHED THEN INSERT {columns}
+VALUES ({new})
+OUTPUT 1, {record inserted.}, inserted.result, @now, inserted.scope, inserted.operation, inserted.id;
+END;
+";
+
+/// The fresh keys of a batch, and what is held. What is there and may be acquired is rare (a takeover) and asked for
+/// by itself. A lost race (2627) fails all inserts of the statement; each key is asked for by itself then.
+pub(crate) const CLAIM_MANY_BY_INSERT: &str = "SELECT 0, {record r.}, \
+     CASE WHEN r.fingerprint = s.fingerprint THEN r.result END, @now, r.scope, r.operation, r.id
+FROM (VALUES {rows}
+    ) AS s (n, {names})
+INNER JOIN {table} AS r ON {key r.}
+WHERE s.n < @P1
+    AND {held r.};
+IF @@ROWCOUNT < @P1
+BEGIN
+INSERT INTO {table} {columns}
+OUTPUT 1, {record inserted.}, inserted.result, @now, inserted.scope, inserted.operation, inserted.id
+SELECT {new}
+FROM (VALUES {rows}
+    ) AS s (n, {names})
+WHERE s.n < @P1
+    AND NOT EXISTS (SELECT 1 FROM {table} AS h WHERE {key h.} AND {held h.})
+    AND NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, HOLDLOCK) WHERE {key r.});
+END;
+";
+
+/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was renewed,
+/// sealed or released since its token was seen: asking again tells.
+pub(crate) const ABANDON: &str = "UPDATE {table} SET
+    state = 2, result = {result}, sealed_at = @now, sweep_at = NULL,
+    attempt_id = 0x00000000000000000000000000000000
+OUTPUT 0, {record inserted.}, inserted.result, @now
+WHERE {key } AND token = {token}
+    AND state = 0 AND lease_ends_at <= @now AND expires_at > @now;
+";
+
+/// The values of [`ABANDON`].
+pub(crate) const ABANDON_VALUES: &[&str] = &["scope", "operation", "id", "token", "result"];
+
+/// One row comes back when the claim was held; ownership is checked on the locked row.
+pub(crate) const SEAL: &str = "UPDATE {table} SET
+    state = {state}, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
+    purge_at = {purge_at }
+OUTPUT 1
+WHERE {owned };
+";
+
+/// The same for many claims, each at most once in a batch: `@P1` how many rows count, then the values of each. The keys
+/// that were sealed come back.
+pub(crate) const COMPLETE_MANY: &str = "UPDATE r SET
+    state = 1, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
+    purge_at = {purge_at r.}
+OUTPUT inserted.scope, inserted.operation, inserted.id
+FROM {table} AS r
+INNER JOIN (VALUES {rows}
+    ) AS s (n, {names}) ON {key r.}
+WHERE s.n < @P1 AND {owned r.};
+";
+
+/// The values of each row of [`COMPLETE_MANY`].
+pub(crate) const COMPLETE_VALUES: &[&str] = &[
+    "scope",
+    "operation",
+    "id",
+    "token",
+    "attempt_id",
+    "result",
+    "retention",
+];
+
+/// What a seal or release that changed nothing has met: whether the claim is the latest acquisition, and in which
+/// state. A plain read: what it tells can only have become true.
+pub(crate) const OWNED: &str = "SELECT r.state, r.result FROM {table} AS r
+WHERE {key r.} AND r.token = {token} AND r.attempt_id = {attempt_id}
+    AND (r.expires_at > @now OR r.state = 3);
+";
+
+/// The row stays, so that the next token is greater whatever the clock does; it counts as absent and is purged like
+/// any other.
+pub(crate) const RELEASE: &str = "UPDATE {table} SET
+    state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL
+OUTPUT 1
+WHERE {owned };
+";
+
+/// Never shortens a lease.
+pub(crate) const RENEW: &str = "UPDATE {table} SET
+    lease_ends_at = CASE WHEN lease_ends_at < @now + {lease} THEN @now + {lease} ELSE lease_ends_at END,
+    expires_at = CASE
+        WHEN lease_ends_at < @now + {lease} THEN expires_at + (@now + {lease} - lease_ends_at)
+        ELSE expires_at END,
+    purge_at = CASE
+        WHEN lease_ends_at < @now + {lease} AND purge_at < expires_at + (@now + {lease} - lease_ends_at)
+            THEN expires_at + (@now + {lease} - lease_ends_at)
+        ELSE purge_at END,
+    sweep_at = CASE
+        WHEN sweep_at IS NULL THEN NULL
+        WHEN lease_ends_at < @now + {lease} THEN @now + {lease}
+        ELSE lease_ends_at END
+OUTPUT inserted.lease_ends_at, @now
+WHERE {owned };
+";
+
+/// The values of [`RENEW`].
+pub(crate) const RENEW_VALUES: &[&str] =
+    &["scope", "operation", "id", "token", "attempt_id", "lease"];
+
+pub(crate) const GET: &str = "SELECT 0, {record r.}, r.result, @now
+FROM {table} AS r
+WHERE {key r.} AND r.expires_at > @now;
+";
+
+/// Rows that others have locked are passed over (`READPAST`, which a database with `READ_COMMITTED_SNAPSHOT` takes only
+/// together with `READCOMMITTEDLOCK`: <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-table>). A row
+/// whose token is ahead of the clock (which was set
+/// back) is kept, because the next token is made from it. The caller asks for no more rows than stay below the 5,000
+/// locks at which the server would lock the whole table instead:
+/// <https://learn.microsoft.com/troubleshoot/sql/database-engine/performance/resolve-blocking-problems-caused-lock-escalation>.
+pub(crate) const PURGE: &str =
+    "DELETE TOP ({limit}) FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
+WHERE purge_at <= @now AND expires_at <= @now AND token < @now;
+SELECT @@ROWCOUNT;
+";
+
+/// As for [`PURGE`]. That `sweep_at` is not null is said so that the filtered index is used.
+pub(crate) const SWEEP: &str =
+    "UPDATE TOP ({limit}) {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET
+    state = 2, result = {result}, sealed_at = @now, sweep_at = NULL,
+    attempt_id = 0x00000000000000000000000000000000
+WHERE sweep_at IS NOT NULL AND sweep_at <= @now AND state = 0 AND expires_at > @now;
+SELECT @@ROWCOUNT;
+";
+
+/// The values of [`PURGE`] and [`SWEEP`].
+pub(crate) const BATCH_VALUES: &[&str] = &["limit", "result"];

@@ -1,0 +1,372 @@
+//! Operations in a caller's transaction, and transactions that are repeated as a whole.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use idem_core::{
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Response,
+    Result,
+};
+use tokio::time::Instant;
+
+use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::pool::{self, Client, Pool};
+use crate::row::Columns;
+use crate::session::{Lent, Session};
+use crate::store::{BACKEND, MssqlStore};
+
+/// The record and the caller's own rows commit together: the only true exactly-once there is.
+///
+/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
+/// writes the business rows: others see the key in flight while the work runs. Or
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key wait for the
+/// transaction's end (bounded by [`Config::with_timeout`](crate::Config::with_timeout)), and a rollback leaves
+/// no trace of the claim.
+///
+/// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
+/// statement commits by itself.
+///
+/// An error of the server fails the transaction, and has rolled it back: repeat it as a whole, with the same key.
+/// [`Transactions`] does that.
+impl MssqlStore {
+    /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for `claim`. On a server that ignores lock hints also `Contention` when another claim of the key came first.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction and its connection are in an unknown state: drop both.
+    pub async fn claim_in(
+        &self,
+        client: &mut Client,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut Session::Transaction(client), request)
+            .await
+            .map_err(|error| error.at(BACKEND, "claim_in"))
+    }
+
+    /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When it answers `ClaimLost`,
+    /// roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `complete`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction and its connection are in an unknown state: drop both.
+    pub async fn complete_in(
+        &self,
+        client: &mut Client,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "complete_in");
+        let sealing = self.operations.response(response, retention).map_err(at)?;
+        self.operations
+            .seal(&mut Session::Transaction(client), claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for `fail`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction and its connection are in an unknown state: drop both.
+    pub async fn fail_in(
+        &self,
+        client: &mut Client,
+        claim: &Claim,
+        failure: &Failure,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "fail_in");
+        let sealing = self.operations.failure(failure, retention).map_err(at)?;
+        self.operations
+            .seal(&mut Session::Transaction(client), claim, &sealing)
+            .await
+            .map_err(at)
+    }
+}
+
+/// What a transaction sees of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it: the default.
+    #[default]
+    ReadCommitted,
+    /// What was read stays as it was.
+    RepeatableRead,
+    /// All statements see what was committed before the first; the database has to allow it
+    /// (`ALLOW_SNAPSHOT_ISOLATION`).
+    Snapshot,
+    /// As if transactions ran one after the other. Two that claim one key may end in a deadlock (1205).
+    Serializable,
+}
+
+/// The level that pooled connections are at.
+const DEFAULT_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
+
+impl Isolation {
+    fn statement(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => DEFAULT_LEVEL,
+            Self::RepeatableRead => "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;",
+            Self::Snapshot => "SET TRANSACTION ISOLATION LEVEL SNAPSHOT;",
+            Self::Serializable => "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;",
+        }
+    }
+}
+
+/// An open transaction on a connection of the pool. It derefs to the driver's client, for the caller's own statements.
+///
+/// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback) it closes its connection, and the server
+/// rolls it back.
+pub struct Transaction {
+    connection: Lent,
+}
+
+impl Transaction {
+    /// Begins a transaction on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Misconfigured`.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is left open: the connection is closed.
+    pub async fn begin(pool: &Pool, isolation: Isolation) -> Result<Self> {
+        let at = |error: Error| error.at(BACKEND, "begin");
+        let mut connection = Lent::from(pool).await.map_err(at)?;
+        connection.soil();
+        let begin = format!("{} BEGIN TRANSACTION;", isolation.statement());
+        let begun = pool::read_script(connection.client_mut(), &begin).await;
+        begun.map_err(|error| at(classify(error, Sent::Harmless)))?;
+        Ok(Self { connection })
+    }
+
+    /// Commits it and gives the connection back.
+    ///
+    /// # Errors
+    ///
+    /// As the server says; `Unavailable` with an unknown effect when the answer was lost. The connection is closed.
+    ///
+    /// # Cancellation
+    ///
+    /// It is committed or rolled back.
+    pub async fn commit(self) -> Result<()> {
+        self.end("COMMIT TRANSACTION;", "commit", Sent::Write).await
+    }
+
+    /// Rolls it back, if the server has not done so before, and gives the connection back.
+    ///
+    /// # Errors
+    ///
+    /// As the server says; the connection is closed then, which rolls back, too.
+    ///
+    /// # Cancellation
+    ///
+    /// It is rolled back.
+    pub async fn rollback(self) -> Result<()> {
+        let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
+        self.end(rollback, "rollback", Sent::Harmless).await
+    }
+
+    /// Rolls back, so that no lock is held when this returns, and closes the connection: after an error nobody knows
+    /// what state it is in.
+    async fn abort(mut self) {
+        let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
+        // That it failed is not what the caller wants to know: the connection is gone then.
+        let _ = pool::read_script(self.connection.client_mut(), rollback).await;
+    }
+
+    /// The isolation level would outlast the transaction, and so would one that was begun inside of it.
+    async fn end(mut self, end: &str, operation: &'static str, sent: Sent) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, operation);
+        let script = format!("{end} {DEFAULT_LEVEL} SELECT @@TRANCOUNT;");
+        let results = pool::read_script(self.connection.client_mut(), &script).await;
+        let results = results.map_err(|error| at(classify(error, sent)))?;
+        let row = results.iter().flatten().next();
+        let row = row.ok_or_else(|| at(Error::corrupt("a count has no row")))?;
+        if Columns(row).number(0).map_err(at)? != 0 {
+            let message =
+                "a transaction was begun inside of this one and not ended; nothing is committed";
+            return Err(at(Error::new(ErrorKind::Other, Effect::None, message)));
+        }
+        self.connection.cleanse();
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.connection.client()
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut Client {
+        self.connection.client_mut()
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+/// Runs transactions, each repeated as a whole after a deadlock (1205) or a conflict of row versions (3960): see
+/// [`is_transaction_retryable`].
+#[derive(Debug, Clone)]
+pub struct Transactions {
+    pool: Pool,
+    isolation: Isolation,
+    limit: Duration,
+}
+
+impl Transactions {
+    /// Transactions on this pool, under READ COMMITTED, each repeated for at most 10 s.
+    #[must_use]
+    pub fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            isolation: Isolation::default(),
+            limit: Duration::from_secs(10),
+        }
+    }
+
+    /// Another isolation level.
+    #[must_use]
+    pub fn with_isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// For how long a transaction is repeated, and its begin waited for.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
+    ///
+    /// ```no_run
+    /// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
+    /// # use idem_mssql::{MssqlStore, Transaction};
+    /// # async fn pay(store: &MssqlStore, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
+    /// # async fn work(_: &mut Transaction) -> Result<ClaimOutcome, BoxError> { Err("…".into()) }
+    /// let transactions = idem_mssql::Transactions::new(store.pool().clone());
+    /// let mut attempts = transactions.attempts();
+    /// loop {
+    ///     let mut transaction = attempts.begin().await?;
+    ///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
+    ///     if let Some(result) = attempts.finish(transaction, result).await {
+    ///         return result;
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
+    /// the caller runs it again and meets the record.
+    #[must_use]
+    pub fn attempts(&self) -> Attempts {
+        Attempts {
+            transactions: self.clone(),
+            deadline: Instant::now() + self.limit,
+            pause: FIRST_PAUSE,
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The attempts at one transaction: see [`Transactions::attempts`].
+#[derive(Debug)]
+pub struct Attempts {
+    transactions: Transactions,
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    /// Begins the transaction, for the first time or again.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Contention`, `Misconfigured`.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is left open: what was begun for nobody is rolled back.
+    pub async fn begin(&mut self) -> Result<Transaction> {
+        let Transactions {
+            pool, isolation, ..
+        } = &self.transactions;
+        let begun = tokio::time::timeout_at(self.deadline, Transaction::begin(pool, *isolation));
+        begun.await.unwrap_or_else(|_| {
+            let message =
+                "no transaction began in time; the server is overloaded, or the pool is too small";
+            Err(Error::new(ErrorKind::Unavailable, Effect::None, message).at(BACKEND, "begin"))
+        })
+    }
+
+    /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when a concurrent transaction
+    /// got in the way and the limit has not passed: begin again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is rolled back unless the commit was under way.
+    pub async fn finish<T, E: Into<BoxError>>(
+        &mut self,
+        transaction: Transaction,
+        result: Result<T, E>,
+    ) -> Option<Result<T, BoxError>> {
+        let result = match result.map_err(Into::into) {
+            Ok(value) => transaction
+                .commit()
+                .await
+                .map(|()| value)
+                .map_err(BoxError::from),
+            Err(error) => {
+                transaction.abort().await;
+                Err(error)
+            }
+        };
+        match result {
+            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
+            result => Some(result),
+        }
+    }
+
+    /// Waits for the next attempt; `false` when the limit has passed.
+    async fn wait(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}

@@ -1,0 +1,230 @@
+//! The connection's URL.
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+use tiberius::{AuthMethod, Config, EncryptionLevel};
+use url::Url;
+
+const DEFAULT_PORT: u16 = 1433;
+
+const FORM: &str = "mssql://user:password@host:port/database?encrypt=on&trust_cert=false";
+
+/// The driver's configuration that `mssql://user:password@host:port/database?…` stands for.
+pub(crate) fn parse(text: &str) -> Result<Config> {
+    let url = Url::parse(text).map_err(|source| {
+        misconfigured(format!("the URL cannot be read; it is {FORM}")).with_source(source)
+    })?;
+    if !matches!(url.scheme(), "mssql" | "sqlserver") {
+        return Err(misconfigured(format!(
+            "the URL's scheme is not `mssql` (or `sqlserver`); it is {FORM}"
+        )));
+    }
+    if url.fragment().is_some() {
+        return Err(misconfigured(
+            "the URL has a fragment; write a `#` in a name or password as %23".to_owned(),
+        ));
+    }
+    let host = url.host_str().filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| misconfigured(format!("the URL names no host; it is {FORM}")))?;
+    let mut config = Config::new();
+    config.host(decoded("host", host.trim_matches(['[', ']']))?);
+    config.port(url.port().unwrap_or(DEFAULT_PORT));
+    config.application_name("idem");
+    config.authentication(login(&url)?);
+    if let Some(database) = database(&url)? {
+        config.database(database);
+    }
+    parameters(&url, &mut config)?;
+    Ok(config)
+}
+
+fn login(url: &Url) -> Result<AuthMethod> {
+    let user = decoded("user", url.username())?;
+    if user.is_empty() {
+        return Err(misconfigured(format!(
+            "the URL names no user; it is {FORM}"
+        )));
+    }
+    let password = decoded("password", url.password().unwrap_or_default())?;
+    Ok(AuthMethod::sql_server(user, password))
+}
+
+/// None stands for the user's default database.
+fn database(url: &Url) -> Result<Option<String>> {
+    let path = url.path().trim_start_matches('/');
+    if path.is_empty() {
+        return Ok(None);
+    }
+    if path.contains('/') {
+        return Err(misconfigured(
+            "the URL's path is more than a database; write a `/` in its name as %2F".to_owned(),
+        ));
+    }
+    decoded("database", path).map(Some)
+}
+
+fn parameters(url: &Url, config: &mut Config) -> Result<()> {
+    let (mut encryption, mut trust) = ("on".to_owned(), false);
+    for (name, value) in url.query_pairs() {
+        match (&*name, &*value) {
+            ("encrypt", "on" | "off" | "strict") => encryption = value.into_owned(),
+            ("encrypt", _) => {
+                return Err(misconfigured(
+                    "the URL's `encrypt` is neither `on`, `off` nor `strict`".to_owned(),
+                ));
+            }
+            ("trust_cert", "true" | "false") => trust = value == "true",
+            ("trust_cert", _) => {
+                return Err(misconfigured(
+                    "the URL's `trust_cert` is neither `true` nor `false`".to_owned(),
+                ));
+            }
+            (name, _) => {
+                return Err(misconfigured(format!(
+                    "the URL's parameter `{name}` is unknown; there are `encrypt` and `trust_cert`"
+                )));
+            }
+        }
+    }
+    config.encryption(level(&encryption)?);
+    if trust {
+        config.trust_cert();
+    }
+    Ok(())
+}
+
+/// `off` encrypts nothing, the password neither: the driver's own `Off` would encrypt the login and fail where the
+/// server cannot.
+fn level(encryption: &str) -> Result<EncryptionLevel> {
+    match encryption {
+        "off" => Ok(EncryptionLevel::NotSupported),
+        _ if cfg!(not(feature = "tls")) => Err(misconfigured(
+            "the URL wants encryption (the default), and idem-mssql was built without its feature `tls`; turn it \
+             on, or say `encrypt=off` on a network that you trust"
+                .to_owned(),
+        )),
+        "strict" => Ok(EncryptionLevel::Strict),
+        _ => Ok(EncryptionLevel::Required),
+    }
+}
+
+/// With `%40` and the like resolved.
+fn decoded(what: &str, text: &str) -> Result<String> {
+    let invalid = || {
+        misconfigured(format!(
+            "the URL's {what} is not valid percent-encoded UTF-8"
+        ))
+    };
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let [high, low, tail @ ..] = rest else {
+            return Err(invalid());
+        };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or_else(invalid);
+        let byte = digit(high)? * 16 + digit(low)?;
+        bytes.push(u8::try_from(byte).map_err(|_| invalid())?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).map_err(|_| invalid())
+}
+
+fn misconfigured(message: String) -> Error {
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the driver will use, as far as it shows.
+    fn shown(url: &str) -> String {
+        format!("{:?}", parse(url).unwrap())
+    }
+
+    #[test]
+    fn parts_are_decoded() {
+        let url = "mssql://s%40a:p%3A%2F%23%C3%A9@db.example:1500/my%2Fshop?encrypt=off";
+        let config = parse(url).unwrap();
+        assert_eq!(config.get_addr(), "db.example:1500");
+        let shown = shown(url);
+        assert!(
+            shown.contains("my/shop") && shown.contains("s@a"),
+            "{shown}"
+        );
+        let expected = AuthMethod::sql_server("s@a", "p:/#é");
+        assert!(shown.contains(&format!("{expected:?}")), "{shown}");
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let config = parse("sqlserver://sa@localhost?encrypt=off").unwrap();
+        assert_eq!(config.get_addr(), "localhost:1433");
+        let shown = shown("mssql://sa@[::1]/?encrypt=off");
+        assert!(shown.contains("\"::1\""), "{shown}");
+        assert!(shown.contains("database: None"), "{shown}");
+        assert!(shown.contains("bypass: false"), "{shown}");
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn encryption_is_on_unless_turned_off() {
+        for (parameters, level, bypass) in [
+            ("", "Required", false),
+            ("?encrypt=on&trust_cert=true", "Required", true),
+            ("?encrypt=strict", "Strict", false),
+            ("?encrypt=off&trust_cert=false", "NotSupported", false),
+        ] {
+            let shown = shown(&format!("mssql://sa:x@localhost/master{parameters}"));
+            assert!(shown.contains(&format!("encryption: {level}")), "{shown}");
+            assert!(shown.contains(&format!("bypass: {bypass}")), "{shown}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn encryption_without_the_feature_is_refused() {
+        for parameters in ["", "?encrypt=on", "?encrypt=strict"] {
+            let url = format!("mssql://sa:x@localhost/master{parameters}");
+            let error = parse(&url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+        assert!(parse("mssql://sa:x@localhost/master?encrypt=off").is_ok());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_without_the_password() {
+        for (url, named) in [
+            (
+                "mssql://sa:secret@localhost/master?encrypt=maybe",
+                "`encrypt`",
+            ),
+            (
+                "mssql://sa:secret@localhost/master?trust_cert=1",
+                "`trust_cert`",
+            ),
+            (
+                "mssql://sa:secret@localhost/master?sslmode=off",
+                "`sslmode`",
+            ),
+            ("mssql://sa:secret@localhost/a/b", "database"),
+            ("mssql://sa:secret#x@localhost/a", ""),
+            ("mssql://sa:secret%4@localhost/a", "password"),
+            ("mssql://sa:secret%ff@localhost/a", "password"),
+            ("mssql://:secret@localhost/a", "user"),
+            ("mssql:///a", "host"),
+            ("postgres://sa:secret@localhost/a", "scheme"),
+            ("sa:secret@localhost", ""),
+            ("mssql://sa:secret@localhost:port/a", "URL"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+            assert!(error.to_string().contains(named), "{url}: {error}");
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Cases that only a T-SQL server has, beside those of the suite.
+
+mod bounded;
+mod reads;
+mod schema;
+mod transactions;
+mod waits;
+
+pub(crate) use schema::migrate_as_child;
+
+use idem_conformance::{Case, CaseFuture, Context};
+
+/// All of them.
+pub(crate) const ALL: &[Case] = &[
+    reads::DUPLICATES_CHANGE_NO_COLUMN,
+    reads::DUPLICATES_HOLD_NOBODY_UP,
+    bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
+    bounded::PURGE_AND_SWEEP_TAKE_MORE_THAN_ONE_STEP,
+    schema::SIXTEEN_PROCESSES_MIGRATE_AT_ONCE,
+    schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
+    schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
+    schema::A_LATER_SCHEMA_IS_REFUSED,
+    transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    transactions::A_ROLLBACK_LEAVES_NEITHER,
+    transactions::RACING_TRANSACTIONS_PAY_ONCE_PER_KEY,
+    transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
+    transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
+    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
+    transactions::THE_DRIVERS_OWN_TRANSACTION_WILL_DO,
+    waits::A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED,
+    waits::A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER,
+    waits::A_WAIT_THAT_IS_TOO_LONG_SAYS_WHAT_IT_KNOWS,
+];
+
+/// A case of this crate.
+const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law,
+        name,
+        needs: &[],
+        run,
+    }
+}

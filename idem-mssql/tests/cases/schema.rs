@@ -1,0 +1,127 @@
+//! Migration and names.
+
+use std::process::{Command, Stdio};
+
+use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore};
+use idem_mssql::{MssqlStore, schema_sql};
+
+use super::case;
+use crate::support::{self, MssqlHarness};
+
+pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
+    case(12, "sixteen_processes_migrate_at_once", |cx| {
+        Box::pin(sixteen_processes_migrate_at_once(cx))
+    });
+pub(super) const THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE: Case =
+    case(11, "the_printed_schema_is_the_migrated_one", |cx| {
+        Box::pin(the_printed_schema_is_the_migrated_one(cx))
+    });
+pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
+    case(14, "a_missing_table_is_named_with_its_cure", |cx| {
+        Box::pin(a_missing_table_is_named_with_its_cure(cx))
+    });
+pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_refused", |cx| {
+    Box::pin(a_later_schema_is_refused(cx))
+});
+
+/// The table that a child process is to migrate, and through which backend.
+const CHILD: &str = "IDEM_TEST_MIGRATE";
+
+/// The answer of a child process that was started to migrate.
+pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
+    let job = std::env::var(CHILD).ok()?;
+    let migrate = async {
+        let (backend, namespace) = job.split_once(' ').ok_or("no namespace")?;
+        let harness = MssqlHarness::of(backend).map_err(|missing| missing.to_string())?;
+        let store = harness.store(namespace)?;
+        store.migrate().await?;
+        store.verify().await?;
+        Ok(())
+    };
+    let runtime = tokio::runtime::Runtime::new();
+    Some(
+        runtime
+            .map_err(BoxError::from)
+            .and_then(|runtime| runtime.block_on(migrate)),
+    )
+}
+
+async fn sixteen_processes_migrate_at_once(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let namespace = format!("{}_new", cx.namespace());
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .env(CHILD, format!("{} {namespace}", cx.harness().name()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
+    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
+        children
+            .into_iter()
+            .map(std::process::Child::wait_with_output)
+            .collect::<Vec<_>>()
+    })
+    .await?;
+    let verified = harness.store(&namespace)?.verify().await;
+    cx.harness().destroy(&namespace).await?;
+    for output in outputs {
+        let output = output?;
+        if !output.status.success() {
+            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(verified?)
+}
+
+async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let namespace = format!("{}_Hand", cx.namespace());
+    let store = harness.store(&namespace)?;
+    let printed = schema_sql(store.config());
+    for _ in 0..2 {
+        harness.run(&namespace, &printed).await?;
+    }
+    store.verify().await?;
+    store.migrate().await?;
+    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
+    cx.harness().destroy(&namespace).await?;
+    assert!(claim.is_some());
+    assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
+    Ok(())
+}
+
+async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let config = harness.config("idem_test_missing")?;
+    let store = MssqlStore::with_config(harness.store(cx.namespace())?.pool().clone(), config);
+    let errors = [
+        store.verify().await.unwrap_err(),
+        store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
+        store.purge(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+        assert_eq!(error.effect(), Effect::None);
+        assert!(!error.is_retryable());
+        assert!(error.to_string().contains("migrate()"), "{error}");
+    }
+    Ok(())
+}
+
+async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let update = format!("UPDATE [{}_version] SET version = 2;", cx.namespace());
+    harness.run(cx.namespace(), &update).await?;
+    let store = harness.store(cx.namespace())?;
+    for error in [
+        store.migrate().await.unwrap_err(),
+        store.verify().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("upgrade the crate"), "{error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! The suite, and cases of this crate's own, against a server that speaks T-SQL: with the claim method that it is made
+//! for, and, where that is MERGE, with the other.
+
+mod cases;
+mod support;
+
+use std::process::ExitCode;
+
+use idem_conformance::Target;
+use support::MssqlHarness;
+
+fn main() -> ExitCode {
+    if let Some(migrated) = cases::migrate_as_child() {
+        return match migrated {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}: {:?}", error.source());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    idem_conformance::main(vec![
+        Target::new("mssql", || async { MssqlHarness::made_for() }).with_cases(cases::ALL),
+        Target::new("mssql-insert", MssqlHarness::forced).with_cases(cases::ALL),
+    ])
+}

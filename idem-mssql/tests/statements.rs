@@ -1,0 +1,155 @@
+//! Every statement is T-SQL to a parser that somebody else wrote: sqlglot, in a virtual environment that
+//! `cargo xtask test` makes.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+// What the crate sends is nobody's business but its own, so it is not public; here it is once more.
+#[allow(dead_code, unreachable_pub, unused_imports)]
+#[path = "../src/config.rs"]
+mod config;
+#[allow(dead_code, unreachable_pub, unused_imports)]
+#[path = "../src/ddl.rs"]
+mod ddl;
+#[path = "../src/sql.rs"]
+mod sql;
+#[allow(dead_code)]
+#[path = "../src/statements.rs"]
+mod statements;
+
+use config::Config;
+use statements::{SIZES, Statement, Statements};
+
+fn main() -> ExitCode {
+    let python = python();
+    let missing = python.is_none();
+    if missing {
+        eprintln!(
+            "ignored: no Python with sqlglot; `cargo xtask test` sets it up, or set IDEM_SQLGLOT_PYTHON"
+        );
+    }
+    // Where tests are run for good, what is missing is a failure.
+    let ignored = missing && std::env::var_os("CI").is_none();
+    let parsed = Trial::test("every_statement_is_parsed", move || {
+        parse(python.as_deref().ok_or("no Python with sqlglot")?)
+    });
+    let trials = vec![
+        parsed.with_ignored_flag(ignored),
+        Trial::test("no_placeholder_is_left", no_placeholder_is_left),
+        Trial::test("every_statement_ends_with_a_semicolon", ends),
+        Trial::test("no_batch_has_too_many_parameters", parameters),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// What is sent, by name.
+fn scripts() -> BTreeMap<String, String> {
+    let config = Config::new().with_schema("billing").expect("a valid name");
+    let statements = Statements::new(&config);
+    let mut scripts = BTreeMap::new();
+    for (name, statement) in named(&statements) {
+        scripts.insert(format!("{name} alone"), statement.alone().to_owned());
+        let text = statement.in_transaction().to_owned();
+        scripts.insert(format!("{name} in a transaction"), text);
+    }
+    scripts.insert("printed schema".to_owned(), ddl::schema_sql(&config));
+    scripts.insert("migration".to_owned(), ddl::create_script(&config));
+    scripts
+}
+
+fn named(statements: &Statements) -> Vec<(String, &Statement)> {
+    let mut named: Vec<_> = [
+        ("claim by merge", &statements.claim_by_merge),
+        ("claim by insert", &statements.claim_by_insert),
+        ("abandon", &statements.abandon),
+        ("seal", &statements.seal),
+        ("owned", &statements.owned),
+        ("release", &statements.release),
+        ("renew", &statements.renew),
+        ("get", &statements.get),
+        ("purge", &statements.purge),
+        ("sweep", &statements.sweep),
+        ("server", &statements.server),
+        ("babelfish", &statements.babelfish),
+        ("schema version", &statements.schema_version),
+    ]
+    .map(|(name, statement)| (name.to_owned(), statement))
+    .into();
+    for (name, batch) in [
+        ("claim many by merge", &statements.claim_many_by_merge),
+        ("claim many by insert", &statements.claim_many_by_insert),
+        ("complete many", &statements.complete_many),
+    ] {
+        let sized = batch.iter().zip(SIZES);
+        named.extend(sized.map(|(statement, size)| (format!("{name} ({size})"), statement)));
+    }
+    named
+}
+
+/// The interpreter that has sqlglot.
+fn python() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("IDEM_SQLGLOT_PYTHON") {
+        return Some(path.into());
+    }
+    let program = std::env::current_exe().ok()?;
+    let around = program.ancestors();
+    around
+        .map(|folder| folder.join("idem/venv/bin/python"))
+        .find(|python| python.exists())
+}
+
+fn parse(python: &Path) -> Result<(), Failed> {
+    let mut parser = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parse.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = parser.stdin.take().ok_or("no standard input")?;
+    for (name, script) in scripts() {
+        // A line with the name, one with the number of lines, and these.
+        write!(input, "{name}\n{}\n{script}", script.lines().count())?;
+        if !script.ends_with('\n') {
+            writeln!(input)?;
+        }
+    }
+    drop(input);
+    let output = parser.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+}
+
+fn no_placeholder_is_left() -> Result<(), Failed> {
+    for (name, script) in scripts() {
+        if script.contains(['{', '}']) {
+            return Err(format!("{name}:\n{script}").into());
+        }
+    }
+    Ok(())
+}
+
+fn ends() -> Result<(), Failed> {
+    for (name, script) in scripts() {
+        if !script.trim_end().ends_with(';') {
+            return Err(format!("{name}:\n{script}").into());
+        }
+    }
+    Ok(())
+}
+
+fn parameters() -> Result<(), Failed> {
+    for (name, script) in scripts() {
+        // Two more are the statement and the list of the parameters.
+        let too_many = tiberius::Query::MAX_PARAMETERS - 1;
+        if script.contains(&format!("@P{too_many}")) || !script.is_ascii() {
+            return Err(name.into());
+        }
+    }
+    Ok(())
+}

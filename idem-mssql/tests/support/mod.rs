@@ -1,0 +1,200 @@
+//! How the tests reach a server that speaks T-SQL.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_mssql::tiberius::Row;
+use idem_mssql::{ClaimMethod, Config, Manager, MssqlStore, Pool};
+use url::Url;
+
+/// A server, and the way to claim on it. Each namespace is a table of that name, with the tables beside it.
+pub(crate) struct MssqlHarness {
+    name: &'static str,
+    method: ClaimMethod,
+    url: String,
+}
+
+/// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace belongs to one
+/// case, and a case to one runtime.
+static POOLS: Mutex<BTreeMap<String, Pool>> = Mutex::new(BTreeMap::new());
+
+impl MssqlHarness {
+    /// With the claim method that the server is made for.
+    pub(crate) fn made_for() -> Result<Self, Missing> {
+        let missing = || Missing::new(idem_servers::missing_reason("mssql"));
+        Ok(Self {
+            name: "mssql",
+            method: ClaimMethod::Auto,
+            url: idem_servers::url_for("mssql").ok_or_else(missing)?,
+        })
+    }
+
+    /// With the other one, where the server is made for MERGE.
+    pub(crate) async fn forced() -> Result<Self, Missing> {
+        let harness = Self::made_for()?;
+        let version = harness.version().await;
+        let version = version.map_err(|error| Missing::new(error.to_string()))?;
+        if !version.starts_with("Microsoft SQL ") {
+            return Err(Missing::new("the server has no MERGE, so `mssql` is it"));
+        }
+        Ok(Self {
+            name: "mssql-insert",
+            method: ClaimMethod::InsertWhereNotExists,
+            ..harness
+        })
+    }
+
+    /// The backend of this name.
+    pub(crate) fn of(name: &str) -> Result<Self, Missing> {
+        let harness = Self::made_for()?;
+        Ok(match name {
+            "mssql-insert" => Self {
+                name: "mssql-insert",
+                method: ClaimMethod::InsertWhereNotExists,
+                ..harness
+            },
+            _ => harness,
+        })
+    }
+
+    async fn version(&self) -> Result<String, BoxError> {
+        let mut connection = self.manager()?.connect().await?;
+        let results = connection.run_script("SELECT @@VERSION;").await?;
+        let row = results.first().and_then(|rows| rows.first());
+        let version = row.and_then(|row| row.get::<&str, usize>(0));
+        Ok(version.unwrap_or_default().to_owned())
+    }
+
+    /// Opens connections as the store does.
+    pub(crate) fn manager(&self) -> Result<Manager, BoxError> {
+        Ok(Manager::from_url(&self.url)?)
+    }
+
+    /// How the store of a namespace is set up.
+    pub(crate) fn config(&self, namespace: &str) -> Result<Config, BoxError> {
+        Ok(Config::new()
+            .with_table(namespace)?
+            .with_claim_method(self.method))
+    }
+
+    fn pool(&self, namespace: &str) -> Result<Pool, BoxError> {
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(namespace) {
+            return Ok(pool.clone());
+        }
+        let pool = Pool::builder(self.manager()?).max_size(12).build()?;
+        pools.insert(namespace.to_owned(), pool.clone());
+        Ok(pool)
+    }
+
+    /// A store of the concrete type.
+    pub(crate) fn store(&self, namespace: &str) -> Result<MssqlStore, BoxError> {
+        let pool = self.pool(namespace)?;
+        Ok(MssqlStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// The same on a pool of its own, of so many connections.
+    pub(crate) fn store_with(&self, max: usize, namespace: &str) -> Result<MssqlStore, BoxError> {
+        let pool = Pool::builder(self.manager()?).max_size(max).build()?;
+        Ok(MssqlStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// A script of the tests' own; all rows of all results.
+    pub(crate) async fn run(&self, namespace: &str, sql: &str) -> Result<Vec<Row>, BoxError> {
+        let pool = self.pool(namespace)?;
+        let mut connection = pool.get().await?;
+        Ok(connection
+            .run_script(sql)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+}
+
+/// The harness that a case runs on.
+pub(crate) fn harness(cx: &Context) -> Result<MssqlHarness, CaseError> {
+    MssqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
+}
+
+#[async_trait]
+impl Harness for MssqlHarness {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new()
+            .shared_between_processes()
+            .durable()
+            .server_clock()
+            .network()
+            .batch()
+            .with_shortest_lease(Duration::from_millis(150))
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        let version = self.version().await?;
+        let (product, rest) = version.split_once(" - ").unwrap_or((&version, ""));
+        let number = rest.split_whitespace().next().unwrap_or_default();
+        let product = match self.method {
+            ClaimMethod::InsertWhereNotExists => format!("{product}, without MERGE"),
+            _ => product.to_owned(),
+        };
+        Ok(Product::new(product, number))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
+        let namespace = format!("idem_test_{random:032x}");
+        self.store(&namespace)?.migrate().await?;
+        Ok(namespace)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.store(namespace)?))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        let drop: String = ["", "_version", "_payments"]
+            .map(|suffix| format!("DROP TABLE IF EXISTS [{namespace}{suffix}];\n"))
+            .concat();
+        let dropped = self.run(namespace, &drop).await.map(|_| ());
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.remove(namespace) {
+            pool.close();
+        }
+        dropped
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.store(namespace)?)))
+    }
+
+    async fn open_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let mut url = Url::parse(&self.url)?;
+        url.set_host(Some(&address.ip().to_string()))?;
+        url.set_port(Some(address.port()))
+            .map_err(|()| "no port in the URL")?;
+        let pool = Pool::builder(Manager::from_url(url.as_str())?).build()?;
+        let config = self.config(namespace)?;
+        Ok(Some(Arc::new(MssqlStore::with_config(pool, config))))
+    }
+
+    fn server_address(&self) -> Option<SocketAddr> {
+        let url = Url::parse(&self.url).ok()?;
+        let host = url.host_str()?.trim_matches(['[', ']']);
+        (host, url.port().unwrap_or(1433))
+            .to_socket_addrs()
+            .ok()?
+            .next()
+    }
+}

@@ -1,0 +1,234 @@
+//! What becomes of connections, against a server that answers wrongly.
+
+#[path = "support/fake.rs"]
+mod fake;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use fake::{Answer, FakeServer, Welcome};
+use idem_core::{
+    ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key, Result,
+};
+use idem_mssql::{
+    ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction, Transactions,
+    is_transaction_retryable,
+};
+
+/// Nothing is asked about the server before the first operation.
+fn config() -> Config {
+    Config::new().with_claim_method(ClaimMethod::InsertWhereNotExists)
+}
+
+fn hasty() -> Config {
+    config().with_timeout(Duration::from_millis(200))
+}
+
+fn store(server: &FakeServer, config: Config) -> MssqlStore {
+    let manager = Manager::from_url(&server.url()).unwrap();
+    MssqlStore::with_config(Pool::builder(manager).build().unwrap(), config)
+}
+
+fn key() -> Key {
+    Key::new("tenant", "pay", "one").unwrap()
+}
+
+fn is(error: &Error, kind: ErrorKind, effect: Effect) {
+    assert_eq!((error.kind(), error.effect()), (kind, effect), "{error:?}");
+}
+
+async fn connect_error(url: &str) -> Error {
+    let connected: Result<_> = MssqlStore::connect(url, hasty()).await;
+    connected.expect_err("nobody answers")
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let error = connect_error(&format!("mssql://sa:secret@{address}?encrypt=off")).await;
+    is(&error, ErrorKind::Unavailable, Effect::None);
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_closes_is_unavailable() {
+    let server = FakeServer::start(Welcome::Close, &[]).await.unwrap();
+    is(
+        &connect_error(&server.url()).await,
+        ErrorKind::Unavailable,
+        Effect::None,
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let server = FakeServer::start(Welcome::Stall, &[]).await.unwrap();
+    is(
+        &connect_error(&server.url()).await,
+        ErrorKind::Unavailable,
+        Effect::None,
+    );
+    let manager = Manager::from_url(&server.url()).unwrap();
+    let connecting = manager.with_connect_timeout(Duration::from_millis(50));
+    assert!(connecting.connect().await.is_err());
+    server.until_open(0).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_may_hide_an_effect_of_a_write() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Silence, Answer::Silence]);
+    let server = server.await.unwrap();
+    let store = store(&server, hasty());
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::Unknown);
+    let error = store.get(&key()).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::None);
+    // Neither connection is open, nor used again.
+    server.until_open(0).await;
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(server.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_may_hide_an_effect_of_a_write() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Close]);
+    let server = server.await.unwrap();
+    let store = store(&server, config());
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::Unknown);
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_half_read_answer_is_nobody_elses() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Zero, Answer::HalfARow]);
+    let server = server.await.unwrap();
+    let store = store(&server, config());
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    // Dropped while the rest of the answer is still to come.
+    let dropped = tokio::time::timeout(Duration::from_millis(100), store.purge(1)).await;
+    assert!(dropped.is_err());
+    assert_eq!((server.connections(), server.requests()), (1, 2));
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(server.connections(), 2);
+    server.until_open(1).await;
+}
+
+#[tokio::test]
+async fn an_error_in_full_leaves_the_connection_usable_and_a_fatal_one_does_not() {
+    let server = FakeServer::start(
+        Welcome::Login,
+        &[Answer::Error(208, 16), Answer::Error(40197, 20)],
+    );
+    let server = server.await.unwrap();
+    let store = store(&server, config());
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Misconfigured, Effect::None);
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::Unknown);
+    assert_eq!(server.connections(), 1);
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn an_unknown_error_is_no_success() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Error(12345, 16)]);
+    let store = store(&server.await.unwrap(), config());
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Other, Effect::Unknown);
+}
+
+#[tokio::test]
+async fn a_statement_is_sent_again_after_a_deadlock_within_a_bound() {
+    let deadlocks = [Answer::Error(1205, 13); 20];
+    let server = FakeServer::start(Welcome::Login, &deadlocks[..2]);
+    let server = server.await.unwrap();
+    assert_eq!(store(&server, config()).purge(1).await.unwrap(), 0);
+    assert_eq!((server.requests(), server.connections()), (3, 1));
+
+    let server = FakeServer::start(Welcome::Login, &deadlocks);
+    let server = server.await.unwrap();
+    let error = store(&server, config()).purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Contention, Effect::None);
+    assert!(is_transaction_retryable(&error));
+    assert_eq!(server.requests(), 6);
+}
+
+#[tokio::test]
+async fn a_lost_race_is_asked_about_again_within_a_bound() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Error(2627, 14); 40]);
+    let server = server.await.unwrap();
+    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    let error = store(&server, config()).claim(&request).await.unwrap_err();
+    is(&error, ErrorKind::Contention, Effect::None);
+    assert_eq!((server.requests(), server.connections()), (16, 1));
+}
+
+#[tokio::test]
+async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
+    let answers = [Answer::Zero, Answer::Error(2627, 14)];
+    let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
+    let store = store(&server, config());
+    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut transaction = attempts.begin().await.unwrap();
+    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    let claimed = store.claim_in(&mut transaction, &request).await;
+    let claimed = claimed.map(drop);
+    assert!(
+        claimed
+            .as_ref()
+            .is_err_and(|error| is_transaction_retryable(error))
+    );
+    assert!(attempts.finish(transaction, claimed).await.is_none());
+    // An error inside of a transaction costs the connection.
+    server.until_open(0).await;
+    assert!(attempts.begin().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_left_closes_its_connection() {
+    let server = FakeServer::start(Welcome::Login, &[]).await.unwrap();
+    let store = store(&server, config());
+    let transaction = Transaction::begin(store.pool(), Isolation::Snapshot).await;
+    let transaction = transaction.unwrap();
+    server.until_open(1).await;
+    drop(transaction);
+    server.until_open(0).await;
+    let transaction = Transaction::begin(store.pool(), Isolation::Snapshot).await;
+    transaction.unwrap().commit().await.unwrap();
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_client_is_sent_elsewhere_and_not_round_in_circles() {
+    let elsewhere = FakeServer::start(Welcome::Login, &[]).await.unwrap();
+    let server = FakeServer::start(Welcome::Route(elsewhere.address), &[]);
+    let server = server.await.unwrap();
+    assert_eq!(store(&server, config()).purge(1).await.unwrap(), 0);
+    assert_eq!((server.requests(), elsewhere.requests()), (0, 1));
+
+    let itself = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = FakeServer::start(Welcome::Route(itself), &[])
+        .await
+        .unwrap();
+    let error = store(&server, config()).purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::None);
+    assert_eq!(server.connections(), 4);
+}
+
+#[tokio::test]
+async fn nothing_shows_the_password() {
+    let server = FakeServer::start(Welcome::Login, &[Answer::Error(18456, 14)]);
+    let server = server.await.unwrap();
+    let store = store(&server, config());
+    let error = store.purge(1).await.unwrap_err();
+    let connection = store.pool().get().await.unwrap();
+    let shown = format!(
+        "{store:?} {:?} {:?} {connection:?} {error:?} {error}",
+        store.pool(),
+        store.pool().manager()
+    );
+    assert!(!shown.contains("secret"), "{shown}");
+}

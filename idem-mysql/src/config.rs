@@ -1,0 +1,191 @@
+//! How a store is set up.
+
+use std::time::Duration;
+
+use idem_core::{Error, Limits, Result};
+
+/// Names, limits and what the server can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    database: Option<String>,
+    table: String,
+    limits: Limits,
+    returning: Returning,
+    sync_wait: Option<u8>,
+    timeout: Duration,
+}
+
+/// Whether `INSERT … RETURNING` is used, which spares a fresh claim a round trip. MariaDB has it since 10.5, MySQL has
+/// not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Returning {
+    /// Where the server's version says MariaDB; asked once, by [`connect`](crate::MySqlStore::connect) or the first
+    /// claim.
+    #[default]
+    Detect,
+    /// Always: behind a pooler that shows a version of its own and has MariaDB behind it.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// MySQL and MariaDB take names of at most 64 characters; those of the indexes are longer by up to nine.
+const MAX_TABLE_BYTES: usize = 50;
+/// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
+const MAX_DATABASE_BYTES: usize = 64;
+
+impl Config {
+    /// The table `idem_records` in the database of the connection; default limits; 10 s for an operation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            database: None,
+            table: "idem_records".to_owned(),
+            limits: Limits::DEFAULT,
+            returning: Returning::default(),
+            sync_wait: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
+        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
+        Ok(self)
+    }
+
+    /// The database that the table is in, instead of the connection's: 1 to 64 characters as for the table.
+    /// `migrate` creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    pub fn with_database(mut self, database: impl Into<String>) -> Result<Self> {
+        self.database = Some(checked("database", database.into(), MAX_DATABASE_BYTES)?);
+        Ok(self)
+    }
+
+    /// Other limits. A result has to fit into the server's `max_allowed_packet` (16 MiB on MariaDB, 64 MiB on MySQL
+    /// unless set otherwise).
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether `INSERT … RETURNING` is used.
+    #[must_use]
+    pub fn with_returning(mut self, returning: Returning) -> Self {
+        self.returning = returning;
+        self
+    }
+
+    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes to a node of a Galera
+    /// cluster; on a pool of the caller's, `after_connect` is the place. 7 lets every statement wait until this node has
+    /// applied what all nodes had committed before. Needed where one process goes on with what another did through another
+    /// node: see the README. MySQL does not know it
+    /// (<https://mariadb.com/kb/en/galera-cluster-system-variables/#wsrep_sync_wait>).
+    #[must_use]
+    pub fn with_wsrep_sync_wait(mut self, bits: u8) -> Self {
+        self.sync_wait = Some(bits);
+        self
+    }
+
+    /// How long an operation may take, waiting for a connection and for locks included, before it is answered with
+    /// `Unavailable`. What the server was sent may still take effect then. Waits for locks end earlier when the
+    /// session's `innodb_lock_wait_timeout` is shorter, as it is on the pool that
+    /// [`connect`](crate::MySqlStore::connect) makes.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The database, if one is set.
+    #[must_use]
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Whether `INSERT … RETURNING` is used.
+    #[must_use]
+    pub fn returning(&self) -> Returning {
+        self.returning
+    }
+
+    /// What `wsrep_sync_wait` is set to, if it is.
+    #[must_use]
+    pub fn wsrep_sync_wait(&self) -> Option<u8> {
+        self.sync_wait
+    }
+
+    /// How long an operation may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The table's name, quoted, with the database if one is set.
+    pub(crate) fn qualified_table(&self) -> String {
+        match &self.database {
+            Some(database) => format!("`{database}`.`{}`", self.table),
+            None => format!("`{}`", self.table),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn checked(what: &str, name: String, max: usize) -> Result<String> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let valid = !name.is_empty()
+        && name.len() <= max
+        && name.bytes().all(word)
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if valid {
+        return Ok(name);
+    }
+    Err(Error::invalid_input(format!(
+        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
+         start with a digit"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_validated_and_quoted() {
+        let config = Config::new()
+            .with_database("Billing")
+            .and_then(|config| config.with_table("idem_2"))
+            .unwrap();
+        assert_eq!(config.qualified_table(), "`Billing`.`idem_2`");
+        for name in ["", "1a", "a-b", "a`b", "a.b", "é", "a b", &"x".repeat(51)] {
+            assert!(Config::new().with_table(name).is_err(), "{name}");
+        }
+        assert!(Config::new().with_database("x".repeat(64)).is_ok());
+        assert!(Config::new().with_database("x; DROP TABLE y").is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! What is counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often statements of a store and its clones lost a race and were sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Contention {
+    /// Deadlocks that the server broke, and failed certifications of a Galera cluster (1213), and rows that changed under a
+    /// snapshot (1020).
+    pub deadlocks: u64,
+    /// Locks that were not free within `innodb_lock_wait_timeout` (1205).
+    pub lock_waits: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    deadlocks: AtomicU64,
+    lock_waits: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count_deadlock(&self) {
+        self.deadlocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_lock_wait(&self) {
+        self.lock_waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Contention {
+        Contention {
+            deadlocks: self.deadlocks.load(Ordering::Relaxed),
+            lock_waits: self.lock_waits.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+
+mod attempts;
+mod batch;
+mod config;
+mod counters;
+mod error;
+mod maintenance;
+mod operations;
+mod row;
+mod schema;
+mod server;
+mod session;
+mod sql;
+mod statements;
+mod store;
+mod transaction;
+mod tx;
+
+pub use attempts::{Attempts, Isolation, Transactions};
+pub use config::{Config, Returning};
+pub use counters::Contention;
+pub use error::is_transaction_retryable;
+pub use schema::{SCHEMA_VERSION, schema_sql};
+pub use store::MySqlStore;
+pub use transaction::Transaction;
+
+pub use idem_core;
+pub use sqlx;

@@ -1,0 +1,89 @@
+//! Purge and sweep: rows are locked, those of others passed over, then changed, in transactions of a few hundred.
+
+use idem_core::{Failure, Result, check, encode_failure};
+use sqlx::Row;
+
+use crate::error::{Sent, decode};
+use crate::operations::Operations;
+use crate::session::Session;
+use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
+
+/// Scope, operation and id of a row.
+type StoredKey = [Vec<u8>; 3];
+
+impl Operations {
+    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        self.in_rounds(session, limit, &self.sql.purgeable, &self.sql.purge, None)
+            .await
+    }
+
+    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        let failure = encode_failure(&Failure::abandoned())?;
+        let (which, change) = (&self.sql.sweepable, &self.sql.sweep);
+        self.in_rounds(session, limit, which, change, Some(&failure))
+            .await
+    }
+
+    async fn in_rounds(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+        which: &Statement,
+        change: &Repeated,
+        result: Option<&[u8]>,
+    ) -> Result<u64> {
+        let mut left = limit as usize;
+        let mut total = 0;
+        while left > 0 {
+            let size = left.min(MAX_ITEMS);
+            session.begin().await?;
+            let keys = locked(session, which, size).await?;
+            if !keys.is_empty() {
+                total += changed(session, change, &keys, result).await?;
+            }
+            session.commit().await?;
+            left -= keys.len();
+            if keys.len() < size {
+                break;
+            }
+        }
+        Ok(total)
+    }
+}
+
+async fn locked(
+    session: &mut Session<'_>,
+    which: &Statement,
+    size: usize,
+) -> Result<Vec<StoredKey>> {
+    let query = || sqlx::query(which.text()).bind(size as u64);
+    let rows = session.rows(query, Sent::Write).await?;
+    let part = |row: &sqlx::mysql::MySqlRow, index: usize| {
+        row.try_get_unchecked::<Vec<u8>, _>(index).map_err(decode)
+    };
+    rows.iter()
+        .map(|row| Ok([part(row, 0)?, part(row, 1)?, part(row, 2)?]))
+        .collect()
+}
+
+async fn changed(
+    session: &mut Session<'_>,
+    change: &Repeated,
+    keys: &[StoredKey],
+    result: Option<&[u8]>,
+) -> Result<u64> {
+    let (statement, size) = change.at_least(keys.len());
+    let query = || {
+        let mut query = sqlx::query(statement.text());
+        if let Some(result) = result {
+            query = query.bind(result);
+        }
+        for part in filled_up(keys, size).flatten() {
+            query = query.bind(part);
+        }
+        query
+    };
+    session.write(query).await
+}

@@ -1,0 +1,161 @@
+//! The table, its indexes, and how they come into being.
+
+use idem_core::{Error, Result};
+use sqlx::{AssertSqlSafe, Executor, Row};
+
+use crate::config::Config;
+use crate::error::{Sent, classify, decode};
+use crate::server::{Server, misconfigured};
+use crate::store::{BACKEND, MySqlStore};
+
+/// The version of the schema that this crate works with.
+pub const SCHEMA_VERSION: u32 = 1;
+
+const TEMPLATE: &str = include_str!("schema.sql");
+
+/// The DDL as text, for people who run their own migrations; [`MySqlStore::migrate`] runs the same.
+///
+/// It may be run any number of times.
+#[must_use]
+pub fn schema_sql(config: &Config) -> String {
+    database_sql(config)
+        .map(|sql| sql + ";\n")
+        .unwrap_or_default()
+        + &table_sql(config)
+        + ";\n"
+}
+
+fn database_sql(config: &Config) -> Option<String> {
+    let database = config.database()?;
+    Some(format!("CREATE DATABASE IF NOT EXISTS `{database}`"))
+}
+
+fn table_sql(config: &Config) -> String {
+    let table = config.table();
+    TEMPLATE
+        .trim_end()
+        .trim_end_matches(';')
+        .replace("{table}", &config.qualified_table())
+        .replace("{purge_index}", &format!("`{table}_purge_at`"))
+        .replace("{sweep_index}", &format!("`{table}_sweep_at`"))
+}
+
+impl MySqlStore {
+    /// Creates the database (if one is configured) and the table with its indexes where they are missing, and checks
+    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    ///
+    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the table
+    /// are enough.
+    ///
+    /// *Atomicity*: the table and its indexes are one statement, which the server does as a whole or not at all
+    /// ("Atomic Data Definition Statement Support",
+    /// <https://dev.mysql.com/doc/refman/8.4/en/atomic-ddl.html>; MariaDB since 10.6).
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way that does not suit,
+    /// a privilege is missing, or the table is of a later version or not this crate's; `Unavailable` as usual.
+    ///
+    /// # Cancellation
+    ///
+    /// What was sent still happens.
+    pub async fn migrate(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "migrate");
+        self.check_server().await.map_err(at)?;
+        if self.schema_version().await.map_err(at)? == Some(SCHEMA_VERSION) {
+            return Ok(());
+        }
+        self.create().await.map_err(at)?;
+        self.check_version().await.map_err(at)
+    }
+
+    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Only reads.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    pub async fn verify(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "verify");
+        self.check_server().await.map_err(at)?;
+        self.check_version().await.map_err(at)
+    }
+
+    async fn check_server(&self) -> Result<()> {
+        let server = Server::read(&mut self.session()).await?;
+        server.check(self.config())
+    }
+
+    async fn check_version(&self) -> Result<()> {
+        match self.schema_version().await? {
+            Some(SCHEMA_VERSION) => Ok(()),
+            Some(version) if version > SCHEMA_VERSION => Err(misconfigured(format!(
+                "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the \
+                 crate"
+            ))),
+            Some(_) | None => Err(misconfigured(
+                "the table is missing or not this crate's; run `migrate()` or the printed schema"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// In a task of its own, on a connection that is closed afterwards: statements that define data take time, and
+    /// a future of the driver must not be dropped half-way.
+    async fn create(&self) -> Result<()> {
+        let (pool, config) = (self.pool.clone(), self.config().clone());
+        let created = tokio::spawn(async move {
+            let mut connection = pool.acquire().await?;
+            connection.close_on_drop();
+            if let Some(sql) = database_sql(&config) {
+                connection.execute(AssertSqlSafe(sql)).await?;
+            }
+            connection.execute(AssertSqlSafe(table_sql(&config))).await
+        });
+        let created = created.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        created
+            .map(drop)
+            .map_err(|error| classify(error, Sent::Write))
+    }
+
+    /// The version in the table's comment; `None` when there is no such table or comment.
+    async fn schema_version(&self) -> Result<Option<u32>> {
+        let config = self.config();
+        let query = || {
+            sqlx::query(
+                "SELECT CAST(table_comment AS BINARY) FROM information_schema.tables
+                WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?",
+            )
+            .bind(config.database())
+            .bind(config.table())
+        };
+        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let comment: &[u8] = match rows.first() {
+            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
+            None => return Ok(None),
+        };
+        let comment = String::from_utf8_lossy(comment);
+        let version = comment.strip_prefix("idem records, schema version ");
+        Ok(version.and_then(|version| version.parse().ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_schema_names_the_configured_table() {
+        let config = Config::new()
+            .with_database("billing")
+            .and_then(|config| config.with_table("dedup"))
+            .unwrap();
+        let sql = schema_sql(&config);
+        assert!(sql.starts_with("CREATE DATABASE IF NOT EXISTS `billing`;\n"));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup` ("));
+        assert!(sql.contains("KEY `dedup_purge_at` (purge_at)"));
+        assert!(sql.contains(&format!("schema version {SCHEMA_VERSION}';\n")));
+        assert!(!sql.contains('{'));
+        assert!(!schema_sql(&Config::new()).contains("CREATE DATABASE"));
+    }
+}

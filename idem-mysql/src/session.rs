@@ -1,0 +1,278 @@
+//! Where a statement runs: on a connection of the pool, or in the caller's transaction.
+
+use std::time::Duration;
+
+use idem_core::{Effect, Error, ErrorKind, Result};
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::{Executor, MySql, MySqlPool};
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::error::{LostRace, Sent, classify, lost_race};
+
+pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
+
+/// How often a statement that lost a race is sent again. Each time somebody else got on, so more than a few is a
+/// sign of trouble.
+const MAX_RACES: u32 = 16;
+
+/// Longest pause before a statement is sent again; the first is a sixteenth of it.
+const PAUSE: Duration = Duration::from_millis(16);
+
+/// Runs the statements of one operation.
+///
+/// On the pool all of them run on one connection, taken for the first; each commits by itself, and one that lost a race
+/// (the server has undone it) is sent again within the operation's time.
+#[derive(Debug)]
+pub(crate) struct Session<'s> {
+    place: Place<'s>,
+    counters: &'s Counters,
+}
+
+#[derive(Debug)]
+enum Place<'s> {
+    Pool(Pooled<'s>),
+    Transaction(&'s mut MySqlConnection),
+}
+
+impl<'s> Session<'s> {
+    pub(crate) fn on_pool(pool: &'s MySqlPool, config: &'s Config, counters: &'s Counters) -> Self {
+        let deadline = Instant::now() + config.timeout();
+        Self {
+            place: Place::Pool(Pooled {
+                pool,
+                config,
+                deadline,
+                connection: None,
+                busy: false,
+                open: false,
+            }),
+            counters,
+        }
+    }
+
+    pub(crate) fn in_transaction(
+        connection: &'s mut MySqlConnection,
+        counters: &'s Counters,
+    ) -> Self {
+        Self {
+            place: Place::Transaction(connection),
+            counters,
+        }
+    }
+
+    /// Whether reads may show an old snapshot of the caller's.
+    pub(crate) fn is_transaction(&self) -> bool {
+        matches!(self.place, Place::Transaction(_))
+    }
+
+    /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
+    pub(crate) async fn rows<'q>(
+        &mut self,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+        sent: Sent,
+    ) -> Result<Vec<MySqlRow>> {
+        let mut races = 0;
+        loop {
+            let rows = match &mut self.place {
+                Place::Pool(pooled) => pooled.rows(query(), sent).await,
+                Place::Transaction(connection) => query()
+                    .fetch_all(&mut **connection)
+                    .await
+                    .map_err(Fault::Driver),
+            };
+            match rows {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => self.after(fault, sent, &mut races).await?,
+            }
+        }
+    }
+
+    /// How many rows the statement's condition has met.
+    pub(crate) async fn write<'q>(
+        &mut self,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+    ) -> Result<u64> {
+        let mut races = 0;
+        loop {
+            let done = match &mut self.place {
+                Place::Pool(pooled) => pooled.write(query()).await,
+                Place::Transaction(connection) => query()
+                    .execute(&mut **connection)
+                    .await
+                    .map_err(Fault::Driver),
+            };
+            match done {
+                Ok(done) => return Ok(done.rows_affected()),
+                Err(fault) => self.after(fault, Sent::Write, &mut races).await?,
+            }
+        }
+    }
+
+    /// Counts a lost race and waits for the next try; every other fault is the operation's.
+    async fn after(&mut self, fault: Fault, sent: Sent, races: &mut u32) -> Result<()> {
+        let error = match fault {
+            Fault::Driver(error) => error,
+            Fault::Answer(error) => return Err(error),
+        };
+        let race = lost_race(&error);
+        match race {
+            Some(LostRace::Deadlock) => self.counters.count_deadlock(),
+            Some(LostRace::LockWait) => self.counters.count_lock_wait(),
+            Some(LostRace::Other) | None => {}
+        }
+        *races += 1;
+        let alone = matches!(&self.place, Place::Pool(pooled) if pooled.is_alone());
+        if race.is_none() || !alone || *races > MAX_RACES {
+            return Err(classify(error, sent));
+        }
+        let pause = PAUSE.mul_f64(f64::from(*races) / f64::from(MAX_RACES));
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
+        Ok(())
+    }
+
+    /// Begins a transaction of this crate's own, on the pool. What is not committed is rolled back by closing the
+    /// connection.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
+        self.control("START TRANSACTION", true, Sent::Harmless)
+            .await
+    }
+
+    /// Commits it.
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        self.control("COMMIT", false, Sent::Write).await
+    }
+
+    async fn control(&mut self, text: &'static str, open: bool, sent: Sent) -> Result<()> {
+        if let Place::Pool(pooled) = &mut self.place {
+            let done = pooled.control(text, open).await;
+            done.map_err(|fault| fault.into_error(sent))?;
+        }
+        Ok(())
+    }
+}
+
+/// What went wrong: in the driver or the server, or as this crate says.
+enum Fault {
+    Driver(sqlx::Error),
+    Answer(Error),
+}
+
+impl Fault {
+    fn into_error(self, sent: Sent) -> Error {
+        match self {
+            Self::Driver(error) => classify(error, sent),
+            Self::Answer(error) => error,
+        }
+    }
+}
+
+/// A connection of the pool for one operation.
+///
+/// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed half a packet), so the
+/// connection is closed, not handed back, unless each answer was read to its end.
+#[derive(Debug)]
+struct Pooled<'s> {
+    pool: &'s MySqlPool,
+    config: &'s Config,
+    deadline: Instant,
+    connection: Option<PoolConnection<MySql>>,
+    /// An answer has not been read to its end.
+    busy: bool,
+    /// A transaction has not been committed.
+    open: bool,
+}
+
+impl Pooled<'_> {
+    /// Whether a statement is a transaction by itself, and may be sent again.
+    fn is_alone(&self) -> bool {
+        !self.open && Instant::now() < self.deadline
+    }
+
+    async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<MySqlRow>, Fault> {
+        let deadline = self.deadline;
+        let rows = query.fetch_all(self.connection().await?);
+        let rows = timeout_at(deadline, rows).await;
+        self.settle(rows, sent)
+    }
+
+    async fn write(&mut self, query: Query<'_>) -> Result<MySqlQueryResult, Fault> {
+        let deadline = self.deadline;
+        let done = query.execute(self.connection().await?);
+        let done = timeout_at(deadline, done).await;
+        self.settle(done, Sent::Write)
+    }
+
+    async fn control(&mut self, text: &'static str, open: bool) -> Result<(), Fault> {
+        let deadline = self.deadline;
+        self.open = true;
+        let done = self.connection().await?.execute(text);
+        let done = timeout_at(deadline, done).await;
+        self.settle(done, Sent::Write)?;
+        self.open = open;
+        Ok(())
+    }
+
+    async fn connection(&mut self) -> Result<&mut MySqlConnection, Fault> {
+        if self.connection.is_none() {
+            let acquired = timeout_at(self.deadline, self.pool.acquire()).await;
+            let acquired =
+                acquired.map_err(|_| Fault::Answer(timed_out(self.config, Sent::Harmless)))?;
+            // Nothing was sent.
+            let acquired =
+                acquired.map_err(|error| Fault::Answer(classify(error, Sent::Harmless)))?;
+            self.connection = Some(acquired);
+        }
+        self.busy = true;
+        match &mut self.connection {
+            Some(connection) => Ok(connection),
+            None => Err(Fault::Driver(sqlx::Error::PoolClosed)),
+        }
+    }
+
+    fn settle<T>(
+        &mut self,
+        result: Result<Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
+        sent: Sent,
+    ) -> Result<T, Fault> {
+        match result {
+            Ok(Ok(value)) => {
+                self.busy = false;
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                // An error that the server sent is the end of its answer.
+                self.busy = error.as_database_error().is_none();
+                Err(Fault::Driver(error))
+            }
+            Err(_) => Err(Fault::Answer(timed_out(self.config, sent))),
+        }
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.connection
+            && (self.busy || self.open)
+        {
+            connection.close_on_drop();
+        }
+    }
+}
+
+fn timed_out(config: &Config, under_way: Sent) -> Error {
+    let effect = match under_way {
+        Sent::Harmless => Effect::None,
+        Sent::Write => Effect::Unknown,
+    };
+    Error::new(
+        ErrorKind::Unavailable,
+        effect,
+        format!(
+            "no answer within {} ms; a lock is held, the server is overloaded, or the pool is too small",
+            config.timeout().as_millis()
+        ),
+    )
+}

@@ -1,0 +1,367 @@
+//! The statements, each with the argument why it is safe.
+//!
+//! Each commits by itself, needs no session state, and means the same under READ COMMITTED and REPEATABLE READ: the
+//! condition of an UPDATE, and what an INSERT meets, are judged on the locked, latest version of the row whatever
+//! the level ("Locking Reads", "Consistent Nonlocking Reads",
+//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). What a plain SELECT shows is never
+//! taken as proof that a key is free.
+//!
+//! The clock is `UTC_TIMESTAMP(6)`, the server's at the start of the statement: not of the transaction, and in no time
+//! zone of a session. It is read before any wait for a lock: an instant that is a little old lets a lease look live
+//! for longer, never stale too early.
+//!
+//! Assignments of an UPDATE happen from left to right, so that each reads what it needs before that changes
+//! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`: no `||`, no double
+//! quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes and one date.
+
+/// The server's clock in microseconds.
+macro_rules! now {
+    () => {
+        "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+    };
+}
+
+/// What `row.rs` reads of a record, in this order.
+macro_rules! columns {
+    ($result:literal) => {
+        concat!(
+            "state, token, attempts, fingerprint, created_at, expires_at, lease_ends_at,
+    sweep_at IS NOT NULL, sealed_at, metadata, ",
+            $result,
+            ", ",
+            now!(),
+            ", attempt_id, scope, operation, id"
+        )
+    };
+}
+
+macro_rules! key {
+    () => {
+        "scope = ? AND operation = ? AND id = ?"
+    };
+}
+
+/// The columns that [`INSERT`] fills.
+macro_rules! insert {
+    ($rows:literal, $after:literal) => {
+        concat!(
+            "INSERT INTO {table} (
+    token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
+    scope, operation, id, fingerprint, attempt_id, metadata)
+VALUES ",
+            $rows,
+            "
+ON DUPLICATE KEY UPDATE token = token",
+            $after
+        )
+    };
+}
+
+/// One row of [`INSERT`]: lease, lease and retention (twice), lease or NULL, key, fingerprint, attempt id, metadata.
+pub(crate) const INSERT_ROW: &str = concat!(
+    "(",
+    now!(),
+    ", ",
+    now!(),
+    ", ",
+    now!(),
+    " + ?, ",
+    now!(),
+    " + ?, ",
+    now!(),
+    " + ?, ",
+    now!(),
+    " + ?, 1, 0, ?, ?, ?, ?, ?, ?)"
+);
+
+/// Fingerprint, key. The record with its result, unless the claimant is in conflict with it, which needs none. A
+/// consistent read: it locks nothing and writes nothing. So is the duplicate answered.
+pub(crate) const LOOK: &str = concat!(
+    "SELECT ",
+    columns!("CASE WHEN fingerprint = ? THEN result END"),
+    "\nFROM {table} WHERE ",
+    key!()
+);
+
+/// Fingerprint, key. The same of the latest version: what follows a write in a caller's transaction, whose snapshot may
+/// be older than what the write has met. The row is locked by that write already.
+pub(crate) const LOOK_LATEST: &str = concat!(
+    "SELECT ",
+    columns!("CASE WHEN fingerprint = ? THEN result END"),
+    "\nFROM {table} WHERE ",
+    key!(),
+    " FOR UPDATE"
+);
+
+/// The same read for many keys; `{keys}` are as many [`KEY`]s.
+pub(crate) const LOOK_MANY: &str =
+    concat!("SELECT ", columns!("result"), "\nFROM {table} WHERE {keys}");
+
+/// One key of a list; the lists are joined with OR, which both optimizers read as ranges of the primary key.
+pub(crate) const KEY: &str = concat!("(", key!(), ")");
+
+/// Creates the record where there is none: the primary key lets one row in, all others wait for it and find it.
+/// Where there is one, nothing changes, whatever its state. Who won is told by the row, never by the number of
+/// affected rows, which the driver's CLIENT_FOUND_ROWS makes the same for both
+/// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
+pub(crate) const INSERT: &str = insert!("{rows}", "");
+
+/// The same, answering with the rows that are there now, own or others': MariaDB 10.5 and later
+/// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only once it was read to its end, because the
+/// commit may fail after the row was sent (a Galera node certifies it there).
+pub(crate) const INSERT_RETURNING: &str = concat!(
+    insert!("{rows}", "\nRETURNING "),
+    columns!("CAST(NULL AS BINARY)")
+);
+
+/// Attempt id, lease (3 ×), retention (2 ×) and the other parameters as `operations.rs` binds them.
+///
+/// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
+/// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first
+/// is let through, and the others find the row changed and update nothing.
+pub(crate) const TAKE: &str = concat!(
+    "UPDATE {table} SET
+    token = CASE WHEN expires_at > ",
+    now!(),
+    " AND state = 0 AND attempt_id = ? THEN token
+        ELSE GREATEST(token + 1, ",
+    now!(),
+    ") END,
+    attempts = CASE WHEN expires_at <= ",
+    now!(),
+    " THEN 1 WHEN state = 0 AND attempt_id = ? THEN attempts ELSE attempts + 1 END,
+    created_at = CASE WHEN expires_at <= ",
+    now!(),
+    " THEN ",
+    now!(),
+    " ELSE created_at END,
+    lease_ends_at = ",
+    now!(),
+    " + ?,
+    expires_at = ",
+    now!(),
+    " + ?,
+    purge_at = ",
+    now!(),
+    " + ?,
+    sweep_at = ",
+    now!(),
+    " + ?,
+    sealed_at = NULL, result = NULL, state = 0, fingerprint = ?, attempt_id = ?, metadata = ?
+WHERE ",
+    key!(),
+    " AND (expires_at <= ",
+    now!(),
+    " OR fingerprint = ? AND (
+        state = 0 AND attempt_id = ?
+        OR state = 0 AND lease_ends_at <= ",
+    now!(),
+    " AND sweep_at IS NULL AND ? = 0
+        OR state = 2 AND ? = 1))"
+);
+
+/// The failure's stored form, key, the token that was seen. Fails one stale record that may not be taken over; nobody
+/// owns it then. Nothing changes when it was renewed, sealed or released since it was seen.
+pub(crate) const ABANDON: &str = concat!(
+    "UPDATE {table} SET
+    state = 2, result = ?, sealed_at = ",
+    now!(),
+    ", sweep_at = NULL,
+    attempt_id = x'00000000000000000000000000000000'
+WHERE ",
+    key!(),
+    " AND token = ? AND state = 0 AND lease_ends_at <= ",
+    now!(),
+    " AND expires_at > ",
+    now!()
+);
+
+/// What a seal sets: state, result, and the retention (8 ×). `purge_at` may be late by an eighth of it, so that the
+/// index on it changes only where it has to.
+macro_rules! sealing {
+    ($state:literal, $result:literal, $retention:literal) => {
+        concat!(
+            "state = ",
+            $state,
+            ", result = ",
+            $result,
+            ", sealed_at = ",
+            now!(),
+            ", sweep_at = NULL,
+    purge_at = CASE WHEN purge_at BETWEEN ",
+            now!(),
+            " + ",
+            $retention,
+            " AND ",
+            now!(),
+            " + ",
+            $retention,
+            " + ",
+            $retention,
+            " DIV 8 THEN purge_at ELSE ",
+            now!(),
+            " + ",
+            $retention,
+            " END,
+    expires_at = ",
+            now!(),
+            " + ",
+            $retention
+        )
+    };
+}
+
+/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held, and it always
+/// changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
+pub(crate) const SEAL: &str = concat!(
+    "UPDATE {table} SET ",
+    sealing!("?", "?", "?"),
+    "\nWHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    now!()
+);
+
+/// The same for many claims; `{rows}` are as many [`COMPLETION`]s. All of them were sealed when as many rows
+/// matched; otherwise each is asked for by itself, which finds out what is sealed already.
+pub(crate) const COMPLETE_MANY: &str = concat!(
+    "UPDATE {table} JOIN (
+{rows}
+) AS input ON scope = in_scope AND operation = in_operation AND id = in_id
+    AND token = in_token AND attempt_id = in_attempt_id
+SET ",
+    sealing!("1", "in_result", "in_retention"),
+    "\nWHERE state = 0 AND expires_at > ",
+    now!()
+);
+
+/// One row of [`COMPLETE_MANY`]: key, token, attempt id, result, retention. The names are those of the first.
+pub(crate) const COMPLETION: &str = "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
+     CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS BINARY) AS in_result, \
+     CAST(? AS SIGNED) AS in_retention";
+
+/// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim is the latest
+/// acquisition, and in which state.
+pub(crate) const OWNED: &str = concat!(
+    "SELECT state, result FROM {table} WHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND (expires_at > ",
+    now!(),
+    " OR state = 3)"
+);
+
+/// The same of the latest version, for a caller's transaction.
+pub(crate) const OWNED_LATEST: &str = concat!(
+    "SELECT state, result FROM {table} WHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND (expires_at > ",
+    now!(),
+    " OR state = 3) FOR UPDATE"
+);
+
+/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock does; it counts as
+/// absent and is purged like any other.
+pub(crate) const RELEASE: &str = concat!(
+    "UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
+    now!(),
+    ", sweep_at = NULL
+WHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    now!()
+);
+
+/// Lease (4 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last.
+pub(crate) const RENEW: &str = concat!(
+    "UPDATE {table} SET
+    purge_at = GREATEST(purge_at, expires_at + GREATEST(0, ",
+    now!(),
+    " + ? - lease_ends_at)),
+    expires_at = expires_at + GREATEST(0, ",
+    now!(),
+    " + ? - lease_ends_at),
+    sweep_at = CASE WHEN sweep_at IS NOT NULL THEN GREATEST(lease_ends_at, ",
+    now!(),
+    " + ?) END,
+    lease_ends_at = GREATEST(lease_ends_at, ",
+    now!(),
+    " + ?)
+WHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    now!()
+);
+
+/// Key, token, attempt id. The lease of a claim that is held, and the clock.
+pub(crate) const LEASE: &str = concat!(
+    "SELECT lease_ends_at, ",
+    now!(),
+    " FROM {table} WHERE ",
+    key!(),
+    " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
+    now!()
+);
+
+/// Key.
+pub(crate) const GET: &str = concat!(
+    "SELECT ",
+    columns!("result"),
+    "\nFROM {table} WHERE ",
+    key!(),
+    " AND expires_at > ",
+    now!()
+);
+
+/// Which rows a purge deletes. One whose token is ahead of the clock (which was set back) is kept, because the next
+/// token is made from it.
+macro_rules! purgeable {
+    () => {
+        concat!(
+            "purge_at <= ",
+            now!(),
+            " AND expires_at <= ",
+            now!(),
+            " AND token < ",
+            now!()
+        )
+    };
+}
+
+/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
+/// [`PURGE`].
+pub(crate) const PURGEABLE: &str = concat!(
+    "SELECT scope, operation, id FROM {table} WHERE ",
+    purgeable!(),
+    " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
+);
+
+/// Keys. They are locked, and are judged once more all the same.
+pub(crate) const PURGE: &str = concat!("DELETE FROM {table} WHERE ({keys}) AND ", purgeable!());
+
+macro_rules! sweepable {
+    () => {
+        concat!(
+            "sweep_at <= ",
+            now!(),
+            " AND state = 0 AND expires_at > ",
+            now!()
+        )
+    };
+}
+
+/// Limit. Locks what is to be failed; rows that others have locked are passed over. In a transaction with
+/// [`SWEEP`].
+pub(crate) const SWEEPABLE: &str = concat!(
+    "SELECT scope, operation, id FROM {table} WHERE ",
+    sweepable!(),
+    " ORDER BY sweep_at LIMIT ? FOR UPDATE SKIP LOCKED"
+);
+
+/// The failure's stored form, keys.
+pub(crate) const SWEEP: &str = concat!(
+    "UPDATE {table} SET state = 2, result = ?, sealed_at = ",
+    now!(),
+    ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL
+WHERE ({keys}) AND ",
+    sweepable!()
+);

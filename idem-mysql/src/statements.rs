@@ -1,0 +1,157 @@
+//! The statements of one store.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use crate::sql;
+
+/// The statements with the table's name put in, shared by all clones of a store.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) look: Statement,
+    pub(crate) look_latest: Statement,
+    pub(crate) look_many: Repeated,
+    pub(crate) insert: Repeated,
+    pub(crate) insert_returning: Repeated,
+    pub(crate) take: Statement,
+    pub(crate) abandon: Statement,
+    pub(crate) seal: Statement,
+    pub(crate) complete_many: Repeated,
+    pub(crate) owned: Statement,
+    pub(crate) owned_latest: Statement,
+    pub(crate) release: Statement,
+    pub(crate) renew: Statement,
+    pub(crate) lease: Statement,
+    pub(crate) get: Statement,
+    pub(crate) purgeable: Statement,
+    pub(crate) purge: Repeated,
+    pub(crate) sweepable: Statement,
+    pub(crate) sweep: Repeated,
+}
+
+impl Statements {
+    /// `table` is the quoted and qualified name.
+    pub(crate) fn new(table: &str) -> Self {
+        let text = |template: &str| template.replace("{table}", table);
+        let statement = |template: &str| Statement(text(template).into());
+        let keys = |template: &str| Repeated::new(text(template), "{keys}", sql::KEY, " OR ");
+        let rows = |template: &str, row, separator| {
+            Repeated::new(text(template), "{rows}", row, separator)
+        };
+        Self {
+            look: statement(sql::LOOK),
+            look_latest: statement(sql::LOOK_LATEST),
+            look_many: keys(sql::LOOK_MANY),
+            insert: rows(sql::INSERT, sql::INSERT_ROW, ", "),
+            insert_returning: rows(sql::INSERT_RETURNING, sql::INSERT_ROW, ", "),
+            take: statement(sql::TAKE),
+            abandon: statement(sql::ABANDON),
+            seal: statement(sql::SEAL),
+            complete_many: rows(sql::COMPLETE_MANY, sql::COMPLETION, "\nUNION ALL "),
+            owned: statement(sql::OWNED),
+            owned_latest: statement(sql::OWNED_LATEST),
+            release: statement(sql::RELEASE),
+            renew: statement(sql::RENEW),
+            lease: statement(sql::LEASE),
+            get: statement(sql::GET),
+            purgeable: statement(sql::PURGEABLE),
+            purge: keys(sql::PURGE),
+            sweepable: statement(sql::SWEEPABLE),
+            sweep: keys(sql::SWEEP),
+        }
+    }
+}
+
+/// One statement's text. Nothing but the validated name of the table was put into it.
+#[derive(Debug, Clone)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    pub(crate) fn text(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+}
+
+/// Powers of two up to this many items have a statement each: few enough texts for the driver's cache of 100.
+const SIZES: usize = 10;
+
+/// Most items of one statement.
+pub(crate) const MAX_ITEMS: usize = 1 << (SIZES - 1);
+
+/// A statement for several items, which are repeated in its text. Sizes are powers of two, so that few texts are
+/// prepared; a list is filled up by repeating its last item, which changes nothing.
+pub(crate) struct Repeated {
+    template: String,
+    place: &'static str,
+    item: &'static str,
+    separator: &'static str,
+    made: [OnceLock<Statement>; SIZES],
+}
+
+impl Repeated {
+    fn new(
+        template: String,
+        place: &'static str,
+        item: &'static str,
+        separator: &'static str,
+    ) -> Self {
+        Self {
+            template,
+            place,
+            item,
+            separator,
+            made: [const { OnceLock::new() }; SIZES],
+        }
+    }
+
+    /// The statement for at least so many items, at most [`MAX_ITEMS`], and for how many it is.
+    pub(crate) fn at_least(&self, items: usize) -> (&Statement, usize) {
+        let size = items.clamp(1, MAX_ITEMS).next_power_of_two();
+        let exponent = size.trailing_zeros() as usize;
+        let statement = self.made[exponent].get_or_init(|| {
+            let items = vec![self.item; size].join(self.separator);
+            Statement(self.template.replace(self.place, &items).into())
+        });
+        (statement, size)
+    }
+}
+
+impl fmt::Debug for Repeated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Repeated").field(&self.template).finish()
+    }
+}
+
+/// The items, and the last one again until there are so many.
+pub(crate) fn filled_up<T>(items: &[T], size: usize) -> impl Iterator<Item = &T> {
+    let last = items.last();
+    items
+        .iter()
+        .chain(std::iter::repeat_with(move || last).flatten())
+        .take(if items.is_empty() { 0 } else { size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two() {
+        let statements = Statements::new("`t`");
+        for (items, size) in [(1, 1), (2, 2), (3, 4), (500, 512), (512, 512), (9_999, 512)] {
+            let (statement, found) = statements.purge.at_least(items);
+            assert_eq!(found, size);
+            assert_eq!(statement.0.matches("scope = ?").count(), size);
+            assert!(!statement.0.contains('{'));
+        }
+    }
+
+    #[test]
+    fn a_list_is_filled_up_with_its_last_item() {
+        let filled: Vec<_> = filled_up(&[1, 2, 3], 4).copied().collect();
+        assert_eq!(filled, [1, 2, 3, 3]);
+        assert_eq!(filled_up::<u8>(&[], 4).count(), 0);
+    }
+}

@@ -1,0 +1,266 @@
+//! [`MySqlStore`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
+    Key, Limits, Record, Response, Result,
+};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
+
+use crate::config::Config;
+use crate::counters::Contention;
+use crate::error::{Sent, classify};
+use crate::operations::Operations;
+use crate::session::Session;
+
+pub(crate) const BACKEND: &str = "mysql";
+
+/// A connection that was idle for longer is asked whether it still lives before it is used.
+const TRUSTED_IDLE: Duration = Duration::from_secs(30);
+
+/// The store on MySQL and MariaDB.
+///
+/// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+#[derive(Clone)]
+pub struct MySqlStore {
+    pub(crate) pool: MySqlPool,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl MySqlStore {
+    /// A store on the caller's pool, with the default [`Config`].
+    ///
+    /// sqlx pings a connection each time it is taken from a pool unless the pool was built with
+    /// `test_before_acquire(false)`, which spares a round trip; see [`connect`](Self::connect).
+    #[must_use]
+    pub fn new(pool: MySqlPool) -> Self {
+        Self::with_config(pool, Config::new())
+    }
+
+    /// A store on the caller's pool.
+    #[must_use]
+    pub fn with_config(pool: MySqlPool, config: Config) -> Self {
+        Self {
+            pool,
+            operations: Arc::new(Operations::new(config)),
+        }
+    }
+
+    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
+    /// only after half a minute of idling.
+    ///
+    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Sessions are
+    /// set to READ COMMITTED, under which fewer gaps are locked, and to an `innodb_lock_wait_timeout` of half the
+    /// configured time-out, so that a wait for a lock has a definite end. That is only faster and clearer, not needed: a
+    /// pool of the caller's may leave both as they are.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
+    /// made.
+    pub async fn connect(url: &str, config: Config) -> Result<Self> {
+        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let options = MySqlConnectOptions::from_str(url)
+            .map_err(at)?
+            // Nothing here depends on the session; this spares each connection a round trip.
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .timezone(None)
+            .set_names(false);
+        // The pool would take a server that refuses connections for one that starts, and say after its time-out
+        // that no connection became free.
+        let first = MySqlConnection::connect_with(&options);
+        let first = tokio::time::timeout(config.timeout(), first).await;
+        match first {
+            Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
+            Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
+        }
+        let settings = Arc::new(session_settings(&config));
+        let pool = MySqlPoolOptions::new()
+            .max_connections(10)
+            .test_before_acquire(false)
+            .before_acquire(|connection, idle| {
+                Box::pin(async move {
+                    Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
+                })
+            })
+            .after_connect(move |connection, _| {
+                let settings = Arc::clone(&settings);
+                Box::pin(async move {
+                    for setting in settings.iter() {
+                        connection.execute(AssertSqlSafe(setting.clone())).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .acquire_timeout(config.timeout())
+            .connect_lazy_with(options);
+        let store = Self::with_config(pool, config);
+        let mut session = store.session();
+        let has_returning = store.operations.has_returning(&mut session).await;
+        has_returning.map_err(|error| error.at(BACKEND, "connect"))?;
+        drop(session);
+        Ok(store)
+    }
+
+    /// How often statements lost a race and were sent again, since this store (or the one it was cloned from) was made.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        self.operations.counters.read()
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &MySqlPool {
+        &self.pool
+    }
+
+    /// How the store is set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.operations.config
+    }
+
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session::on_pool(
+            &self.pool,
+            &self.operations.config,
+            &self.operations.counters,
+        )
+    }
+}
+
+/// Shows the names, not the pool, whose options hold the password.
+impl fmt::Debug for MySqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlStore")
+            .field("config", &self.operations.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `connect` sets on each connection. Locks are waited for half of the time-out, in whole seconds, at least one.
+fn session_settings(config: &Config) -> Vec<String> {
+    let seconds = (config.timeout().as_secs() / 2).max(1);
+    let mut settings = vec![
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+        format!("SET SESSION innodb_lock_wait_timeout = {seconds}"),
+    ];
+    if let Some(bits) = config.wsrep_sync_wait() {
+        settings.push(format!("SET SESSION wsrep_sync_wait = {bits}"));
+    }
+    settings
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for MySqlStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.operations.config.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut self.session(), request)
+            .await
+            .map_err(at("claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let sealing = self
+            .operations
+            .response(response, retention)
+            .map_err(at("complete"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        let sealing = self
+            .operations
+            .failure(failure, retention)
+            .map_err(at("fail"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.operations
+            .release(&mut self.session(), claim)
+            .await
+            .map_err(at("release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.operations
+            .renew(&mut self.session(), claim, lease)
+            .await
+            .map_err(at("renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.operations
+            .get(&mut self.session(), key)
+            .await
+            .map_err(at("get"))
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.operations
+            .purge(&mut self.session(), limit)
+            .await
+            .map_err(at("purge"))
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.operations
+            .sweep(&mut self.session(), limit)
+            .await
+            .map_err(at("sweep"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl BatchStore for MySqlStore {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        self.operations
+            .claim_many(&mut self.session(), requests)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("claim_many")))
+            .collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        self.operations
+            .complete_many(&mut self.session(), completions)
+            .await
+            .into_iter()
+            .map(|answer| answer.map_err(at("complete_many")))
+            .collect()
+    }
+}

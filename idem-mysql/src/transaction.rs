@@ -1,0 +1,108 @@
+//! [`Transaction`].
+
+use std::ops::{Deref, DerefMut};
+
+use idem_core::{Error, Result};
+use sqlx::mysql::{MySqlConnection, MySqlTransactionManager};
+use sqlx::pool::PoolConnection;
+use sqlx::{MySql, MySqlPool, SqlStr};
+use sqlx_core::transaction::TransactionManager;
+
+use crate::error::{Sent, classify};
+use crate::store::BACKEND;
+
+/// An open transaction on a connection of the pool.
+///
+/// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection, which rolls back:
+/// a connection whose statement was dropped half-way is of no use, and sqlx 0.9.0 would hand it back to the pool.
+#[derive(Debug)]
+pub struct Transaction {
+    connection: PoolConnection<MySql>,
+    is_open: bool,
+}
+
+impl Transaction {
+    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
+    /// open.
+    pub(crate) async fn begin(pool: MySqlPool, statement: &'static str) -> Result<Self> {
+        let begun = tokio::spawn(async move {
+            let mut transaction = Self {
+                connection: pool.acquire().await?,
+                is_open: true,
+            };
+            let statement = SqlStr::from_static(statement);
+            MySqlTransactionManager::begin(&mut transaction.connection, Some(statement)).await?;
+            Ok(transaction)
+        });
+        let begun = begun.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        begun.map_err(|error| failed(error, Sent::Harmless, "begin"))
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    ///
+    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is lost, with an unknown effect.
+    ///
+    /// # Cancellation
+    ///
+    /// The commit goes on.
+    pub async fn commit(mut self) -> Result<()> {
+        let done = tokio::spawn(async move { self.end_by_commit().await });
+        let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        done.map_err(|error| failed(error, Sent::Write, "commit"))
+    }
+
+    /// Rolls back, and keeps the connection for others, which dropping does not.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the connection is lost; the server rolls back then.
+    ///
+    /// # Cancellation
+    ///
+    /// The rollback goes on.
+    pub async fn rollback(mut self) -> Result<()> {
+        let done = tokio::spawn(async move { self.end_by_rollback().await });
+        let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        done.map_err(|error| failed(error, Sent::Harmless, "rollback"))
+    }
+
+    async fn end_by_commit(&mut self) -> Result<(), sqlx::Error> {
+        MySqlTransactionManager::commit(&mut self.connection).await?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    async fn end_by_rollback(&mut self) -> Result<(), sqlx::Error> {
+        MySqlTransactionManager::rollback(&mut self.connection).await?;
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+fn failed(error: sqlx::Error, sent: Sent, operation: &'static str) -> Error {
+    classify(error, sent).at(BACKEND, operation)
+}
+
+impl Deref for Transaction {
+    type Target = MySqlConnection;
+
+    fn deref(&self) -> &MySqlConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut MySqlConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.connection.close_on_drop();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Operations in a caller's transaction.
+
+use std::time::Duration;
+
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
+use sqlx::mysql::MySqlConnection;
+
+use crate::session::Session;
+use crate::store::{BACKEND, MySqlStore};
+
+/// The record and the caller's own rows commit together: the only true exactly-once there is.
+///
+/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
+/// writes the business rows: others see the key in flight while the work runs. Or
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key wait for the
+/// transaction's end (bounded by [`Config::with_timeout`](crate::Config::with_timeout)), and a rollback leaves
+/// no trace of the claim.
+///
+/// The connection is that of an open transaction: [`Transaction`](crate::Transaction) or `sqlx::MySqlTransaction`. Prefer the first:
+/// sqlx 0.9.0 hands a connection whose statement was dropped half-way back to the pool, where it keeps the
+/// transaction open, and its locks.
+///
+/// After an error of the server roll the transaction back, also after 1205, which undoes the statement only,
+/// and repeat it as a whole, with the same key. [`Transactions`](crate::Transactions) does that. Under REPEATABLE READ, the servers' default,
+/// a duplicate may be told what was true when the transaction began to read; who acquires is always decided by the
+/// latest version.
+impl MySqlStore {
+    /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for `claim`, and `Contention` after a deadlock or a lock that was not free in time.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn claim_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut self.session_in(transaction), request)
+            .await
+            .map_err(|error| error.at(BACKEND, "claim_in"))
+    }
+
+    /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When it answers `ClaimLost`,
+    /// roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `complete`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn complete_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "complete_in");
+        let sealing = self.operations.response(response, retention).map_err(at)?;
+        self.operations
+            .seal(&mut self.session_in(transaction), claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for `fail`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn fail_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        claim: &Claim,
+        failure: &Failure,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "fail_in");
+        let sealing = self.operations.failure(failure, retention).map_err(at)?;
+        self.operations
+            .seal(&mut self.session_in(transaction), claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    fn session_in<'t>(&'t self, connection: &'t mut MySqlConnection) -> Session<'t> {
+        Session::in_transaction(connection, &self.operations.counters)
+    }
+}

@@ -1,0 +1,184 @@
+//! Migration, names and privileges.
+
+use std::process::{Command, Stdio};
+
+use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore, Response};
+use idem_mysql::{Config, MySqlStore, schema_sql};
+use sqlx::mysql::MySqlPoolOptions;
+
+use super::case;
+use crate::support::{self, MySqlHarness};
+
+pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
+    case(12, "sixteen_processes_migrate_at_once", |cx| {
+        Box::pin(sixteen_processes_migrate_at_once(cx))
+    });
+pub(super) const THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE: Case =
+    case(11, "the_printed_schema_is_the_migrated_one", |cx| {
+        Box::pin(the_printed_schema_is_the_migrated_one(cx))
+    });
+pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
+    case(14, "a_missing_table_is_named_with_its_cure", |cx| {
+        Box::pin(a_missing_table_is_named_with_its_cure(cx))
+    });
+pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_refused", |cx| {
+    Box::pin(a_later_schema_is_refused(cx))
+});
+pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_are_enough", |cx| {
+    Box::pin(four_privileges_are_enough(cx))
+});
+
+/// The schema that a child process is to migrate, and through which backend.
+const CHILD: &str = "IDEM_TEST_MIGRATE";
+
+/// The answer of a child process that was started to migrate.
+pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
+    let job = std::env::var(CHILD).ok()?;
+    let migrate = async {
+        let (backend, namespace) = job.split_once(' ').ok_or("no namespace")?;
+        let harness = MySqlHarness::of(backend).map_err(|missing| missing.to_string())?;
+        let store = harness.store(namespace).await?;
+        store.migrate().await?;
+        store.verify().await?;
+        Ok(())
+    };
+    let runtime = tokio::runtime::Runtime::new();
+    Some(
+        runtime
+            .map_err(BoxError::from)
+            .and_then(|runtime| runtime.block_on(migrate)),
+    )
+}
+
+async fn sixteen_processes_migrate_at_once(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let namespace = format!("{}_new", cx.namespace());
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .env(CHILD, format!("{} {namespace}", cx.harness().name()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
+    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
+        children
+            .into_iter()
+            .map(std::process::Child::wait_with_output)
+            .collect::<Vec<_>>()
+    })
+    .await?;
+    let verified = harness.store(&namespace).await?.verify().await;
+    harness
+        .execute(format!("DROP DATABASE IF EXISTS `{namespace}`"))
+        .await?;
+    for output in outputs {
+        let output = output?;
+        if !output.status.success() {
+            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(verified?)
+}
+
+async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let config = Config::new()
+        .with_database(cx.namespace())?
+        .with_table("By_Hand")?;
+    let pool = harness.store(cx.namespace()).await?.pool().clone();
+    let store = MySqlStore::with_config(pool, config);
+    for _ in 0..2 {
+        harness.execute(schema_sql(store.config())).await?;
+    }
+    store.verify().await?;
+    store.migrate().await?;
+    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
+    assert!(claim.is_some());
+    assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
+    Ok(())
+}
+
+async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let config = Config::new()
+        .with_database(cx.namespace())?
+        .with_table("missing")?;
+    let pool = harness.store(cx.namespace()).await?.pool().clone();
+    let store = MySqlStore::with_config(pool, config);
+    let errors = [
+        store.verify().await.unwrap_err(),
+        store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
+        store.purge(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert_eq!(error.effect(), Effect::None);
+        assert!(!error.is_retryable());
+        assert!(error.to_string().contains("migrate()"), "{error}");
+    }
+    Ok(())
+}
+
+async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let comment = "idem records, schema version 2";
+    let table = format!("`{}`.idem_records", cx.namespace());
+    harness
+        .execute(format!("ALTER TABLE {table} COMMENT = '{comment}'"))
+        .await?;
+    let store = harness.store(cx.namespace()).await?;
+    for error in [
+        store.migrate().await.unwrap_err(),
+        store.verify().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("upgrade the crate"), "{error}");
+    }
+    Ok(())
+}
+
+/// A user that may SELECT, INSERT, UPDATE and DELETE can do everything but migrate.
+async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    // Names of users have at most 32 characters.
+    let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
+    harness
+        .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
+        .await?;
+    harness
+        .execute(format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON `{database}`.idem_records TO '{user}'@'%'"
+        ))
+        .await?;
+    let worked = as_user(cx, &harness, user).await;
+    harness.execute(format!("DROP USER '{user}'@'%'")).await?;
+    worked
+}
+
+async fn as_user(cx: &Context, harness: &MySqlHarness, user: &str) -> CaseResult {
+    let options = harness
+        .options()?
+        .username(user)
+        .password("secret")
+        .database(cx.namespace());
+    let store = harness
+        .store_with(MySqlPoolOptions::new(), options, cx.namespace())
+        .await?;
+    store.migrate().await?;
+    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
+    let claim = store
+        .renew(&claim.expect("free"), std::time::Duration::from_secs(700))
+        .await?;
+    store
+        .complete(&claim, &Response::new(200, "done"), cx.short())
+        .await?;
+    let claim = store.claim(&cx.request(&cx.key("two"))).await?.acquired();
+    store.release(&claim.expect("free")).await?;
+    cx.until_free(&cx.key("one")).await?;
+    assert_eq!(store.purge(10).await?, 2);
+    assert_eq!(store.sweep(10).await?, 0);
+    store.pool().close().await;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Whatever a session or a server is set to, the answers are the same, or the setting is refused.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{
+    BatchStore, ClaimOutcome, ErrorKind, IdempotencyStore, Limits, Metadata, Record, Response,
+};
+use idem_mysql::{MySqlStore, Returning};
+use sqlx::Executor;
+use sqlx::mysql::MySqlPoolOptions;
+
+use super::case;
+use crate::support;
+
+pub(super) const ANY_SESSION_ANSWERS_THE_SAME: Case =
+    case(9, "any_session_answers_the_same", |cx| {
+        Box::pin(any_session_answers_the_same(cx))
+    });
+pub(super) const ANY_COLLATION_ANSWERS_THE_SAME: Case =
+    case(10, "any_collation_answers_the_same", |cx| {
+        Box::pin(any_collation_answers_the_same(cx))
+    });
+pub(super) const UNSUITABLE_SETTINGS_ARE_REFUSED: Case =
+    case(11, "unsuitable_settings_are_refused", |cx| {
+        Box::pin(unsuitable_settings_are_refused(cx))
+    });
+pub(super) const RETURNING_IS_A_CHOICE: Case = case(1, "returning_is_a_choice", |cx| {
+    Box::pin(returning_is_a_choice(cx))
+});
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Isolation levels, modes and time zones that people set.
+const SETTINGS: &[&str] = &[
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "SET SESSION sql_mode = ''",
+    "SET SESSION sql_mode = 'TRADITIONAL'",
+    "SET SESSION sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'",
+    "SET SESSION sql_mode = 'HIGH_NOT_PRECEDENCE,IGNORE_SPACE,NO_UNSIGNED_SUBTRACTION,PAD_CHAR_TO_FULL_LENGTH'",
+    "SET SESSION time_zone = '+13:00'",
+    "SET SESSION time_zone = '-11:30'",
+    "SET SESSION time_zone = 'SYSTEM'",
+    "SET NAMES latin1",
+];
+const MARIADB_ONLY: &[&str] =
+    &["SET SESSION sql_mode = 'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'"];
+const MYSQL_ONLY: &[&str] =
+    &["SET SESSION sql_mode = 'TIME_TRUNCATE_FRACTIONAL,STRICT_ALL_TABLES'"];
+
+async fn set_up(cx: &Context, setting: &'static str) -> CaseResult<MySqlStore> {
+    let harness = support::harness(cx)?;
+    let options = harness
+        .options()?
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        .timezone(None)
+        .set_names(false);
+    let pool = MySqlPoolOptions::new()
+        .max_connections(3)
+        .after_connect(move |connection, _| {
+            Box::pin(async move { connection.execute(setting).await.map(drop) })
+        });
+    Ok(harness.store_with(pool, options, cx.namespace()).await?)
+}
+
+async fn any_session_answers_the_same(cx: &Context) -> CaseResult {
+    let own = match cx.harness().name() {
+        "mysql" => MYSQL_ONLY,
+        _ => MARIADB_ONLY,
+    };
+    for (number, setting) in SETTINGS.iter().chain(own).enumerate() {
+        let store = set_up(cx, setting).await?;
+        store.verify().await?;
+        live(cx, &store, &format!("{number}")).await?;
+        store.pool().close().await;
+    }
+    Ok(())
+}
+
+/// The life of a few keys; everything is also looked at through another session.
+async fn live(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
+    let key = cx.key(format!("Straße {id} 💶"));
+    let metadata = Metadata::from_iter([("hôte", "zürich 💶")]);
+    let request = cx.request(&key).with_metadata(metadata.clone());
+    let claim = store.claim(&request).await?.acquired().expect("fresh");
+    let again = store.claim(&request).await?.acquired().expect("its own");
+    assert_eq!(again.token(), claim.token());
+    let seen = cx.store().get(&key).await?.expect("held");
+    assert_eq!(seen.info().metadata, metadata);
+    let renewed = store.renew(&claim, 2 * HOUR).await?;
+    let left = renewed.lease_ends_at().as_micros() - claim.lease_ends_at().as_micros();
+    assert!(left > 0, "renewed by {left} µs");
+    assert!(matches!(
+        cx.store().claim(&cx.request(&key)).await?,
+        ClaimOutcome::InFlight(_)
+    ));
+    let response = Response::new(200, vec![0, 255, b'\'', b'\\', 0]);
+    store.complete(&claim, &response, HOUR).await?;
+    store.complete(&claim, &response, HOUR).await?;
+    let Some(Record::Completed(record)) = cx.store().get(&key).await? else {
+        return Err("not completed".into());
+    };
+    assert_eq!(record.response, response);
+    let outcome = store.claim(&cx.other_request(&key)).await?;
+    assert!(matches!(outcome, ClaimOutcome::Conflict(_)));
+    taken_over_and_purged(cx, store, id).await
+}
+
+async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
+    let request = cx.request(&cx.key(format!("stale {id}")));
+    let stale = cx.stale_claim(&request).await?;
+    let batch = store
+        .claim_many(&[
+            cx.request(stale.key()),
+            cx.request(&cx.key(format!("new {id}"))),
+        ])
+        .await;
+    let mut tokens = Vec::new();
+    for outcome in batch {
+        let claim = outcome?.acquired().expect("stale or fresh");
+        tokens.push(claim.token());
+        store.release(&claim).await?;
+    }
+    assert!(tokens[0] > stale.token());
+    assert_eq!(store.purge(10).await?, 2, "both were released");
+    Ok(())
+}
+
+/// Keys and metadata are bytes; a database's own character set and collation say nothing about them.
+async fn any_collation_answers_the_same(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    for (number, set) in ["latin1", "utf8mb4", "utf16", "ascii"].iter().enumerate() {
+        let database = format!("{}_{number}", cx.namespace());
+        let create = format!("CREATE DATABASE `{database}` DEFAULT CHARACTER SET {set}");
+        harness.execute(create).await?;
+        let worked = tell_apart(cx, &harness.store(&database).await?).await;
+        harness
+            .execute(format!("DROP DATABASE `{database}`"))
+            .await?;
+        worked?;
+    }
+    Ok(())
+}
+
+async fn tell_apart(cx: &Context, store: &MySqlStore) -> CaseResult {
+    store.migrate().await?;
+    for id in ["a", "A", "á", "a ", "a\u{301}", "ß", "ss", "💶"] {
+        let claim = store.claim(&cx.request(&cx.key(id))).await?.acquired();
+        assert!(claim.is_some_and(|claim| claim.key().id() == id));
+    }
+    Ok(())
+}
+
+async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
+    let mut refused = vec![("SET SESSION autocommit = 0", "autocommit")];
+    if cx.harness().name() == "mariadb" {
+        refused.push((
+            "SET SESSION sql_mode = 'EMPTY_STRING_IS_NULL'",
+            "EMPTY_STRING_IS_NULL",
+        ));
+        refused.push(("SET SESSION sql_mode = 'ORACLE'", "ORACLE"));
+    }
+    for (setting, named) in refused {
+        let store = set_up(cx, setting).await?;
+        for error in [
+            store.verify().await.unwrap_err(),
+            store.migrate().await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let large = Limits::DEFAULT.with_max_result_bytes(2 << 30);
+    let config = store.config().clone().with_limits(large);
+    let large = MySqlStore::with_config(store.pool().clone(), config);
+    let error = large.verify().await.unwrap_err();
+    assert!(error.to_string().contains("max_allowed_packet"), "{error}");
+    Ok(())
+}
+
+/// MariaDB answers an INSERT with its rows when asked to; MySQL refuses, and the error says what to do.
+async fn returning_is_a_choice(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let with = |returning| {
+        let config = store.config().clone().with_returning(returning);
+        MySqlStore::with_config(store.pool().clone(), config)
+    };
+    live(cx, &with(Returning::Never), "never").await?;
+    let always = with(Returning::Always);
+    if cx.harness().name() == "mysql" {
+        let claimed = always.claim(&cx.request(&cx.key("one"))).await;
+        let error = claimed.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("Returning::Always"), "{error}");
+        assert_eq!(cx.store().get(&cx.key("one")).await?, None);
+        return Ok(());
+    }
+    live(cx, &always, "always").await
+}

@@ -1,0 +1,28 @@
+//! The suite, and cases of this crate's own, against MariaDB and MySQL; and the
+//! suite against three nodes of a Galera cluster, a different one each time a store is opened.
+
+mod cases;
+mod support;
+
+use std::process::ExitCode;
+
+use idem_conformance::Target;
+use support::MySqlHarness;
+
+fn main() -> ExitCode {
+    if let Some(migrated) = cases::migrate_as_child() {
+        return match migrated {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}: {:?}", error.source());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let target = |name| Target::new(name, move || async move { MySqlHarness::of(name) });
+    idem_conformance::main(vec![
+        target("mariadb").with_cases(cases::ALL),
+        target("mysql").with_cases(cases::ALL),
+        target("galera"),
+    ])
+}

@@ -1,0 +1,268 @@
+//! A Galera cluster of its own, whose nodes are written to all at once and killed.
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{
+    BoxError, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key,
+    Record, Response,
+};
+use idem_mysql::{Config, MySqlStore};
+use idem_servers::{Cluster, Options, start_private_cluster};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const NODES: usize = 3;
+const KEYS: usize = 60;
+const WRITERS: usize = 4;
+
+fn main() -> ExitCode {
+    let missing = idem_servers::server("galera").map_or(true, |server| server.programs().is_none());
+    if missing {
+        eprintln!("ignored: no Galera on this machine (`apt-get install mariadb-server galera-4`)");
+    }
+    let trials = [
+        trial("writers_on_all_nodes_have_one_winner_per_key", race),
+        trial(
+            "stale_keys_are_taken_over_once_by_writers_on_all_nodes",
+            takeover,
+        ),
+        trial(
+            "a_node_killed_in_a_race_breaks_no_rule_and_joins_again",
+            killed,
+        ),
+        trial(
+            "a_claim_of_one_node_is_completed_and_replayed_by_others",
+            handed_on,
+        ),
+    ];
+    let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(name: &str, test: fn(&Runtime) -> Result<(), BoxError>) -> Trial {
+    Trial::test(name, move || {
+        let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;
+        test(&runtime).map_err(|error| Failed::from(format!("{error}: {:?}", error.source())))
+    })
+}
+
+fn request(id: impl AsRef<str>) -> ClaimRequest {
+    let key = Key::new("tenant", "payments.create", id).expect("a valid id");
+    ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
+}
+
+/// A store on each node. Without `wsrep_sync_wait` a node may answer from before what the others have committed.
+async fn stores(cluster: &Cluster, sync_wait: Option<u8>) -> Result<Vec<MySqlStore>, BoxError> {
+    let mut stores = Vec::new();
+    for node in 0..NODES {
+        let config =
+            sync_wait.map_or_else(Config::new, |bits| Config::new().with_wsrep_sync_wait(bits));
+        let store = MySqlStore::connect(cluster.url(node), config).await?;
+        if node == 0 {
+            store.migrate().await?;
+        }
+        until_there(&store).await?;
+        stores.push(store);
+    }
+    Ok(stores)
+}
+
+/// The table comes to the other nodes a moment later.
+async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
+    for _ in 0..200 {
+        if store.verify().await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    Ok(store.verify().await?)
+}
+
+/// Claims the keys from every node with several writers each, in other orders; who acquired which key.
+async fn claim_everywhere(
+    stores: &[MySqlStore],
+    ids: &[String],
+) -> Result<HashMap<String, u32>, BoxError> {
+    let ids: Arc<[String]> = ids.into();
+    let mut writers = JoinSet::new();
+    for (node, store) in stores.iter().enumerate() {
+        for writer in 0..WRITERS {
+            let (store, ids) = (store.clone(), Arc::clone(&ids));
+            writers.spawn(async move {
+                let mut won = Vec::new();
+                for number in 0..ids.len() {
+                    // Half of the writers come from the other end.
+                    let place = if writer % 2 == 0 {
+                        number
+                    } else {
+                        ids.len() - 1 - number
+                    };
+                    let request = request(&ids[place]);
+                    match store.claim_retrying(&request, HOUR).await? {
+                        ClaimOutcome::Acquired(claim) => won.push(claim.key().id().to_owned()),
+                        ClaimOutcome::InFlight(_) => {}
+                        other => return Err(format!("{} on node {node}", other.name()).into()),
+                    }
+                }
+                Ok::<_, BoxError>(won)
+            });
+        }
+    }
+    let mut winners = HashMap::new();
+    while let Some(won) = writers.join_next().await {
+        for id in won?? {
+            *winners.entry(id).or_default() += 1;
+        }
+    }
+    Ok(winners)
+}
+
+fn all_won_once(winners: &HashMap<String, u32>) {
+    assert_eq!(winners.len(), KEYS, "keys that somebody acquired");
+    let twice: Vec<_> = winners.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(twice.is_empty(), "acquired more than once: {twice:?}");
+}
+
+fn race(runtime: &Runtime) -> Result<(), BoxError> {
+    let cluster = start_private_cluster("galera", &Options::new())?;
+    runtime.block_on(async {
+        let stores = stores(&cluster, None).await?;
+        let ids: Vec<_> = (0..KEYS).map(|number| format!("key-{number}")).collect();
+        all_won_once(&claim_everywhere(&stores, &ids).await?);
+        let refused: u64 = stores
+            .iter()
+            .map(|store| store.contention().deadlocks)
+            .sum();
+        println!("{refused} statements were refused and sent again");
+        Ok(())
+    })
+}
+
+fn takeover(runtime: &Runtime) -> Result<(), BoxError> {
+    let cluster = start_private_cluster("galera", &Options::new())?;
+    runtime.block_on(async {
+        let stores = stores(&cluster, None).await?;
+        let ids: Vec<_> = (0..KEYS).map(|number| format!("key-{number}")).collect();
+        let mut tokens = HashMap::new();
+        for id in &ids {
+            let short = request(id).with_lease(Duration::from_millis(1));
+            let claim = stores[0]
+                .claim(&short)
+                .await?
+                .acquired()
+                .ok_or("a fresh key")?;
+            tokens.insert(id.clone(), claim.token());
+        }
+        all_won_once(&claim_everywhere(&stores, &ids).await?);
+        for id in &ids {
+            let Some(Record::InFlight(record)) = stores[0].get(request(id).key()).await? else {
+                return Err(format!("{id} is not held").into());
+            };
+            assert!(record.info.token > tokens[id]);
+            assert_eq!(record.info.attempts, 2);
+        }
+        Ok(())
+    })
+}
+
+/// Claims and completes each key, through another node when its own does not answer; the answers that it was given.
+async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Response)>, BoxError> {
+    let mut answers = Vec::new();
+    let mut place = node;
+    for number in 0..KEYS * 4 {
+        let request = request(format!("work-{number}"));
+        let own = Response::new(200, request.attempt().as_bytes().to_vec());
+        let answer = loop {
+            let done = claim_and_complete(&stores[place], &request, &own).await;
+            match done {
+                Ok(Some(answer)) => break answer,
+                // Held by somebody who is still at it, or by this attempt, whose completion was cut off.
+                Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(error) if error.is_retryable() => place = (place + 1) % 2,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        answers.push((request.key().id().to_owned(), answer));
+    }
+    Ok(answers)
+}
+
+/// The answer; `None` while somebody else holds the key.
+async fn claim_and_complete(
+    store: &MySqlStore,
+    request: &ClaimRequest,
+    own: &Response,
+) -> idem_core::Result<Option<Response>> {
+    Ok(match store.claim(request).await? {
+        ClaimOutcome::Acquired(claim) => {
+            store.complete(&claim, own, HOUR).await?;
+            Some(own.clone())
+        }
+        ClaimOutcome::Completed(record) => Some(record.response),
+        _ => None,
+    })
+}
+
+fn killed(runtime: &Runtime) -> Result<(), BoxError> {
+    let mut cluster = start_private_cluster("galera", &Options::new())?;
+    let stores = runtime.block_on(stores(&cluster, Some(7)))?;
+    let writers: Vec<_> = (0..NODES * 2)
+        .map(|writer| runtime.spawn(work(stores.clone(), writer % NODES)))
+        .collect();
+    std::thread::sleep(Duration::from_millis(250));
+    cluster.kill(2)?;
+    let mut answers: HashMap<String, Response> = HashMap::new();
+    for writer in writers {
+        for (id, answer) in runtime.block_on(writer)?? {
+            let first = answers.entry(id).or_insert_with(|| answer.clone());
+            assert_eq!(*first, answer, "two answers for one key");
+        }
+    }
+    assert_eq!(answers.len(), KEYS * 4);
+    cluster.restart(2)?;
+    cluster.wait_for_size(NODES)?;
+    runtime.block_on(async {
+        let joined =
+            MySqlStore::connect(cluster.url(2), Config::new().with_wsrep_sync_wait(7)).await?;
+        for (id, answer) in &answers {
+            match joined.claim(&request(id)).await? {
+                ClaimOutcome::Completed(record) => assert_eq!(record.response, *answer),
+                other => {
+                    return Err(format!("{} on the node that joined again", other.name()).into());
+                }
+            }
+        }
+        let fresh = joined
+            .claim(&request("fresh"))
+            .await?
+            .acquired()
+            .ok_or("a fresh key")?;
+        Ok(joined.release(&fresh).await?)
+    })
+}
+
+fn handed_on(runtime: &Runtime) -> Result<(), BoxError> {
+    let cluster = start_private_cluster("galera", &Options::new())?;
+    runtime.block_on(async {
+        let stores = stores(&cluster, Some(7)).await?;
+        for number in 0..200 {
+            let [one, two, three] = [0, 1, 2].map(|place| &stores[(number + place) % NODES]);
+            let request = request(format!("key-{number}"));
+            let claim = one.claim(&request).await?.acquired().ok_or("a fresh key")?;
+            let claim = two.renew(&claim, 2 * HOUR).await?;
+            let response = Response::new(200, format!("answer {number}"));
+            three.complete(&claim, &response, HOUR).await?;
+            let again = ClaimRequest::new(request.key().clone(), *request.fingerprint());
+            let ClaimOutcome::Completed(record) = one.claim(&again).await? else {
+                return Err("not replayed".into());
+            };
+            assert_eq!(record.response, response);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,190 @@
+//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{
+    AttemptId, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt,
+    Key, Record, Response,
+};
+use idem_mysql::{Config, MySqlStore};
+use idem_servers::{Durability, Instance, Options, Transport, start_private};
+use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx::Row;
+use tokio::runtime::Runtime;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn main() -> ExitCode {
+    let missing =
+        idem_servers::server("mariadb").map_or(true, |server| server.programs().is_none());
+    if missing {
+        eprintln!("ignored: no MariaDB on this machine (`apt-get install mariadb-server`)");
+    }
+    let trials = [
+        trial(
+            "no_acknowledged_completion_is_lost_when_the_server_is_killed",
+            crash,
+        ),
+        trial("a_thousand_duplicates_leave_the_log_where_it_is", quiet),
+        trial(
+            "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
+            tls,
+        ),
+    ];
+    let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(name: &str, test: fn(&Runtime) -> Result<(), BoxError>) -> Trial {
+    Trial::test(name, move || {
+        let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;
+        test(&runtime).map_err(|error| Failed::from(format!("{error}: {:?}", error.source())))
+    })
+}
+
+fn request(id: impl AsRef<str>) -> ClaimRequest {
+    let key = Key::new("tenant", "payments.create", id).expect("a valid id");
+    ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
+}
+
+async fn store(url: &str) -> Result<MySqlStore, BoxError> {
+    let store = MySqlStore::connect(url, Config::new()).await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+fn crash(runtime: &Runtime) -> Result<(), BoxError> {
+    let durable = Options::new().with_durability(Durability::Durable);
+    let mut server = start_private("mariadb", &durable)?;
+    let store = runtime.block_on(store(server.url()))?;
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let writers: Vec<_> = (0..8)
+            .map(|writer| runtime.spawn(complete_until_killed(store.clone(), round, writer)))
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        server.kill()?;
+        for writer in writers {
+            acknowledged.extend(runtime.block_on(writer)?);
+        }
+        server.restart()?;
+        runtime.block_on(check(&store, &acknowledged))?;
+    }
+    assert!(
+        acknowledged.len() > 30,
+        "only {} were acknowledged",
+        acknowledged.len()
+    );
+    Ok(())
+}
+
+/// What this writer was told is stored.
+async fn complete_until_killed(store: MySqlStore, round: u32, writer: u32) -> Vec<Claim> {
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        let request = request(format!("{round}-{writer}-{number}"));
+        let Ok(outcome) = store.claim(&request).await else {
+            break;
+        };
+        let claim = outcome.acquired().expect("a fresh key");
+        let response = Response::new(200, request.key().id().to_owned());
+        if store.complete(&claim, &response, HOUR).await.is_err() {
+            break;
+        }
+        acknowledged.push(claim);
+    }
+    acknowledged
+}
+
+async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
+    for claim in acknowledged {
+        // The pool's old connections are dead; asking again is what a caller does.
+        let asked = request(claim.key().id());
+        let _first = store
+            .claim_retrying(&asked, Duration::from_secs(30))
+            .await?;
+        let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
+            return Err("an acknowledged completion is lost".into());
+        };
+        assert_eq!(record.info.token, claim.token());
+        assert_eq!(record.response.body(), claim.key().id());
+    }
+    Ok(())
+}
+
+/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
+/// is why a few tries are allowed. A thousand writes would move it in each.
+fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("mariadb", &Options::new())?;
+    runtime.block_on(async {
+        let store = store(server.url()).await?;
+        let completed = request("completed");
+        let claim = store
+            .claim(&completed)
+            .await?
+            .acquired()
+            .ok_or("a fresh key")?;
+        store
+            .complete(&claim, &Response::new(200, "done"), HOUR)
+            .await?;
+        let held = request("held");
+        let _held = store.claim(&held).await?;
+        let duplicates =
+            [&completed, &held].map(|request| request.clone().with_attempt(AttemptId::random()));
+        let mut moved = Vec::new();
+        for _ in 0..5 {
+            let before = log_position(&store).await?;
+            for number in 0..1000 {
+                let outcome = store.claim(&duplicates[number % 2]).await?;
+                assert!(outcome.acquired().is_none());
+            }
+            let after = log_position(&store).await?;
+            if before == after {
+                return Ok(());
+            }
+            moved.push(format!("{before} to {after}"));
+        }
+        Err(format!("the log moved: {}", moved.join(", ")).into())
+    })
+}
+
+/// The end of the redo log in bytes, as the server counts it.
+async fn log_position(store: &MySqlStore) -> Result<u64, BoxError> {
+    let status = sqlx::raw_sql("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
+    let row = status.fetch_one(store.pool()).await?;
+    Ok(row.try_get::<String, _>(1)?.parse()?)
+}
+
+fn tls(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = Arc::new(start_private(
+        "mariadb",
+        &Options::new().with_transport(Transport::Tls),
+    )?);
+    let certificate = server
+        .ca_certificate()
+        .ok_or("the server has no certificate")?;
+    runtime.block_on(async {
+        let verified = with_parameters(
+            &server,
+            &format!("ssl-mode=VERIFY_CA&ssl-ca={}", certificate.display()),
+        );
+        let store = store(&verified).await?;
+        let cipher = sqlx::raw_sql("SHOW SESSION STATUS LIKE 'Ssl_cipher'");
+        let cipher = cipher.fetch_one(store.pool()).await?;
+        assert!(!cipher.try_get::<String, _>(1)?.is_empty(), "no TLS");
+        assert!(store.claim(&request("one")).await?.acquired().is_some());
+        let unknown = with_parameters(&server, "ssl-mode=VERIFY_IDENTITY");
+        let error = MySqlStore::connect(&unknown, Config::new())
+            .await
+            .expect_err("not trusted");
+        assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
+        Ok(())
+    })
+}
+
+fn with_parameters(server: &Instance, parameters: &str) -> String {
+    let separator = if server.url().contains('?') { '&' } else { '?' };
+    format!("{}{separator}{parameters}", server.url())
+}

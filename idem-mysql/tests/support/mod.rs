@@ -1,0 +1,183 @@
+//! How the tests reach MariaDB, MySQL and a Galera cluster.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_mysql::{Config, MySqlStore};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
+
+/// Every statement waits for what other nodes have committed before.
+const CAUSAL: u8 = 7;
+
+/// A server, or the nodes of a cluster. Each namespace is a database.
+pub(crate) struct MySqlHarness {
+    name: &'static str,
+    product: &'static str,
+    urls: Vec<String>,
+    next: AtomicUsize,
+}
+
+impl MySqlHarness {
+    /// The backend of this name.
+    pub(crate) fn of(name: &str) -> Result<Self, Missing> {
+        let (name, product) = match name {
+            "mysql" => ("mysql", "MySQL"),
+            "galera" => ("galera", "MariaDB Galera, three nodes"),
+            _ => ("mariadb", "MariaDB"),
+        };
+        let missing = || Missing::new(idem_servers::missing_reason(name));
+        let urls = idem_servers::url_for(name).ok_or_else(missing)?;
+        Ok(Self {
+            name,
+            product,
+            urls: urls.split(',').map(str::to_owned).collect(),
+            next: AtomicUsize::new(rand::random_range(0..1000)),
+        })
+    }
+
+    /// Another node each time.
+    fn url(&self) -> &str {
+        &self.urls[self.next.fetch_add(1, Ordering::Relaxed) % self.urls.len()]
+    }
+
+    /// How the tests' own connections are made.
+    pub(crate) fn options(&self) -> Result<MySqlConnectOptions, BoxError> {
+        Ok(MySqlConnectOptions::from_str(self.url())?)
+    }
+
+    fn config(&self, namespace: &str) -> Result<Config, BoxError> {
+        let config = Config::new().with_database(namespace)?;
+        Ok(if self.name == "galera" {
+            config.with_wsrep_sync_wait(CAUSAL)
+        } else {
+            config
+        })
+    }
+
+    /// A store of the concrete type.
+    pub(crate) async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
+        Ok(MySqlStore::connect(self.url(), self.config(namespace)?).await?)
+    }
+
+    /// A store on a pool that this crate has not set up, with these options.
+    pub(crate) async fn store_with(
+        &self,
+        pool: MySqlPoolOptions,
+        options: MySqlConnectOptions,
+        namespace: &str,
+    ) -> Result<MySqlStore, BoxError> {
+        let pool = pool.connect_with(options).await?;
+        Ok(MySqlStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// Statements of the tests' own, as one simple query each.
+    pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
+        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
+        sqlx::raw_sql(AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await?;
+        Ok(connection.close().await?)
+    }
+}
+
+/// The harness that a case runs on.
+pub(crate) fn harness(cx: &Context) -> Result<MySqlHarness, CaseError> {
+    MySqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
+}
+
+#[async_trait]
+impl Harness for MySqlHarness {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new()
+            .shared_between_processes()
+            .durable()
+            .server_clock()
+            .network()
+            .batch()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
+        let row = sqlx::raw_sql("SELECT VERSION()")
+            .fetch_one(&mut connection)
+            .await?;
+        let version: String = row.try_get(0)?;
+        let number = version.split('-').next().unwrap_or_default();
+        let is_mariadb = version.contains("MariaDB");
+        if is_mariadb != (self.name != "mysql") {
+            return Err(format!("this is not {}: {version}", self.product).into());
+        }
+        Ok(Product::new(self.product, number))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
+        let namespace = format!("idem_test_{random:032x}");
+        let store = self.store(&namespace).await?;
+        store.migrate().await?;
+        store.pool().close().await;
+        // A statement is prepared before its node waits for what the others have done.
+        for url in &self.urls {
+            let store = MySqlStore::connect(url, self.config(&namespace)?).await?;
+            store.verify().await?;
+            store.pool().close().await;
+        }
+        Ok(namespace)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.store(namespace).await?))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.execute(format!("DROP DATABASE IF EXISTS `{namespace}`"))
+            .await
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.store(namespace).await?)))
+    }
+
+    async fn open_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let options = self
+            .options()?
+            .host(&address.ip().to_string())
+            .port(address.port());
+        let causal = self.name == "galera";
+        let pool = MySqlPoolOptions::new()
+            .test_before_acquire(false)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    if causal {
+                        let setting = format!("SET SESSION wsrep_sync_wait = {CAUSAL}");
+                        connection.execute(AssertSqlSafe(setting)).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(options);
+        let config = self.config(namespace)?;
+        Ok(Some(Arc::new(MySqlStore::with_config(pool, config))))
+    }
+
+    fn server_address(&self) -> Option<SocketAddr> {
+        let options = self.options().ok()?;
+        (options.get_host(), options.get_port())
+            .to_socket_addrs()
+            .ok()?
+            .next()
+    }
+}
