@@ -1,5 +1,6 @@
 //! [`Backend`]: a store together with the place where effects happen.
 
+mod mysql;
 mod postgres;
 mod sqlite;
 
@@ -77,9 +78,10 @@ pub(crate) async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
     match scheme {
         "sqlite" => Ok(Box::new(sqlite::Sqlite::open(place).await?)),
         "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(place).await?)),
+        "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(place).await?)),
         _ => Err(Stop::new(format!(
-            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH or \
-             postgres://USER@HOST:PORT/DATABASE"
+            "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
+             postgres://USER@HOST:PORT/DATABASE or mysql://USER:PASSWORD@HOST:PORT/DATABASE"
         ))),
     }
 }
