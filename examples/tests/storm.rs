@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
-use support::{Storm, command, eventually};
+use support::{Storm, command, eventually, servers};
 
 const EVENTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -66,37 +66,8 @@ fn main() -> ExitCode {
             })
         })
         .collect();
-    trials.push(postgres());
+    trials.extend(servers::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Ignored visibly where there is no server; failed where one is required.
-fn postgres() -> Trial {
-    let url = idem_servers::url_for("postgres");
-    let required = std::env::var("IDEM_REQUIRE").is_ok_and(|names| {
-        let mut names = names.split(',').map(str::trim);
-        names.any(|name| name == "postgres" || name == "all")
-    });
-    if url.is_none() {
-        eprintln!(
-            "storm on postgres is not run: {}",
-            idem_servers::missing_reason("postgres")
-        );
-    }
-    let ignored = url.is_none() && !required;
-    let trial = Trial::test("every_effect_happens_once_on_postgres", move || {
-        let url = url.ok_or_else(|| Failed::from(idem_servers::missing_reason("postgres")))?;
-        let storm = Storm::run(&["--store", &url, "--requests=60", "--crash-rate=0.1"]);
-        storm.is_clean(60, 300);
-        assert!(
-            storm.json["product"]
-                .as_str()
-                .unwrap()
-                .starts_with("PostgreSQL ")
-        );
-        Ok(())
-    });
-    trial.with_ignored_flag(ignored)
 }
 
 fn every_effect_happens_once() {

@@ -14,9 +14,11 @@ use super::pointer::Pointer;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "storm", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Where records and ledger are kept: `sqlite:PATH` or `postgres://USER@HOST:PORT/DATABASE`
+    /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE` or
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`
     ///
-    /// Tables (PostgreSQL: a schema) of their own are created and dropped again. Without it, a SQLite file in a
+    /// Tables (PostgreSQL: a schema; MySQL and MariaDB: a database) of their own are created and dropped again. Several
+    /// `mysql` URLs, separated by commas, are the nodes of one Galera cluster. Without it, a SQLite file in a
     /// temporary folder.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,

@@ -80,7 +80,7 @@ impl Seat {
         let Place { url, namespace, .. } = &self.place;
         match url.starts_with("sqlite:") {
             true => format!("{url}, tables {namespace}_records and {namespace}_ledger"),
-            false => format!("schema {namespace}, tables idem_records and ledger"),
+            false => format!("schema or database {namespace}, tables idem_records and ledger"),
         }
     }
 
@@ -133,11 +133,15 @@ fn escaped(path: &Path) -> String {
         .replace('?', "%3F")
 }
 
-/// `host:port/database` of a server's URL.
-fn without_credentials(url: &str) -> String {
-    let rest = url.split("://").nth(1).unwrap_or_default();
-    let rest = rest.split('?').next().unwrap_or_default();
-    rest.rsplit('@').next().unwrap_or_default().to_owned()
+/// `host:port/database` of a server's URL, or of each node's.
+fn without_credentials(urls: &str) -> String {
+    let place = |url: &str| {
+        let rest = url.split('?').next().unwrap_or_default();
+        let rest = rest.rsplit('@').next().unwrap_or_default();
+        rest.split(',').next().unwrap_or_default().to_owned()
+    };
+    let places: Vec<_> = urls.split("://").skip(1).map(place).collect();
+    places.join(", ")
 }
 
 #[cfg(test)]
@@ -148,6 +152,8 @@ mod tests {
     fn passwords_are_not_shown() {
         let shown = without_credentials("postgres://me:p@ss@db.example:5432/idem?password=x");
         assert_eq!(shown, "db.example:5432/idem");
+        let shown = without_credentials("mysql://me:p,x@one/idem,mysql://me:p,x@two:7/idem");
+        assert_eq!(shown, "one/idem, two:7/idem");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Runs the command and reads what it says.
 
+pub(crate) mod servers;
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -21,8 +21,8 @@ pub(crate) struct MySql {
 impl MySql {
     /// Several URLs, separated by commas, are the nodes of one Galera cluster: each process takes one of them.
     pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let nodes: Vec<_> = place.url.split(',').collect();
-        let node = nodes[rand::random_range(0..nodes.len())];
+        let nodes = nodes(&place.url);
+        let node = &nodes[rand::random_range(0..nodes.len())];
         let options = MySqlConnectOptions::from_str(node)
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?;
         reach(&options).await?;
@@ -77,6 +77,14 @@ impl MySql {
             .await?;
         Ok(())
     }
+}
+
+/// The URLs of the nodes. A comma alone may be part of a password.
+fn nodes(urls: &str) -> Vec<String> {
+    let (first, others) = urls.split_once(",mysql://").unwrap_or((urls, ""));
+    let others = others.split(",mysql://").filter(|url| !url.is_empty());
+    let others = others.map(|url| format!("mysql://{url}"));
+    std::iter::once(first.to_owned()).chain(others).collect()
 }
 
 /// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
