@@ -226,12 +226,17 @@ impl Operations {
         items: &[(&Completion, &Sealing)],
     ) -> Result<bool> {
         let (statement, size) = self.sql.complete_many.at_least(items.len());
+        let places: Vec<_> = (1..).zip(items).collect();
         let query = || {
-            filled_up(items, size).fold(sqlx::query(statement.text()), |query, (item, sealing)| {
-                bind_claim(query, &item.claim)
-                    .bind(sealing.result())
-                    .bind(sealing.retention())
-            })
+            let rows = filled_up(&places, size).fold(
+                sqlx::query(statement.text()),
+                |query, (place, (item, sealing))| {
+                    bind_claim(query, &item.claim)
+                        .bind(sealing.retention())
+                        .bind(*place)
+                },
+            );
+            filled_up(items, size).fold(rows, |query, (_, sealing)| query.bind(sealing.result()))
         };
         Ok(session.write(query).await? == items.len() as u64)
     }

@@ -248,18 +248,15 @@ fn number(error: &SqlxError) -> Option<u16> {
     Some(database.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Whether this error, or one that it comes from, is a deadlock or a failed certification (1213), a lock that was not
-/// free in time (1205) or a row that changed under a snapshot (1020), after which the whole transaction is to be
-/// rolled back and repeated.
+/// Whether this error, or one that it comes from, is a lost race, after which the whole transaction is to be rolled back
+/// and repeated: a deadlock or a failed certification (1213), a lock that was not free in time (1205), a row that changed
+/// under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615, 3572).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<SqlxError>() {
-            return matches!(
-                lost_race(error),
-                Some(LostRace::Deadlock | LostRace::LockWait)
-            );
+            return lost_race(error).is_some();
         }
         next = error.source();
     }

@@ -1,11 +1,11 @@
 //! Purge and sweep: rows are locked, those of others passed over, then changed, in transactions of a few hundred.
 
-use idem_core::{Failure, Result, check, encode_failure};
+use idem_core::{ErrorKind, Failure, Result, check, encode_failure};
 use sqlx::Row;
 
 use crate::error::{Sent, decode};
 use crate::operations::Operations;
-use crate::session::Session;
+use crate::session::{MAX_RACES, Session};
 use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
 
 /// Scope, operation and id of a row.
@@ -36,21 +36,45 @@ impl Operations {
     ) -> Result<u64> {
         let mut left = limit as usize;
         let mut total = 0;
+        let mut races = 0;
         while left > 0 {
             let size = left.min(MAX_ITEMS);
-            session.begin().await?;
-            let keys = locked(session, which, size).await?;
-            if !keys.is_empty() {
-                total += changed(session, change, &keys, result).await?;
-            }
-            session.commit().await?;
-            left -= keys.len();
-            if keys.len() < size {
+            let (found, done) = match round(session, which, change, size, result).await {
+                Ok(round) => round,
+                Err(error) if error.kind() == ErrorKind::Contention && races < MAX_RACES => {
+                    races += 1;
+                    session.rollback().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            total += done;
+            left -= found;
+            if found < size {
                 break;
             }
         }
         Ok(total)
     }
+}
+
+/// One transaction: how many rows it has found and how many it has changed.
+async fn round(
+    session: &mut Session<'_>,
+    which: &Statement,
+    change: &Repeated,
+    size: usize,
+    result: Option<&[u8]>,
+) -> Result<(usize, u64)> {
+    session.begin().await?;
+    let keys = locked(session, which, size).await?;
+    let done = if keys.is_empty() {
+        0
+    } else {
+        changed(session, change, &keys, result).await?
+    };
+    session.commit().await?;
+    Ok((keys.len(), done))
 }
 
 async fn locked(

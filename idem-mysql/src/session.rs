@@ -16,7 +16,7 @@ pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
 /// How often a statement that lost a race is sent again. Each time somebody else got on, so more than a few is a
 /// sign of trouble.
-const MAX_RACES: u32 = 16;
+pub(crate) const MAX_RACES: u32 = 16;
 
 /// Longest pause before a statement is sent again; the first is a sixteenth of it.
 const PAUSE: Duration = Duration::from_millis(16);
@@ -113,24 +113,29 @@ impl<'s> Session<'s> {
 
     /// Counts a lost race and waits for the next try; every other fault is the operation's.
     async fn after(&mut self, fault: Fault, sent: Sent, races: &mut u32) -> Result<()> {
-        let error = match fault {
-            Fault::Driver(error) => error,
-            Fault::Answer(error) => return Err(error),
+        let lost = self.counted(&fault);
+        *races += 1;
+        let alone = matches!(&self.place, Place::Pool(pooled) if pooled.is_alone());
+        if !lost || !alone || *races > MAX_RACES {
+            return Err(fault.into_error(sent));
+        }
+        let pause = PAUSE.mul_f64(f64::from(*races) / f64::from(MAX_RACES));
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
+        Ok(())
+    }
+
+    /// Counts a lost race; whether it was one.
+    fn counted(&self, fault: &Fault) -> bool {
+        let race = match fault {
+            Fault::Driver(error) => lost_race(error),
+            Fault::Answer(_) => None,
         };
-        let race = lost_race(&error);
         match race {
             Some(LostRace::Deadlock) => self.counters.count_deadlock(),
             Some(LostRace::LockWait) => self.counters.count_lock_wait(),
             Some(LostRace::Other) | None => {}
         }
-        *races += 1;
-        let alone = matches!(&self.place, Place::Pool(pooled) if pooled.is_alone());
-        if race.is_none() || !alone || *races > MAX_RACES {
-            return Err(classify(error, sent));
-        }
-        let pause = PAUSE.mul_f64(f64::from(*races) / f64::from(MAX_RACES));
-        tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
-        Ok(())
+        race.is_some()
     }
 
     /// Begins a transaction of this crate's own, on the pool. What is not committed is rolled back by closing the
@@ -145,12 +150,20 @@ impl<'s> Session<'s> {
         self.control("COMMIT", false, Sent::Write).await
     }
 
+    /// Rolls it back, which the server may have done already.
+    pub(crate) async fn rollback(&mut self) -> Result<()> {
+        self.control("ROLLBACK", false, Sent::Harmless).await
+    }
+
     async fn control(&mut self, text: &'static str, open: bool, sent: Sent) -> Result<()> {
-        if let Place::Pool(pooled) = &mut self.place {
-            let done = pooled.control(text, open).await;
-            done.map_err(|fault| fault.into_error(sent))?;
-        }
-        Ok(())
+        let Place::Pool(pooled) = &mut self.place else {
+            return Ok(());
+        };
+        let done = pooled.control(text, open).await;
+        done.map_err(|fault| {
+            self.counted(&fault);
+            fault.into_error(sent)
+        })
     }
 }
 

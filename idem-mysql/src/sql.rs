@@ -14,6 +14,8 @@
 //! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`: no `||`, no double
 //! quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes and one date.
 
+use crate::statements::List;
+
 /// The server's clock in microseconds.
 macro_rules! now {
     () => {
@@ -57,8 +59,15 @@ ON DUPLICATE KEY UPDATE token = token",
     };
 }
 
-/// One row of [`INSERT`]: lease, lease and retention (twice), lease or NULL, key, fingerprint, attempt id, metadata.
-pub(crate) const INSERT_ROW: &str = concat!(
+/// Rows of [`INSERT`].
+pub(crate) const INSERT_ROWS: List = List {
+    place: "{rows}",
+    item: INSERT_ROW,
+    separator: ", ",
+};
+
+/// One row: lease, lease and retention (twice), lease or NULL, key, fingerprint, attempt id, metadata.
+const INSERT_ROW: &str = concat!(
     "(",
     now!(),
     ", ",
@@ -93,12 +102,16 @@ pub(crate) const LOOK_LATEST: &str = concat!(
     " FOR UPDATE"
 );
 
-/// The same read for many keys; `{keys}` are as many [`KEY`]s.
+/// The same read for many keys; `{keys}` are [`KEYS`].
 pub(crate) const LOOK_MANY: &str =
     concat!("SELECT ", columns!("result"), "\nFROM {table} WHERE {keys}");
 
-/// One key of a list; the lists are joined with OR, which both optimizers read as ranges of the primary key.
-pub(crate) const KEY: &str = concat!("(", key!(), ")");
+/// Keys, joined with OR, which both optimizers read as ranges of the primary key.
+pub(crate) const KEYS: List = List {
+    place: "{keys}",
+    item: concat!("(", key!(), ")"),
+    separator: " OR ",
+};
 
 /// Creates the record where there is none: the primary key lets one row in, all others wait for it and find it.
 /// Where there is one, nothing changes, whatever its state. Who won is told by the row, never by the number of
@@ -222,23 +235,37 @@ pub(crate) const SEAL: &str = concat!(
     now!()
 );
 
-/// The same for many claims; `{rows}` are as many [`COMPLETION`]s. All of them were sealed when as many rows
-/// matched; otherwise each is asked for by itself, which finds out what is sealed already.
+/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All
+/// were sealed when as many rows matched; otherwise each is asked for by itself, which finds out what is sealed already.
+///
+/// Results are no column of the list: MySQL gives the columns of a derived table a type with a length before it has
+/// seen the values, and refuses longer ones (1406).
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "UPDATE {table} JOIN (
 {rows}
 ) AS input ON scope = in_scope AND operation = in_operation AND id = in_id
     AND token = in_token AND attempt_id = in_attempt_id
 SET ",
-    sealing!("1", "in_result", "in_retention"),
+    sealing!("1", "ELT(in_place, {results})", "in_retention"),
     "\nWHERE state = 0 AND expires_at > ",
     now!()
 );
 
-/// One row of [`COMPLETE_MANY`]: key, token, attempt id, result, retention. The names are those of the first.
-pub(crate) const COMPLETION: &str = "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
-     CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS BINARY) AS in_result, \
-     CAST(? AS SIGNED) AS in_retention";
+/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, place of the result. The names are those of the first.
+pub(crate) const COMPLETIONS: List = List {
+    place: "{rows}",
+    item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
+           CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS SIGNED) AS in_retention, \
+           CAST(? AS SIGNED) AS in_place",
+    separator: "\nUNION ALL ",
+};
+
+/// Results of [`COMPLETE_MANY`].
+pub(crate) const RESULTS: List = List {
+    place: "{results}",
+    item: "CAST(? AS BINARY)",
+    separator: ", ",
+};
 
 /// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim is the latest
 /// acquisition, and in which state.

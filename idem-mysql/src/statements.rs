@@ -36,20 +36,19 @@ impl Statements {
     pub(crate) fn new(table: &str) -> Self {
         let text = |template: &str| template.replace("{table}", table);
         let statement = |template: &str| Statement(text(template).into());
-        let keys = |template: &str| Repeated::new(text(template), "{keys}", sql::KEY, " OR ");
-        let rows = |template: &str, row, separator| {
-            Repeated::new(text(template), "{rows}", row, separator)
-        };
+        let repeated = |template: &str, lists| Repeated::new(text(template), lists);
+        let keys = |template| repeated(template, &[sql::KEYS]);
+        let rows = |template| repeated(template, &[sql::INSERT_ROWS]);
         Self {
             look: statement(sql::LOOK),
             look_latest: statement(sql::LOOK_LATEST),
             look_many: keys(sql::LOOK_MANY),
-            insert: rows(sql::INSERT, sql::INSERT_ROW, ", "),
-            insert_returning: rows(sql::INSERT_RETURNING, sql::INSERT_ROW, ", "),
+            insert: rows(sql::INSERT),
+            insert_returning: rows(sql::INSERT_RETURNING),
             take: statement(sql::TAKE),
             abandon: statement(sql::ABANDON),
             seal: statement(sql::SEAL),
-            complete_many: rows(sql::COMPLETE_MANY, sql::COMPLETION, "\nUNION ALL "),
+            complete_many: repeated(sql::COMPLETE_MANY, &[sql::COMPLETIONS, sql::RESULTS]),
             owned: statement(sql::OWNED),
             owned_latest: statement(sql::OWNED_LATEST),
             release: statement(sql::RELEASE),
@@ -80,28 +79,27 @@ const SIZES: usize = 10;
 /// Most items of one statement.
 pub(crate) const MAX_ITEMS: usize = 1 << (SIZES - 1);
 
-/// A statement for several items, which are repeated in its text. Sizes are powers of two, so that few texts are
-/// prepared; a list is filled up by repeating its last item, which changes nothing.
+/// What is repeated in a statement's text: once for each item, at this place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List {
+    pub(crate) place: &'static str,
+    pub(crate) item: &'static str,
+    pub(crate) separator: &'static str,
+}
+
+/// A statement for several items. Sizes are powers of two, so that few texts are prepared; a list is filled up by
+/// repeating its last item, which changes nothing.
 pub(crate) struct Repeated {
     template: String,
-    place: &'static str,
-    item: &'static str,
-    separator: &'static str,
+    lists: &'static [List],
     made: [OnceLock<Statement>; SIZES],
 }
 
 impl Repeated {
-    fn new(
-        template: String,
-        place: &'static str,
-        item: &'static str,
-        separator: &'static str,
-    ) -> Self {
+    fn new(template: String, lists: &'static [List]) -> Self {
         Self {
             template,
-            place,
-            item,
-            separator,
+            lists,
             made: [const { OnceLock::new() }; SIZES],
         }
     }
@@ -111,8 +109,10 @@ impl Repeated {
         let size = items.clamp(1, MAX_ITEMS).next_power_of_two();
         let exponent = size.trailing_zeros() as usize;
         let statement = self.made[exponent].get_or_init(|| {
-            let items = vec![self.item; size].join(self.separator);
-            Statement(self.template.replace(self.place, &items).into())
+            let fill = |text: String, list: &List| {
+                text.replace(list.place, &vec![list.item; size].join(list.separator))
+            };
+            Statement(self.lists.iter().fold(self.template.clone(), fill).into())
         });
         (statement, size)
     }

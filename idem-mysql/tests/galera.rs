@@ -39,6 +39,7 @@ fn main() -> ExitCode {
             "a_claim_of_one_node_is_completed_and_replayed_by_others",
             handed_on,
         ),
+        trial("purges_on_all_nodes_delete_each_record_once", purge),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -263,6 +264,35 @@ fn handed_on(runtime: &Runtime) -> Result<(), BoxError> {
             };
             assert_eq!(record.response, response);
         }
+        Ok(())
+    })
+}
+
+fn purge(runtime: &Runtime) -> Result<(), BoxError> {
+    const RECORDS: usize = 300;
+    let cluster = start_private_cluster("galera", &Options::new())?;
+    runtime.block_on(async {
+        let stores = stores(&cluster, Some(7)).await?;
+        for number in 0..RECORDS {
+            let request = request(format!("key-{number}"));
+            let claim = stores[0].claim(&request).await?.acquired();
+            stores[0].release(&claim.ok_or("a fresh key")?).await?;
+        }
+        let mut purges = JoinSet::new();
+        for store in stores {
+            purges.spawn(async move {
+                let mut purged = 0;
+                for _ in 0..RECORDS {
+                    purged += store.purge(20).await?;
+                }
+                Ok::<_, BoxError>(purged)
+            });
+        }
+        let mut purged = 0;
+        while let Some(done) = purges.join_next().await {
+            purged += done??;
+        }
+        assert_eq!(purged, RECORDS as u64);
         Ok(())
     })
 }

@@ -1,5 +1,6 @@
 //! Cases that only MySQL and MariaDB have, beside those of the suite.
 
+mod batches;
 mod reads;
 mod schema;
 mod sessions;
@@ -12,6 +13,7 @@ use idem_conformance::{Case, CaseFuture, Context};
 
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
+    batches::LARGE_RESULTS_OF_A_BATCH_ARE_STORED_WHOLE,
     reads::DUPLICATES_LOCK_AND_WRITE_NOTHING,
     reads::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     reads::NO_OPERATION_SCANS_A_LARGE_TABLE,
