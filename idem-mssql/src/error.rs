@@ -22,6 +22,12 @@ pub(crate) enum Sent {
 /// <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities>.
 const FATAL: u8 = 20;
 
+const BAD_TLS: (ErrorKind, Effect, &str) = (
+    ErrorKind::Misconfigured,
+    Effect::Unknown,
+    "the TLS connection failed; check `encrypt`, `trust_cert` and the server's certificate",
+);
+
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
     let (kind, effect, message) = match &error {
@@ -31,20 +37,23 @@ pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
             Effect::Unknown,
             "the server did not answer in time",
         ),
-        DriverError::Io { .. } => (
-            ErrorKind::Unavailable,
-            Effect::Unknown,
-            "the connection to the server was lost",
-        ),
         DriverError::Routing { .. } => (
             ErrorKind::Unavailable,
             Effect::None,
             "the server sends the client elsewhere again and again",
         ),
-        DriverError::Tls(_) => (
+        DriverError::Tls(_) => BAD_TLS,
+        // What rustls does not understand comes in this way.
+        DriverError::Io { kind, .. } if *kind == io::ErrorKind::InvalidData => BAD_TLS,
+        DriverError::Protocol(text) if text.contains("encryption level") => (
             ErrorKind::Misconfigured,
+            Effect::None,
+            "the server does not encrypt; set it up for TLS, or say `encrypt=off` on a network that you trust",
+        ),
+        DriverError::Io { .. } => (
+            ErrorKind::Unavailable,
             Effect::Unknown,
-            "the TLS connection failed; check `encrypt`, `trust_cert` and the server's certificate",
+            "the connection to the server was lost",
         ),
         // The driver says so of a connection that was left half-read, too.
         DriverError::Protocol(_) => (

@@ -301,3 +301,34 @@ fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {
         .bind(claim.token().as_i64())
         .bind(claim.attempt().as_bytes().to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idem_core::AttemptId;
+    use idem_core::FencingToken;
+
+    /// Text would be sent as `nvarchar`, and the server would convert the columns instead of seeking.
+    #[test]
+    fn keys_are_sent_as_the_bytes_that_the_columns_hold() {
+        let sql = Statements::new(&Config::new());
+        let claim = Claim::new(
+            Key::new("\u{c4}", "p", "1").unwrap(),
+            FencingToken::from_i64(7),
+            AttemptId::from_bytes([9; 16]),
+            1,
+            Timestamp::default(),
+            Timestamp::default(),
+        );
+        let query = with_claim(&sql.release, &claim).bind(i32::from(true));
+        let shown = format!("{:?}", query.parameters());
+        let attempt = format!("{:?}", [9; 16]);
+        assert_eq!(
+            shown,
+            format!(
+                "[Binary(Some([195, 132])), Binary(Some([112])), Binary(Some([49])), I64(Some(7)), \
+                 Binary(Some({attempt})), I32(Some(1))]"
+            )
+        );
+    }
+}

@@ -107,3 +107,41 @@ impl<'r> Columns<'r> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idem_core::ErrorKind;
+    use tiberius::ColumnType;
+
+    fn row(cell: ColumnData<'static>) -> Row {
+        let builder = Row::builder().column("", ColumnType::Null, cell);
+        builder.build()
+    }
+
+    #[test]
+    fn a_number_of_any_width_is_read() {
+        for cell in [
+            ColumnData::U8(Some(1)),
+            ColumnData::I16(Some(1)),
+            ColumnData::I32(Some(1)),
+            ColumnData::I64(Some(1)),
+            ColumnData::Bit(Some(true)),
+        ] {
+            assert_eq!(Columns(&row(cell)).number(0).unwrap(), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_corrupt() {
+        let text = ColumnData::String(Some("1".into()));
+        for cell in [text, ColumnData::I64(None), ColumnData::F64(Some(1.0))] {
+            let error = Columns(&row(cell)).number(0).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+        let row = row(ColumnData::I32(Some(1)));
+        assert!(Columns(&row).optional_bytes(0).is_err());
+        assert!(Columns(&row).optional_text(0).is_err());
+        assert!(Columns(&row).number(1).is_err());
+    }
+}

@@ -46,6 +46,14 @@ impl<'q> Query<'q> {
         self
     }
 
+    #[cfg(test)]
+    pub(crate) fn parameters(&self) -> Vec<&ColumnData<'q>> {
+        self.parameters
+            .iter()
+            .map(|parameter| &parameter.0)
+            .collect()
+    }
+
     fn with_text(self, text: fn(&Statement) -> &str) -> tiberius::Query<'q> {
         let mut query = tiberius::Query::new(text(self.statement));
         query.bind_iter(self.parameters);

@@ -13,7 +13,7 @@ use idem_core::{
 use crate::config::Config;
 use crate::operations::Operations;
 use crate::pool::{Manager, Pool};
-use crate::session::Session;
+use crate::session::{Lent, Session};
 
 pub(crate) const BACKEND: &str = "mssql";
 
@@ -75,13 +75,13 @@ impl MssqlStore {
             at(Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(source))
         })?;
         let store = Self::with_config(pool, config);
-        let mut session = store.session();
+        // Without a connection there is nothing to be asked.
+        drop(Lent::from(&store.pool).await.map_err(at)?);
         store
             .operations
-            .server_version(&mut session)
+            .dialect(&mut store.session())
             .await
             .map_err(at)?;
-        store.operations.dialect(&mut session).await.map_err(at)?;
         Ok(store)
     }
 

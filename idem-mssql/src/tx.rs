@@ -118,6 +118,10 @@ pub enum Isolation {
 /// The level that pooled connections are at.
 const DEFAULT_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
+/// What a new connection has. SQL Server takes the settings of the store's own requests back by itself; Babelfish
+/// leaves them, and the caller's statements are not to be bound by them.
+const DEFAULT_SETTINGS: &str = "SET XACT_ABORT OFF; SET LOCK_TIMEOUT -1;";
+
 impl Isolation {
     fn statement(self) -> &'static str {
         match self {
@@ -151,7 +155,10 @@ impl Transaction {
         let at = |error: Error| error.at(BACKEND, "begin");
         let mut connection = Lent::from(pool).await.map_err(at)?;
         connection.soil();
-        let begin = format!("{} BEGIN TRANSACTION;", isolation.statement());
+        let begin = format!(
+            "{DEFAULT_SETTINGS} {} BEGIN TRANSACTION;",
+            isolation.statement()
+        );
         let begun = pool::read_script(connection.client_mut(), &begin).await;
         begun.map_err(|error| at(classify(error, Sent::Harmless)))?;
         Ok(Self { connection })

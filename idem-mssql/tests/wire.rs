@@ -60,6 +60,17 @@ async fn a_server_that_accepts_and_closes_is_unavailable() {
 }
 
 #[tokio::test]
+#[cfg(feature = "tls")]
+async fn a_server_that_does_not_encrypt_is_refused() {
+    let server = FakeServer::start(Welcome::Login, &[]).await.unwrap();
+    let url = server.url().replace("encrypt=off", "encrypt=on");
+    let error = connect_error(&url).await;
+    is(&error, ErrorKind::Misconfigured, Effect::None);
+    assert!(error.to_string().contains("does not encrypt"), "{error}");
+    assert_eq!(server.requests(), 0);
+}
+
+#[tokio::test]
 async fn a_server_that_says_nothing_is_given_up() {
     let server = FakeServer::start(Welcome::Stall, &[]).await.unwrap();
     is(

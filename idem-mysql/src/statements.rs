@@ -148,6 +148,26 @@ mod tests {
         }
     }
 
+    /// A pooler may send the next statement to the server on another session.
+    #[test]
+    fn no_statement_leaves_anything_to_the_session() {
+        let texts = format!("{:?}", Statements::new("`t`")).to_uppercase();
+        for session in [
+            "@",
+            "LAST_INSERT_ID",
+            "GET_LOCK",
+            "TEMPORARY",
+            "FOUND_ROWS",
+            "ROW_COUNT",
+            "NOW()",
+            "NOW(6)",
+            "||",
+        ] {
+            assert!(!texts.contains(session), "{session}");
+        }
+        assert!(texts.contains("UTC_TIMESTAMP(6)"));
+    }
+
     #[test]
     fn a_list_is_filled_up_with_its_last_item() {
         let filled: Vec<_> = filled_up(&[1, 2, 3], 4).copied().collect();

@@ -17,6 +17,10 @@ pub(super) const THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE: Case =
     case(11, "the_printed_schema_is_the_migrated_one", |cx| {
         Box::pin(the_printed_schema_is_the_migrated_one(cx))
     });
+pub(super) const A_SCHEMA_IS_CREATED_WITH_ITS_TABLE: Case =
+    case(11, "a_schema_is_created_with_its_table", |cx| {
+        Box::pin(a_schema_is_created_with_its_table(cx))
+    });
 pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
     case(14, "a_missing_table_is_named_with_its_cure", |cx| {
         Box::pin(a_missing_table_is_named_with_its_cure(cx))
@@ -89,6 +93,26 @@ async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
     let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
     cx.harness().destroy(&namespace).await?;
     assert!(claim.is_some());
+    assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
+    Ok(())
+}
+
+async fn a_schema_is_created_with_its_table(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let schema = format!("{}_schema", cx.namespace());
+    let config = harness.config("idem_records")?.with_schema(&schema)?;
+    let store = MssqlStore::with_config(harness.store(cx.namespace())?.pool().clone(), config);
+    let migrated = store.migrate().await;
+    let again = store.migrate().await;
+    let claim = store.claim(&cx.request(&cx.key("one"))).await;
+    let drop = format!(
+        "DROP TABLE [{schema}].[idem_records];\nDROP TABLE [{schema}].[idem_records_version];\n\
+         DROP SCHEMA [{schema}];"
+    );
+    harness.run(cx.namespace(), &drop).await?;
+    migrated?;
+    again?;
+    assert!(claim?.acquired().is_some());
     assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
     Ok(())
 }
