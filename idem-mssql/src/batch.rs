@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Completion, FailedPolicy, Key, Result, StalePolicy, check,
+    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy, check,
 };
 
 use crate::dialect::Dialect;
-use crate::error::{Sent, is_lost_race};
+use crate::error::{Sent, is_lost_race, is_unknown_statement};
 use crate::operations::{Operations, Sealing, is_abandoned};
 use crate::row::Columns;
 use crate::session::{Query, Session};
@@ -110,7 +110,7 @@ impl Operations {
             query = self.with_claim_row(query, request)?;
         }
         let rows = match session.rows(query, Sent::Write).await {
-            Err(error) if is_lost_race(&error) && session.repeats() => return Ok(answers),
+            Err(error) if is_asked_singly(&error, session) => return Ok(answers),
             rows => rows?,
         };
         let positions: HashMap<KeyParts<'_>, usize> = requests
@@ -214,7 +214,10 @@ impl Operations {
                 .bind(if counts { sealing.result() } else { &[] })
                 .bind(sealing.retention());
         }
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = match session.rows(query, Sent::Write).await {
+            Err(error) if is_asked_singly(&error, session) => return Ok(vec![false; items.len()]),
+            rows => rows?,
+        };
         let mut sealed: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
         for row in &rows {
             sealed.insert(Columns(row).key_at(0)?);
@@ -224,6 +227,12 @@ impl Operations {
             .map(|(item, _)| sealed.contains(&parts(item.claim.key())))
             .collect())
     }
+}
+
+/// Whether each item is asked for by itself after this error: one of them lost a race, or the server, which may be none of
+/// SQL Server's, does not know the statement of a batch.
+fn is_asked_singly(error: &Error, session: &Session<'_>) -> bool {
+    session.repeats() && (is_lost_race(error) || is_unknown_statement(error))
 }
 
 /// The items, and the first one again and again until the statement is full.

@@ -40,6 +40,16 @@ pub(crate) fn rolls_back(code: u32, message: &str) -> bool {
     }
 }
 
+/// Whether the server does not know a statement. Babelfish has one number for what PostgreSQL says and SQL Server has no
+/// number for, and for what it does not support.
+pub(crate) fn is_unknown(code: u32, message: &str) -> bool {
+    match code {
+        102 | 156 | 195 | 319 => true,
+        UNMAPPED => message.contains("not currently supported") || message.contains("syntax error"),
+        _ => false,
+    }
+}
+
 fn is_serialization_failure(message: &str) -> bool {
     message.contains("could not serialize access") || message.contains("deadlock detected")
 }
@@ -267,6 +277,18 @@ mod tests {
                 assert!(!message.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn a_statement_that_is_not_known_is_told_from_one_that_failed() {
+        assert!(is_unknown(102, "Incorrect syntax near 'MERGE'."));
+        assert!(is_unknown(
+            UNMAPPED,
+            "'MERGE' is not currently supported in Babelfish"
+        ));
+        assert!(is_unknown(UNMAPPED, "syntax error near 'OUTPUT' at line 4"));
+        assert!(!is_unknown(UNMAPPED, "deadlock detected"));
+        assert!(!is_unknown(2627, "syntax error"));
     }
 
     #[test]

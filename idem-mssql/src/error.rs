@@ -126,6 +126,14 @@ pub(crate) fn is_lost_race(error: &Error) -> bool {
     matches!(server_code(error), Some(2601 | 2627))
 }
 
+/// Whether the server does not know the statement, or not all that it uses; nothing was done then.
+pub(crate) fn is_unknown_statement(error: &Error) -> bool {
+    match server_error(error) {
+        Some(DriverError::Server(token)) => codes::is_unknown(token.code(), token.message()),
+        _ => false,
+    }
+}
+
 /// Whether the server rolled everything back because of another transaction.
 pub(crate) fn is_rolled_back(error: &Error) -> bool {
     match server_error(error) {
