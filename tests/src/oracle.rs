@@ -2,7 +2,8 @@
 //!
 //! A history is what racing callers saw. The oracle knows nothing of the store; it says which answers cannot all
 //! be true of one that keeps the laws. An operation without an answer may have been done or not: it may
-//! explain a missing winner, never a second one.
+//! explain a missing winner, never a second one. So may a claim that was under way for longer than its lease:
+//! it may have acquired the key and lost it to somebody else before it learned of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -198,7 +199,7 @@ impl<'a> OfKey<'a, '_> {
                 && match (other.call.op, &other.answer) {
                     (Op::Claim, Answer::Acquired(token)) => *token > call.token,
                     (Op::Claim, Answer::InFlight(token)) => *token > call.token,
-                    (Op::Claim, answer) => answer.is_unknown(),
+                    (Op::Claim, _) => may_have_won_unseen(other, call.token),
                     (Op::Renew, _) => false,
                     // Released, sealed or expired: renew and release are lost by that.
                     (_, Answer::Done | Answer::Unknown(_)) => other.call.token >= call.token,
@@ -257,13 +258,28 @@ impl<'a> OfKey<'a, '_> {
             let known = winners.iter().any(|(won, _)| *won == token);
             let unknown = self.events.iter().any(|other| {
                 let asked = other.call.invoked_ns <= event.returned_ns;
-                other.call.op == Op::Claim && other.answer.is_unknown() && asked
+                asked && may_have_won_unseen(other, token)
             });
             if !known && !unknown {
                 self.broken(Rule::LoserWithoutWinner, event, None);
             }
         }
     }
+}
+
+/// Whether this claim may have acquired the key, under this token or a later one, without being told so: its answer is
+/// unknown, or it took so long that its lease was over, and tells of a later acquisition.
+fn may_have_won_unseen(event: &Event, token: i64) -> bool {
+    if event.call.op != Op::Claim {
+        return false;
+    }
+    let later = match &event.answer {
+        Answer::Unknown(_) => return true,
+        Answer::Acquired(told) | Answer::InFlight(told) => *told > token,
+        Answer::Completed(told, _) | Answer::Failed(told, _) => *told > token,
+        _ => false,
+    };
+    later && ends(&event.call) <= event.returned_ns
 }
 
 /// The earliest instant at which what the call asked for is over.

@@ -181,6 +181,24 @@ fn a_loser_of_nobody_is_wrong() {
     );
 }
 
+/// The first claim acquired the key under 1, and its lease ended before its answer came.
+#[test]
+fn a_claim_that_outlived_its_lease_may_have_won_unseen() {
+    let seen = claim(2, (60, 70), InFlight(1));
+    let next = claim(3, (120, 130), Acquired(2));
+    good(&[claim(1, (0, 140), InFlight(2)), seen.clone(), next.clone()]);
+    for too_quick_or_too_early in [
+        claim(1, (50, 140), InFlight(2)),
+        claim(1, (0, 140), InFlight(1)),
+        claim(1, (80, 190), InFlight(2)),
+    ] {
+        bad(
+            Rule::LoserWithoutWinner,
+            &[too_quick_or_too_early, seen.clone(), next.clone()],
+        );
+    }
+}
+
 #[test]
 fn success_of_somebody_who_never_claimed_is_wrong() {
     bad(

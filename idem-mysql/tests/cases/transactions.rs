@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use idem_conformance::cancel::polled;
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{
-    BoxError, ClaimOutcome, ClaimRequest, ErrorKind, IdempotencyStore, Record, Response,
-};
-use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions};
+use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Record, Response};
+use idem_mysql::{Isolation, MySqlStore, Transaction, Transactions, is_transaction_retryable};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -39,6 +37,10 @@ pub(super) const LEASES_END_DURING_A_LONG_TRANSACTION: Case =
 pub(super) const AN_OLD_SNAPSHOT_HIDES_NOTHING_FROM_A_CLAIM: Case =
     case(2, "an_old_snapshot_hides_nothing_from_a_claim", |cx| {
         Box::pin(an_old_snapshot_hides_nothing_from_a_claim(cx))
+    });
+pub(super) const AN_OLD_SNAPSHOT_HIDES_NOTHING_FROM_A_COMPLETION: Case =
+    case(6, "an_old_snapshot_hides_nothing_from_a_completion", |cx| {
+        Box::pin(an_old_snapshot_hides_nothing_from_a_completion(cx))
     });
 pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case(
     13,
@@ -275,10 +277,33 @@ async fn an_old_snapshot_hides_nothing_from_a_claim(cx: &Context) -> CaseResult 
     Ok(transaction.rollback().await?)
 }
 
+/// What was completed after the snapshot is completed again, and succeeds again.
+async fn an_old_snapshot_hides_nothing_from_a_completion(cx: &Context) -> CaseResult {
+    let shop = Shop::open(cx, &support::harness(cx)?).await?;
+    let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
+    let response = Response::new(200, "done");
+    let repeatable = shop
+        .transactions
+        .clone()
+        .with_isolation(Isolation::RepeatableRead);
+    let mut transaction = repeatable.attempts().begin().await?;
+    let snapshot = format!("SELECT COUNT(*) FROM `{}`.idem_records", cx.namespace());
+    sqlx::query(AssertSqlSafe(snapshot))
+        .execute(&mut *transaction)
+        .await?;
+    cx.store().complete(&claim, &response, HOUR).await?;
+    let repeated = shop
+        .store
+        .complete_in(&mut transaction, &claim, &response, HOUR)
+        .await;
+    truth(repeated)?;
+    Ok(transaction.rollback().await?)
+}
+
 /// A server may refuse to look behind the snapshot (`innodb_snapshot_isolation`): then the transaction is to be repeated.
 fn truth<T>(result: idem_core::Result<T>) -> idem_core::Result<Option<T>> {
     match result {
-        Err(error) if error.kind() == ErrorKind::Contention => Ok(None),
+        Err(error) if is_transaction_retryable(&error) => Ok(None),
         result => result.map(Some),
     }
 }

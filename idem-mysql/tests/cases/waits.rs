@@ -64,7 +64,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     Ok(())
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 async fn a_claim_waits_for_the_transaction_that_claimed(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
@@ -102,7 +102,7 @@ async fn a_claim_waits_for_the_transaction_that_claimed(cx: &Context) -> CaseRes
 }
 
 /// Waits until a statement on the records of this database waits for a row's lock, as the server's report shows it.
-async fn until_blocked(store: &MySqlStore, database: &str) -> CaseResult {
+pub(super) async fn until_blocked(store: &MySqlStore, database: &str) -> CaseResult {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let table = format!("`{database}`.`idem_records`");
     while tokio::time::Instant::now() < deadline {
@@ -122,10 +122,7 @@ async fn until_blocked(store: &MySqlStore, database: &str) -> CaseResult {
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
-    let config = store
-        .config()
-        .clone()
-        .with_timeout(Duration::from_millis(150));
+    let config = store.config().clone().with_timeout(Duration::from_secs(2));
     let hasty =
         MySqlStore::with_config(harness.store(cx.namespace()).await?.pool().clone(), config);
     let request = cx.request(&cx.key("one"));

@@ -1,0 +1,325 @@
+//! Batches, purge and sweep, and the connections that they leave behind.
+
+use idem_conformance::proxy::Proxy;
+use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_core::{
+    AttemptId, BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, ErrorKind,
+    FencingToken, IdempotencyStore, Record, Response, StalePolicy,
+};
+use sqlx::mysql::MySqlPoolOptions;
+use sqlx::{AssertSqlSafe, Executor};
+
+use super::case;
+use super::waits::{HOUR, until_blocked};
+use crate::support::{self, MySqlHarness};
+
+pub(super) const A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE: Case =
+    case(14, "a_batch_cut_off_is_not_reported_as_undone", |cx| {
+        Box::pin(a_batch_cut_off_is_not_reported_as_undone(cx))
+    });
+pub(super) const A_BATCH_OF_LARGE_RESULTS_IS_KEPT_TO_THE_BYTE: Case =
+    case(3, "a_batch_of_large_results_is_kept_to_the_byte", |cx| {
+        Box::pin(a_batch_of_large_results_is_kept_to_the_byte(cx))
+    });
+pub(super) const THE_SAME_BATCH_STARTS_ITS_LEASES_ANEW: Case =
+    case(6, "the_same_batch_starts_its_leases_anew", |cx| {
+        Box::pin(the_same_batch_starts_its_leases_anew(cx))
+    });
+pub(super) const A_TOKEN_THAT_IS_KEPT_HOLDS_UP_NO_PURGE: Case =
+    case(16, "a_token_that_is_kept_holds_up_no_purge", |cx| {
+        Box::pin(a_token_that_is_kept_holds_up_no_purge(cx))
+    });
+pub(super) const SWEEP_PASSES_OVER_WHAT_IS_LOCKED: Case =
+    case(16, "sweep_passes_over_what_is_locked", |cx| {
+        Box::pin(sweep_passes_over_what_is_locked(cx))
+    });
+pub(super) const A_PURGE_THAT_IS_REFUSED_LEAVES_NO_TRANSACTION_OPEN: Case = case(
+    14,
+    "a_purge_that_is_refused_leaves_no_transaction_open",
+    |cx| Box::pin(a_purge_that_is_refused_leaves_no_transaction_open(cx)),
+);
+pub(super) const SWEEP_AND_PURGE_GO_BY_THE_LAST_CLAIM: Case =
+    case(16, "sweep_and_purge_go_by_the_last_claim", |cx| {
+        Box::pin(sweep_and_purge_go_by_the_last_claim(cx))
+    });
+pub(super) const A_SWEEP_LEAVES_ALONE_WHAT_WAS_RENEWED: Case =
+    case(16, "a_sweep_leaves_alone_what_was_renewed", |cx| {
+        Box::pin(a_sweep_leaves_alone_what_was_renewed(cx))
+    });
+pub(super) const A_BATCH_COMPLETES_ONLY_WHAT_IS_HELD: Case =
+    case(5, "a_batch_completes_only_what_is_held", |cx| {
+        Box::pin(a_batch_completes_only_what_is_held(cx))
+    });
+pub(super) const BATCHES_LOCK_IN_THE_ORDER_OF_KEYS: Case =
+    case(16, "batches_lock_in_the_order_of_keys", |cx| {
+        Box::pin(batches_lock_in_the_order_of_keys(cx))
+    });
+pub(super) const A_SWEEP_LEAVES_ALONE_WHAT_HAS_EXPIRED: Case =
+    case(16, "a_sweep_leaves_alone_what_has_expired", |cx| {
+        Box::pin(a_sweep_leaves_alone_what_has_expired(cx))
+    });
+
+/// A late holder whose completion is not committed yet holds up nobody's sweep.
+async fn sweep_passes_over_what_is_locked(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let requests = ["one", "two", "three"].map(|id| cx.request(&cx.key(id)));
+    let mut late = Vec::new();
+    for request in requests {
+        let request = request.with_on_stale(StalePolicy::Fail);
+        late.push(cx.stale_claim(&request).await?);
+    }
+    let mut transaction = store.pool().begin().await?;
+    let response = Response::new(200, "late");
+    store
+        .complete_in(&mut transaction, &late[1], &response, HOUR)
+        .await?;
+    assert_eq!(store.sweep(10).await?, 2, "all but the locked one");
+    transaction.commit().await?;
+    assert_eq!(store.sweep(10).await?, 0, "it is completed");
+    Ok(())
+}
+
+/// The connection is cut after each message in turn, until a batch needs no more of them.
+async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let server = harness.server_address().expect("a server");
+    let proxy = Proxy::start(server).await?;
+    let options = harness
+        .options()?
+        .host("127.0.0.1")
+        .port(proxy.address().port());
+    for messages in 0..40 {
+        let pool = MySqlPoolOptions::new().max_connections(1);
+        let store = harness
+            .store_with(pool, options.clone(), cx.namespace())
+            .await?;
+        let warm = ["warm", "up"].map(|id| cx.request(&cx.key(format!("{id} {messages}"))));
+        store.claim_many(&warm).await;
+        let keys = ["a", "b"].map(|id| cx.key(format!("{id} {messages}")));
+        let requests = keys.each_ref().map(|key| cx.request(key));
+        let before = proxy.cuts();
+        proxy.cut_after(messages);
+        let answers = store.claim_many(&requests).await;
+        proxy.disarm();
+        for (key, answer) in keys.iter().zip(&answers) {
+            let undone = answer
+                .as_ref()
+                .is_err_and(|error| error.effect() == Effect::None);
+            assert!(
+                !undone || cx.store().get(key).await?.is_none(),
+                "{answer:?}"
+            );
+        }
+        if proxy.cuts() == before {
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+            return Ok(());
+        }
+    }
+    panic!("a batch takes more than forty messages");
+}
+
+/// Results of every size, together larger than a packet of MariaDB (16 MiB), also where the server would cut off what is
+/// too long for a column.
+async fn a_batch_of_large_results_is_kept_to_the_byte(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    for mode in ["", "STRICT_TRANS_TABLES"] {
+        let pool = MySqlPoolOptions::new().after_connect(move |connection, _| {
+            Box::pin(async move {
+                let set = format!("SET SESSION sql_mode = '{mode}'");
+                connection.execute(AssertSqlSafe(set)).await.map(drop)
+            })
+        });
+        let store = harness
+            .store_with(pool, harness.options()?, cx.namespace())
+            .await?;
+        let mut completions = Vec::new();
+        for number in 0..54 {
+            let size = [9, 70_000, (1 << 20) - 1000][number % 3];
+            completions.push(Completion {
+                claim: cx
+                    .claim(&cx.request(&cx.key(format!("{mode}{number}"))))
+                    .await?,
+                response: Response::new(200, vec![b'x'; size]),
+                retention: HOUR,
+            });
+        }
+        for answer in store.complete_many(&completions).await {
+            answer?;
+        }
+        for done in &completions {
+            let Some(Record::Completed(record)) = store.get(done.claim.key()).await? else {
+                panic!("not completed");
+            };
+            assert!(record.response == done.response, "another body");
+        }
+    }
+    Ok(())
+}
+
+async fn the_same_batch_starts_its_leases_anew(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let requests = ["a", "b"].map(|id| cx.request(&cx.key(id)));
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        for answer in store.claim_many(&requests).await {
+            match answer? {
+                ClaimOutcome::Acquired(claim) => ends.push(claim.lease_ends_at()),
+                other => panic!("{}", other.name()),
+            }
+        }
+    }
+    assert!(ends[2] > ends[0] && ends[3] > ends[1], "{ends:?}");
+    Ok(())
+}
+
+async fn a_token_that_is_kept_holds_up_no_purge(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    for id in ["ahead", "behind"] {
+        let claim = cx.claim(&cx.request(&cx.key(id))).await?;
+        cx.store().release(&claim).await?;
+    }
+    let (database, hour) = (cx.namespace(), 3_600_000_000_i64);
+    harness
+        .execute(format!(
+            "UPDATE `{database}`.idem_records SET token = token + {hour}, purge_at = 0 WHERE id = 'ahead'"
+        ))
+        .await?;
+    assert_eq!(cx.store().purge(1).await?, 1, "the one behind it");
+    Ok(())
+}
+
+/// It counts as absent: there is nothing to fail.
+async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
+    let request = request.with_lease(cx.short()).with_retention(cx.short());
+    cx.hold(&request).await?;
+    cx.until_free(request.key()).await?;
+    assert_eq!(cx.store().sweep(10).await?, 0);
+    assert_eq!(cx.store().purge(10).await?, 1);
+    Ok(())
+}
+
+async fn a_sweep_leaves_alone_what_was_renewed(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
+    let claim = cx.claim(&request.with_lease(cx.short())).await?;
+    let claim = cx.store().renew(&claim, HOUR).await?;
+    // Time is the subject: the first lease has to end.
+    tokio::time::sleep(cx.short() * 2).await;
+    assert_eq!(cx.store().sweep(10).await?, 0);
+    let response = Response::new(200, "done");
+    Ok(cx.store().complete(&claim, &response, HOUR).await?)
+}
+
+/// An earlier token of the same attempt, the token with another attempt, and what has expired: each is lost.
+async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let [held, expired] = ["held", "expired"].map(|id| cx.request(&cx.key(id)));
+    let expired = expired.with_lease(cx.short()).with_retention(cx.short());
+    let (held, expired) = (cx.claim(&held).await?, cx.claim(&expired).await?);
+    cx.until_free(expired.key()).await?;
+    let earlier = FencingToken::from_i64(held.token().as_i64() - 1);
+    let forged = |token, attempt| {
+        let until = held.lease_ends_at();
+        Claim::new(held.key().clone(), token, attempt, 1, until, until)
+    };
+    for claim in [
+        forged(earlier, held.attempt()),
+        forged(held.token(), AttemptId::random()),
+        expired,
+    ] {
+        let completion = Completion {
+            claim,
+            response: Response::new(200, "lost"),
+            retention: HOUR,
+        };
+        let answers = store.complete_many(&[completion]).await;
+        assert!(
+            answers
+                .iter()
+                .all(|answer| { answer.as_ref().is_err_and(idem_core::Error::is_claim_lost) })
+        );
+    }
+    let response = Response::new(200, "done");
+    Ok(store.complete(&held, &response, HOUR).await?)
+}
+
+/// Whatever the order in which they are given: a batch that waits for its first key holds no later one.
+async fn batches_lock_in_the_order_of_keys(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let [one, two] = ["one", "two"].map(|id| cx.key(id));
+    let mut other = store.pool().begin().await?;
+    let first = store.claim_in(&mut other, &cx.request(&one)).await?;
+    let waiting = {
+        let (store, requests) = (store.clone(), [cx.request(&two), cx.request(&one)]);
+        tokio::spawn(async move { store.claim_many(&requests).await })
+    };
+    until_blocked(&store, cx.namespace()).await?;
+    let second = store.claim_in(&mut other, &cx.request(&two)).await?;
+    other.commit().await?;
+    assert_eq!((first.name(), second.name()), ("acquired", "acquired"));
+    for answer in waiting.await? {
+        assert_eq!(answer?.name(), "in_flight");
+    }
+    assert_eq!(store.contention().deadlocks, 0);
+    Ok(())
+}
+
+/// Not by the policy or the retention of the claim that had the key before.
+async fn sweep_and_purge_go_by_the_last_claim(cx: &Context) -> CaseResult {
+    let [open, closed, brief] = ["open", "closed", "brief"].map(|id| cx.request(&cx.key(id)));
+    let short = |request: &ClaimRequest| request.clone().with_lease(cx.short());
+    let fails = |request: &ClaimRequest| request.clone().with_on_stale(StalePolicy::Fail);
+    cx.hold(&short(&fails(&open)).with_retention(cx.short()))
+        .await?;
+    cx.hold(&short(&closed).with_retention(cx.short())).await?;
+    cx.hold(&short(&brief)).await?;
+    cx.until_free(open.key()).await?;
+    cx.until_free(closed.key()).await?;
+    let live = cx.claim(&cx.request(open.key())).await?;
+    cx.leave_stale(&fails(&cx.request(closed.key()))).await?;
+    assert_eq!(cx.store().sweep(10).await?, 1, "the closed one");
+    let response = Response::new(200, "done");
+    cx.store().complete(&live, &response, HOUR).await?;
+    cx.until_stale(brief.key()).await?;
+    let taken = short(&cx.request(brief.key())).with_retention(cx.short());
+    cx.hold(&taken).await?;
+    cx.until_free(brief.key()).await?;
+    assert_eq!(cx.store().purge(10).await?, 1, "the brief one");
+    Ok(())
+}
+
+/// A user that may lock rows and not delete them: the transaction fails between its two statements. Left open, it would
+/// swallow the later writes of the one connection.
+async fn a_purge_that_is_refused_leaves_no_transaction_open(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    // Names of users have at most 32 characters.
+    let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
+    harness
+        .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
+        .await?;
+    harness
+        .execute(format!(
+            "GRANT SELECT, INSERT, UPDATE ON `{database}`.idem_records TO '{user}'@'%'"
+        ))
+        .await?;
+    let worked = without_delete(cx, &harness, user).await;
+    harness.execute(format!("DROP USER '{user}'@'%'")).await?;
+    worked
+}
+
+async fn without_delete(cx: &Context, harness: &MySqlHarness, user: &str) -> CaseResult {
+    let options = harness.options()?.username(user).password("secret");
+    let options = options.database(cx.namespace());
+    let pool = MySqlPoolOptions::new().max_connections(1);
+    let store = harness.store_with(pool, options, cx.namespace()).await?;
+    let claim = cx.claim(&cx.request(&cx.key("free"))).await?;
+    cx.store().release(&claim).await?;
+    let error = store.purge(10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    let fresh = store.claim(&cx.request(&cx.key("fresh"))).await?;
+    assert_eq!(fresh.name(), "acquired");
+    assert!(cx.store().get(&cx.key("fresh")).await?.is_some());
+    assert_eq!(cx.store().purge(10).await?, 1, "locked by nobody");
+    store.pool().close().await;
+    Ok(())
+}
