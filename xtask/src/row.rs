@@ -41,7 +41,7 @@ impl Report {
 
     fn ran(&self) -> String {
         match &self.missing {
-            Some(reason) => format!("not run: {reason}"),
+            Some(_) => "not run, see below".to_owned(),
             None => format!("{} {}", self.product, self.version),
         }
     }
@@ -59,7 +59,7 @@ impl Report {
     }
 }
 
-/// An aligned table.
+/// An aligned table, and under it why backends are not run.
 pub(crate) fn table(reports: &[Report]) -> String {
     let head = [
         "backend",
@@ -93,6 +93,11 @@ pub(crate) fn table(reports: &[Report]) -> String {
             widths[0], widths[1], widths[2], widths[3], widths[4]
         ));
     }
+    for report in reports {
+        if let Some(reason) = &report.missing {
+            text.push_str(&format!("\n{} is not run: {reason}\n", report.backend));
+        }
+    }
     text
 }
 
@@ -121,7 +126,9 @@ mod tests {
         let expected = "\
 backend   product and version that ran  passed  ignored  failed
 memory    MemoryStore 0.1.0                 97        2       0
-postgres  not run: no server                 0       99       0
+postgres  not run, see below                 0       99       0
+
+postgres is not run: no server
 ";
         assert_eq!(table(&reports()), expected);
     }
