@@ -16,31 +16,39 @@ use tokio::runtime::Runtime;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+type Test = fn(&Runtime, &str) -> Result<(), BoxError>;
+
 fn main() -> ExitCode {
-    let missing =
-        idem_servers::server("mariadb").map_or(true, |server| server.programs().is_none());
-    if missing {
-        eprintln!("ignored: no MariaDB on this machine (`apt-get install mariadb-server`)");
+    let mut trials = Vec::new();
+    for server in ["mariadb", "mysql"] {
+        let missing =
+            idem_servers::server(server).map_or(true, |server| server.programs().is_none());
+        if missing {
+            eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
+        }
+        let tests: [(&str, Test); 3] = [
+            (
+                "no_acknowledged_completion_is_lost_when_the_server_is_killed",
+                crash,
+            ),
+            ("a_thousand_duplicates_leave_the_log_where_it_is", quiet),
+            (
+                "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
+                tls,
+            ),
+        ];
+        for (name, test) in tests {
+            trials.push(trial(server, name, test).with_ignored_flag(missing));
+        }
     }
-    let trials = [
-        trial(
-            "no_acknowledged_completion_is_lost_when_the_server_is_killed",
-            crash,
-        ),
-        trial("a_thousand_duplicates_leave_the_log_where_it_is", quiet),
-        trial(
-            "a_verified_tls_connection_is_made_and_an_unverified_one_refused",
-            tls,
-        ),
-    ];
-    let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn trial(name: &str, test: fn(&Runtime) -> Result<(), BoxError>) -> Trial {
-    Trial::test(name, move || {
+fn trial(server: &'static str, name: &str, test: Test) -> Trial {
+    Trial::test(format!("{server}::{name}"), move || {
         let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;
-        test(&runtime).map_err(|error| Failed::from(format!("{error}: {:?}", error.source())))
+        test(&runtime, server)
+            .map_err(|error| Failed::from(format!("{error}: {:?}", error.source())))
     })
 }
 
@@ -55,9 +63,9 @@ async fn store(url: &str) -> Result<MySqlStore, BoxError> {
     Ok(store)
 }
 
-fn crash(runtime: &Runtime) -> Result<(), BoxError> {
+fn crash(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     let durable = Options::new().with_durability(Durability::Durable);
-    let mut server = start_private("mariadb", &durable)?;
+    let mut server = start_private(server, &durable)?;
     let store = runtime.block_on(store(server.url()))?;
     let mut acknowledged = Vec::new();
     for round in 0..3 {
@@ -116,8 +124,8 @@ async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxErro
 
 /// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
 /// is why a few tries are allowed. A thousand writes would move it in each.
-fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
-    let server = start_private("mariadb", &Options::new())?;
+fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
+    let server = start_private(server, &Options::new())?;
     runtime.block_on(async {
         let store = store(server.url()).await?;
         let completed = request("completed");
@@ -152,14 +160,21 @@ fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
 
 /// The end of the redo log in bytes, as the server counts it.
 async fn log_position(store: &MySqlStore) -> Result<u64, BoxError> {
-    let status = sqlx::raw_sql("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'");
+    let status = sqlx::raw_sql("SHOW ENGINE INNODB STATUS");
     let row = status.fetch_one(store.pool()).await?;
-    Ok(row.try_get::<String, _>(1)?.parse()?)
+    let report: Vec<u8> = row.try_get_unchecked(2)?;
+    let report = String::from_utf8_lossy(&report);
+    let mut lines = report.lines();
+    let position = lines.find_map(|line| line.strip_prefix("Log sequence number"));
+    Ok(position
+        .ok_or("the server tells no position")?
+        .trim()
+        .parse()?)
 }
 
-fn tls(runtime: &Runtime) -> Result<(), BoxError> {
+fn tls(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     let server = Arc::new(start_private(
-        "mariadb",
+        server,
         &Options::new().with_transport(Transport::Tls),
     )?);
     let certificate = server
