@@ -303,7 +303,8 @@ impl Transactions {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Those that come back too soon lock what the next one needs, and all of them starve: hence so long, and the jitter.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
@@ -372,7 +373,7 @@ impl Attempts {
         if Instant::now() + self.pause >= self.deadline {
             return false;
         }
-        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
+        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.0..=1.0))).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         true
     }
