@@ -1,9 +1,11 @@
 //! Batches: each item is answered by itself, as the single operation would have been. Laws 1 to 6 and 11.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, MAX_BATCH, Response};
 use rand::seq::SliceRandom;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::case::cases;
@@ -67,17 +69,20 @@ async fn a_batch_acquires_a_key_once_however_often_it_is_in(cx: &Context) -> Cas
 
 async fn racing_batches_have_one_winner_for_each_key(cx: &Context) -> CaseResult {
     const KEYS: usize = 12;
+    const BATCHES: usize = 6;
+    let start = Arc::new(Barrier::new(BATCHES));
     let mut tasks = JoinSet::new();
-    for _ in 0..6 {
+    for _ in 0..BATCHES {
         let mut order: Vec<_> = (0..KEYS).collect();
         order.shuffle(&mut cx.rng());
         let requests: Vec<_> = order
             .iter()
             .map(|at| cx.request(&cx.key(at.to_string())))
             .collect();
-        let store = cx.open_batch().await?;
+        let (store, start) = (cx.open_batch().await?, Arc::clone(&start));
         tasks.spawn(async move {
             let mut acquired = Vec::new();
+            start.wait().await;
             for (at, answer) in order.into_iter().zip(store.claim_many(&requests).await) {
                 let request = requests
                     .iter()
