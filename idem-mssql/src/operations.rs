@@ -271,7 +271,12 @@ async fn in_steps<'q>(
     let mut done = 0;
     while done < limit {
         let step = (limit - done).min(MAX_LOCKED_ROWS);
-        let rows = session.rows(query(step), Sent::Write).await?;
+        let rows = session.rows(query(step), Sent::Write).await;
+        let rows = rows.map_err(|error| match done {
+            0 => error,
+            // Earlier steps are committed.
+            _ => error.with_effect(Effect::Unknown),
+        })?;
         let row = rows.first();
         let row = Columns(row.ok_or_else(|| Error::corrupt("a count has no row"))?);
         let count = u32::try_from(row.number(0)?).unwrap_or(0);

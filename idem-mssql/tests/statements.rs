@@ -9,15 +9,25 @@ use std::process::{Command, ExitCode, Stdio};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 // What the crate sends is nobody's business but its own, so it is not public; here it is once more.
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the crate and its own tests use the rest"
+)]
 #[path = "../src/config.rs"]
 mod config;
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the crate and its own tests use the rest"
+)]
 #[path = "../src/ddl.rs"]
 mod ddl;
 #[path = "../src/sql.rs"]
 mod sql;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the crate uses the rest")]
 #[path = "../src/statements.rs"]
 mod statements;
 

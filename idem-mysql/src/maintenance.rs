@@ -1,6 +1,6 @@
 //! Purge and sweep: rows are locked, those of others passed over, then changed, in transactions of a few hundred.
 
-use idem_core::{ErrorKind, Failure, Result, check, encode_failure};
+use idem_core::{Effect, Error, ErrorKind, Failure, Result, check, encode_failure};
 use sqlx::Row;
 
 use crate::error::{Sent, decode};
@@ -43,10 +43,11 @@ impl Operations {
                 Ok(round) => round,
                 Err(error) if error.kind() == ErrorKind::Contention && races < MAX_RACES => {
                     races += 1;
-                    session.rollback().await?;
+                    let rolled_back = session.rollback().await;
+                    rolled_back.map_err(|error| after(total, error))?;
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(after(total, error)),
             };
             total += done;
             left -= found;
@@ -55,6 +56,14 @@ impl Operations {
             }
         }
         Ok(total)
+    }
+}
+
+/// The error of a round; what earlier ones have done is committed.
+fn after(total: u64, error: Error) -> Error {
+    match total {
+        0 => error,
+        _ => error.with_effect(Effect::Unknown),
     }
 }
 

@@ -54,6 +54,11 @@ pub(super) const BATCHES_LOCK_IN_THE_ORDER_OF_KEYS: Case =
     case(16, "batches_lock_in_the_order_of_keys", |cx| {
         Box::pin(batches_lock_in_the_order_of_keys(cx))
     });
+pub(super) const A_PURGE_THAT_FAILS_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case = case(
+    14,
+    "a_purge_that_fails_half_way_is_not_reported_as_undone",
+    |cx| Box::pin(a_purge_that_fails_half_way_is_not_reported_as_undone(cx)),
+);
 pub(super) const A_SWEEP_LEAVES_ALONE_WHAT_HAS_EXPIRED: Case =
     case(16, "a_sweep_leaves_alone_what_has_expired", |cx| {
         Box::pin(a_sweep_leaves_alone_what_has_expired(cx))
@@ -321,5 +326,37 @@ async fn without_delete(cx: &Context, harness: &MySqlHarness, user: &str) -> Cas
     assert!(cx.store().get(&cx.key("fresh")).await?.is_some());
     assert_eq!(cx.store().purge(10).await?, 1, "locked by nobody");
     store.pool().close().await;
+    Ok(())
+}
+
+/// The second transaction of the purge fails with an error that by itself has no effect.
+async fn a_purge_that_fails_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let requests: Vec<_> = (0..600)
+        .map(|number| cx.request(&cx.key(format!("key-{number}"))))
+        .collect();
+    for answer in cx.open_batch().await?.claim_many(&requests).await {
+        let _claimed = answer?;
+    }
+    let table = format!("`{}`.idem_records", cx.namespace());
+    for sql in [
+        format!("UPDATE {table} SET state = 3, expires_at = 0, purge_at = 1"),
+        format!("UPDATE {table} SET purge_at = 2 WHERE id = 'key-7'"),
+        format!(
+            "CREATE TRIGGER `{}`.refuse BEFORE DELETE ON {table} FOR EACH ROW BEGIN
+                IF OLD.id = 'key-7' THEN
+                    SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142, MESSAGE_TEXT = 'refused';
+                END IF;
+            END",
+            cx.namespace()
+        ),
+    ] {
+        harness.execute(sql).await?;
+    }
+    let error = cx.store().purge(1000).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert_eq!(error.effect(), Effect::Unknown, "the first is committed");
+    let error = cx.store().purge(1000).await.unwrap_err();
+    assert_eq!(error.effect(), Effect::None, "nothing was");
     Ok(())
 }
