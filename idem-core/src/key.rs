@@ -120,6 +120,28 @@ impl Key {
         hex(&length_prefixed(self.parts().map(str::as_bytes)))
     }
 
+    /// `scope:operation:id` in one text, for stores that name a record by one: `%`, `:`, `{` and `}` within the
+    /// parts are percent-encoded, so different keys have different texts, and none has a Redis hash tag.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let mut path = String::with_capacity(self.text.len() + 2);
+        for (place, part) in self.parts().into_iter().enumerate() {
+            if place > 0 {
+                path.push(':');
+            }
+            for character in part.chars() {
+                match character {
+                    '%' => path.push_str("%25"),
+                    ':' => path.push_str("%3A"),
+                    '{' => path.push_str("%7B"),
+                    '}' => path.push_str("%7D"),
+                    other => path.push(other),
+                }
+            }
+        }
+        path
+    }
+
     fn parts(&self) -> [&str; 3] {
         [self.scope(), self.operation(), self.id()]
     }
@@ -231,6 +253,14 @@ mod tests {
         assert_ne!(key("a", "bc", "d"), key("a", "b", "cd"));
         assert_ne!(key("ab", "c", "d").hashed(), key("a", "bc", "d").hashed());
         assert_eq!(key("ab", "c", "d"), key("ab", "c", "d"));
+    }
+
+    #[test]
+    fn paths_of_different_keys_differ() {
+        assert_eq!(key("a", "b.c", "d e").path(), "a:b.c:d e");
+        assert_eq!(key("a:b", "{c}", "%3A").path(), "a%3Ab:%7Bc%7D:%253A");
+        assert_ne!(key("a:b", "c", "d").path(), key("a", "b:c", "d").path());
+        assert_ne!(key("a%3Ab", "c", "d").path(), key("a:b", "c", "d").path());
     }
 
     #[test]
