@@ -1,0 +1,283 @@
+//! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are invalidated.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use idem_core::{AttemptId, Error, Key, Result};
+use redis::{RedisResult, Value};
+
+use crate::config::{Config, Eviction, checked_namespace};
+use crate::connect::Connector;
+use crate::error::{Sent, classify};
+use crate::link::Link;
+use crate::operations::{items, nonsense, nothing};
+use crate::script::{Call, Script};
+
+const NAME: &str = "redis cache";
+
+/// Keys are spread over so many epochs; each is in one slot of a cluster with its entries.
+const BUCKETS: u64 = 256;
+
+/// How long an epoch is kept. When it goes, tickets that were issued in it are void; entries stay.
+const EPOCH_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
+/// Before each entry: when its ticket was issued and when it ends, microseconds since 1970 by the server's clock.
+const STAMP_BYTES: usize = 16;
+
+/// A cache on Redis or Valkey, for what is also elsewhere: `idem-hybrid` puts it in front of a database.
+///
+/// What makes it safe in front of a source of truth is the *ticket*. A read issues one; with it, what was then read from
+/// the source may be stored, unless the key has been invalidated since, and for a lifetime that counts from the
+/// ticket. So neither a process that was paused nor a network that was slow can bring back what was
+/// deleted, or keep it for longer than it was good for. A ticket is the *epoch* of the key's bucket, a random value
+/// that each invalidation replaces: when the server loses it (flushed, restarted, evicted, failed over), tickets
+/// are void, which costs a store and nothing else.
+///
+/// Nothing is connected before the first use, so a cache that is down does not keep a service from starting. A
+/// server that evicts is fine. After a failover to a replica that had not heard of an invalidation, the entry is served
+/// until its lifetime ends; [`Config::with_replicas`] lets invalidations wait for replicas.
+#[derive(Clone)]
+pub struct RedisCache {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    namespace: String,
+    read: Script,
+    store: Script,
+    invalidate: Script,
+}
+
+/// Leave to store what is read from the source of truth after it was issued.
+#[derive(Debug, Clone)]
+pub struct CacheTicket {
+    epoch: Vec<u8>,
+    /// Microseconds since 1970 by the server's clock.
+    issued_at: i64,
+}
+
+/// What a read has found.
+#[derive(Debug, Clone)]
+pub struct CacheRead {
+    /// The entry, if there is one.
+    pub hit: Option<CacheHit>,
+    /// Leave to store another.
+    pub ticket: CacheTicket,
+}
+
+/// An entry that was found.
+#[derive(Debug, Clone)]
+pub struct CacheHit {
+    /// What was stored.
+    pub entry: Bytes,
+    /// How long ago, by the server's clock, the ticket was issued under which it was stored.
+    pub age: Duration,
+    /// How long it is kept from now on, by the server's clock.
+    pub remaining: Duration,
+}
+
+impl RedisCache {
+    /// A cache on one server; URLs as of [`RedisStore::connect`](crate::RedisStore::connect).
+    ///
+    /// `namespace` names the source of truth, such as `orders-db`. All caches of one database have the same, and caches of
+    /// different databases different ones: they share nothing then, on whatever server.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`; `Misconfigured` for a
+    /// URL that cannot be read.
+    pub fn new(url: &str, namespace: &str, config: &Config) -> Result<Self> {
+        Self::on(Connector::node(url), namespace, config)
+    }
+
+    /// The same on the server that sentinels say leads; see
+    /// [`RedisStore::connect_sentinel`](crate::RedisStore::connect_sentinel).
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn new_sentinel(
+        urls: &[&str],
+        group: &str,
+        template: &str,
+        namespace: &str,
+        config: &Config,
+    ) -> Result<Self> {
+        Self::on(
+            Connector::sentinel(urls, group, template),
+            namespace,
+            config,
+        )
+    }
+
+    /// The same on a cluster; see [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn new_cluster(urls: &[&str], namespace: &str, config: &Config) -> Result<Self> {
+        Self::on(
+            Connector::cluster(urls, config.timeout()),
+            namespace,
+            config,
+        )
+    }
+
+    fn on(connector: RedisResult<Connector>, namespace: &str, config: &Config) -> Result<Self> {
+        let connector =
+            connector.map_err(|error| classify(error, Sent::Harmless).at(NAME, "new"))?;
+        let config = config.clone().with_eviction(Eviction::Accept);
+        let namespace = checked_namespace(namespace.to_owned())?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                link: Link::new(connector, &config),
+                namespace,
+                read: Script::new(include_str!("scripts/cache_read.lua")),
+                store: Script::new(include_str!("scripts/cache_store.lua")),
+                invalidate: Script::new(include_str!("scripts/cache_invalidate.lua")),
+            }),
+        })
+    }
+
+    /// The entry of this key, and a ticket; one round trip. Writes only where the bucket has no epoch.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Misconfigured`; `Corrupt` for an entry that nothing of this kind has stored.
+    ///
+    /// # Cancellation
+    ///
+    /// Without effect.
+    pub async fn read(&self, key: &Key) -> Result<CacheRead> {
+        let call = self
+            .inner
+            .call(&self.inner.read, key)
+            .arg(epoch())
+            .arg(EPOCH_MILLIS);
+        let answer = self.inner.link.run(&call, Sent::Harmless, nothing).await;
+        answer
+            .and_then(read)
+            .map_err(|error| error.at(NAME, "read"))
+    }
+
+    /// Stores an entry that was read from the source of truth after the ticket was issued, until `lifetime` after that
+    /// instant; `false`, and nothing is stored, when the key may have been invalidated since.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Misconfigured`.
+    ///
+    /// # Cancellation
+    ///
+    /// It may be stored or not.
+    pub async fn store(
+        &self,
+        key: &Key,
+        ticket: &CacheTicket,
+        entry: &[u8],
+        lifetime: Duration,
+    ) -> Result<bool> {
+        let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
+        let ends_at = ticket.issued_at.saturating_add(lifetime);
+        let mut value = Vec::with_capacity(STAMP_BYTES + entry.len());
+        value.extend(ticket.issued_at.to_be_bytes());
+        value.extend(ends_at.to_be_bytes());
+        value.extend(entry);
+        let call = self
+            .inner
+            .call(&self.inner.store, key)
+            .arg(&ticket.epoch)
+            .arg(ends_at / 1000)
+            .arg(value);
+        let answer = self.inner.link.run(&call, Sent::Write, nothing).await;
+        answer
+            .map(|answer| answer == Value::Int(1))
+            .map_err(|error| error.at(NAME, "store"))
+    }
+
+    /// Removes the entry of this key; no ticket that was issued before can bring it back.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Misconfigured`: the entry may still be there, until its lifetime ends; repeat it.
+    ///
+    /// # Cancellation
+    ///
+    /// It may be done or not; repeat it.
+    pub async fn invalidate(&self, key: &Key) -> Result<()> {
+        let call = self
+            .inner
+            .call(&self.inner.invalidate, key)
+            .arg(epoch())
+            .arg(EPOCH_MILLIS);
+        let done = |answer: &Value| *answer == Value::Int(1);
+        let answer = self.inner.link.run(&call, Sent::Write, done).await;
+        answer
+            .map(drop)
+            .map_err(|error| error.at(NAME, "invalidate"))
+    }
+}
+
+impl Inner {
+    /// A script on the epoch and the entry of this key: `namespace:e:{…}` and `namespace:c:{…}:scope:operation:id`, in
+    /// one slot by what stands in braces (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+    fn call<'s>(&self, script: &'s Script, key: &Key) -> Call<'s> {
+        // The same in every process: `new` has fixed keys.
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let (namespace, bucket) = (&self.namespace, hasher.finish() % BUCKETS);
+        script.call_with(&[
+            &format!("{namespace}:e:{{{namespace}.{bucket}}}"),
+            &format!("{namespace}:c:{{{namespace}.{bucket}}}:{}", key.path()),
+        ])
+    }
+}
+
+/// Shows the namespace, not where the server is.
+impl fmt::Debug for RedisCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCache")
+            .field("namespace", &self.inner.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// 128 random bits.
+fn epoch() -> Vec<u8> {
+    AttemptId::random().as_bytes().to_vec()
+}
+
+fn read(answer: Value) -> Result<CacheRead> {
+    let Ok([Value::Int(now), Value::BulkString(epoch), entry]) =
+        <[Value; 3]>::try_from(items(answer)?)
+    else {
+        return Err(nonsense());
+    };
+    let hit = match entry {
+        Value::Nil => None,
+        Value::BulkString(value) => hit(value.into(), now)?,
+        _ => return Err(nonsense()),
+    };
+    let issued_at = now;
+    Ok(CacheRead {
+        hit,
+        ticket: CacheTicket { epoch, issued_at },
+    })
+}
+
+fn hit(mut value: Bytes, now: i64) -> Result<Option<CacheHit>> {
+    if value.len() < STAMP_BYTES {
+        return Err(Error::corrupt("a cache entry is cut short"));
+    }
+    let (issued_at, ends_at) = (value.get_i64(), value.get_i64());
+    let micros = |span: i64| Duration::from_micros(u64::try_from(span).unwrap_or(0));
+    Ok((ends_at > now).then(|| CacheHit {
+        entry: value,
+        age: micros(now.saturating_sub(issued_at)),
+        remaining: micros(ends_at.saturating_sub(now)),
+    }))
+}

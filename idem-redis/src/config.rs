@@ -1,0 +1,180 @@
+//! [`Config`]: how a store is set up.
+
+use std::time::Duration;
+
+use idem_core::{Effect, Error, ErrorKind, Limits, Result};
+
+/// Whether a server that may drop records under memory pressure is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Eviction {
+    /// Connecting fails when the server has a memory limit and an eviction policy other than `noeviction`.
+    #[default]
+    Refuse,
+    /// It is accepted that the server drops claims and results when memory is short: the work then runs again.
+    Accept,
+}
+
+/// How many replicas have to have a write before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    pub(crate) count: u32,
+    pub(crate) within: Duration,
+}
+
+impl Replicas {
+    /// `WAIT count within` follows each write of a claim, a result, a release or a renewal; `within` is at least 1 ms.
+    /// When fewer replicas have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
+    /// master has the write, and asking again waits for the replicas again.
+    ///
+    /// See <https://redis.io/docs/latest/commands/wait/>: this narrows what a failover may lose to writes that the
+    /// replica which is promoted was not among the acknowledging ones for. With `count` the number of all
+    /// replicas, an acknowledged write is on every node that can be promoted.
+    #[must_use]
+    pub const fn new(count: u32, within: Duration) -> Self {
+        Self { count, within }
+    }
+}
+
+/// How a store is set up: namespace, limits, time-outs and what is asked of the server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    namespace: String,
+    limits: Limits,
+    timeout: Duration,
+    grace: Duration,
+    eviction: Eviction,
+    replicas: Option<Replicas>,
+}
+
+impl Config {
+    /// Namespace `idem`, 8 MiB results, 5 s for each operation, a grace of one minute, no eviction, no waiting for
+    /// replicas.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            namespace: "idem".to_owned(),
+            limits: Limits::DEFAULT,
+            timeout: Duration::from_secs(5),
+            grace: Duration::from_secs(60),
+            eviction: Eviction::default(),
+            replicas: None,
+        }
+    }
+
+    /// What all keys of this store in Redis begin with, before a colon. Stores with different namespaces share
+    /// nothing; those that are to share records have the same.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` unless it is 1 to 64 of `A`–`Z`, `a`–`z`, `0`–`9`, `_`, `-`, `.`.
+    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Result<Self> {
+        self.namespace = checked_namespace(namespace.into())?;
+        Ok(self)
+    }
+
+    /// What is accepted at most.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How long one operation may take, connecting and asking again included; after that it fails as `Unavailable`.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long the server remembers the fencing token of a record that has ended, so that the next one is greater
+    /// also when a failover brings a server whose clock is behind. At least by how much the clocks of master and
+    /// replicas may differ.
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Whether a server is accepted that may drop records when memory is short.
+    #[must_use]
+    pub fn with_eviction(mut self, eviction: Eviction) -> Self {
+        self.eviction = eviction;
+        self
+    }
+
+    /// Lets every write wait for replicas.
+    #[must_use]
+    pub fn with_replicas(mut self, replicas: Replicas) -> Self {
+        self.replicas = Some(replicas);
+        self
+    }
+
+    /// What the keys in Redis begin with.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// What is accepted at most.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// How long one operation may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn eviction(&self) -> Eviction {
+        self.eviction
+    }
+
+    pub(crate) fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    /// The grace in whole milliseconds.
+    pub(crate) fn grace_millis(&self) -> u64 {
+        u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX >> 12)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A namespace is part of a pattern and of names, so it has nothing in it that either would take for its own.
+pub(crate) fn checked_namespace(namespace: String) -> Result<String> {
+    const MAX_BYTES: usize = 64;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if (1..=MAX_BYTES).contains(&namespace.len()) && namespace.bytes().all(plain) {
+        return Ok(namespace);
+    }
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        Effect::None,
+        format!(
+            "a namespace is 1 to {MAX_BYTES} letters, digits, `_`, `-` and `.`; this one has {} bytes",
+            namespace.len()
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_nothing_that_a_pattern_or_a_hash_tag_would_take_for_its_own() {
+        assert!(Config::new().with_namespace("orders-db_2.eu").is_ok());
+        for wrong in ["", "a:b", "a*", "{a}", "a b", "ü", &"x".repeat(65)] {
+            let error = Config::new().with_namespace(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Connector`]: how connections are made, and [`Connection`].
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::io::tcp::TcpSettings;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisResult,
+    Value,
+};
+use tokio::sync::Mutex;
+
+/// Requests that wait for one write to the socket: callers by the hundred share round trips.
+const PIPELINE_BUFFER: usize = 1024;
+
+/// Where the server is.
+pub(crate) enum Connector {
+    /// One server.
+    Node(Client),
+    /// Whatever leads the group of that name, as the sentinels say at each connecting.
+    Sentinel(Box<Mutex<SentinelClient>>),
+    /// A cluster.
+    Cluster(Box<ClusterClient>),
+}
+
+/// Sends each command when it comes, without Nagle's delay.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
+}
+
+impl Connector {
+    pub(crate) fn node(url: &str) -> RedisResult<Self> {
+        let info: ConnectionInfo = url.into_connection_info()?;
+        Ok(Self::Node(Client::open(info.set_tcp_settings(tcp()))?))
+    }
+
+    /// `template` has user, password, database and TLS of the servers behind the sentinels.
+    pub(crate) fn sentinel(urls: &[&str], group: &str, template: &str) -> RedisResult<Self> {
+        let template: ConnectionInfo = template.into_connection_info()?;
+        let mut node = SentinelNodeConnectionInfo::default()
+            .set_redis_connection_info(template.redis_settings().clone())
+            .set_tcp_settings(tcp());
+        if let redis::ConnectionAddr::TcpTls { .. } = template.addr() {
+            node = node.set_tls_mode(redis::TlsMode::Secure);
+        }
+        let master = SentinelServerType::Master;
+        let client = SentinelClient::build(urls.to_vec(), group.to_owned(), Some(node), master)?;
+        Ok(Self::Sentinel(Box::new(Mutex::new(client))))
+    }
+
+    /// The driver itself repeats nothing: it would also repeat what may have taken effect.
+    pub(crate) fn cluster(urls: &[&str], timeout: Duration) -> RedisResult<Self> {
+        let client = ClusterClientBuilder::new(urls.iter().copied())
+            .retries(0)
+            .connection_timeout(timeout)
+            .response_timeout(timeout)
+            .tcp_settings(tcp())
+            .build()?;
+        Ok(Self::Cluster(Box::new(client)))
+    }
+
+    /// Whether everything is on one server.
+    pub(crate) fn is_one_node(&self) -> bool {
+        !matches!(self, Self::Cluster(_))
+    }
+
+    pub(crate) async fn connect(&self, timeout: Duration) -> RedisResult<Connection> {
+        // What is sent is bounded by the operation's own deadline.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(timeout))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
+        Ok(match self {
+            Self::Node(client) => Connection::Node(
+                client
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await?,
+            ),
+            Self::Sentinel(client) => {
+                let mut client = client.lock().await;
+                Connection::Node(client.get_async_connection_with_config(&config).await?)
+            }
+            Self::Cluster(client) => Connection::Cluster(client.get_async_connection().await?),
+        })
+    }
+}
+
+/// Shows no address and no password.
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node(_) => "Node",
+            Self::Sentinel(_) => "Sentinel",
+            Self::Cluster(_) => "Cluster",
+        })
+    }
+}
+
+/// A connection that any number of callers share: their requests are written together and answered in order. A
+/// dropped request leaves it in order (<https://docs.rs/redis/latest/redis/aio/struct.MultiplexedConnection.html>).
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// One command, at the node that has its key.
+    pub(crate) async fn command(&mut self, cmd: &Cmd) -> RedisResult<Value> {
+        let answer = match self {
+            Self::Node(node) => node.req_packed_command(cmd).await,
+            Self::Cluster(cluster) => cluster.req_packed_command(cmd).await,
+        };
+        answer.and_then(Value::extract_error)
+    }
+
+    /// Commands of one key, one after the other on one connection; an answer each, errors among them.
+    pub(crate) async fn commands(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = pipeline.len();
+        match self {
+            Self::Node(node) => node.req_packed_commands(pipeline, 0, count).await,
+            Self::Cluster(cluster) => cluster.req_packed_commands(pipeline, 0, count).await,
+        }
+    }
+
+    /// Commands at one node of a cluster.
+    pub(crate) async fn commands_at(
+        &mut self,
+        (host, port): (&str, u16),
+        pipeline: Pipeline,
+    ) -> RedisResult<Vec<Value>> {
+        let count = pipeline.len();
+        match self {
+            Self::Node(node) => node.req_packed_commands(&pipeline, 0, count).await,
+            Self::Cluster(cluster) => {
+                let host = host.to_owned();
+                let place = SingleNodeRoutingInfo::ByAddress { host, port };
+                cluster.route_pipeline(pipeline, 0, count, place).await
+            }
+        }
+    }
+
+    /// One command at every master: what each answered, with its address; the only server's has none.
+    pub(crate) async fn at_masters(
+        &mut self,
+        cmd: &Cmd,
+    ) -> RedisResult<Vec<(Option<String>, Value)>> {
+        use redis::cluster_routing::MultipleNodeRoutingInfo::AllMasters;
+        match self {
+            Self::Node(_) => Ok(vec![(None, self.command(cmd).await?)]),
+            Self::Cluster(cluster) => {
+                let masters = RoutingInfo::MultiNode((AllMasters, None));
+                let answers = cluster.route_command(cmd.clone(), masters).await?;
+                let answers = answers.extract_error()?;
+                let answers: Vec<(String, Value)> = redis::from_redis_value(answers)?;
+                Ok(answers
+                    .into_iter()
+                    .map(|(place, answer)| (Some(place), answer))
+                    .collect())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node(_) => "Node",
+            Self::Cluster(_) => "Cluster",
+        })
+    }
+}

@@ -1,0 +1,423 @@
+//! [`Link`]: the way to the server, made again when it is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idem_core::{Effect, Error, ErrorKind, Result};
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use tokio::sync::Mutex;
+
+use crate::config::{Config, Eviction, Replicas};
+use crate::connect::{Connection, Connector};
+use crate::error::{Sent, classify, code_of, is_connection_useless, is_elsewhere};
+use crate::info::Info;
+use crate::script::Call;
+
+/// How often a command is sent again because another node has its key now: each time it has done nothing.
+const MAX_ASKS: u32 = 8;
+
+/// The first pause before that, doubled each time: a failover takes a moment to be known everywhere.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// What is sent in one pipeline at most.
+const PIPELINE_CALLS: usize = 512;
+const PIPELINE_BYTES: usize = 16 << 20;
+
+/// One shared connection at a time. It is given up, for the next caller to connect anew, when it is lost, when an answer
+/// does not come in time, and when what answers has become a replica.
+#[derive(Debug)]
+pub(crate) struct Link {
+    connector: Connector,
+    timeout: Duration,
+    eviction: Eviction,
+    replicas: Option<Replicas>,
+    current: RwLock<Option<Live>>,
+    connecting: Mutex<()>,
+    generations: AtomicU64,
+    checked: AtomicBool,
+}
+
+#[derive(Debug, Clone)]
+struct Live {
+    connection: Connection,
+    generation: u64,
+}
+
+/// A script's answer, and how many replicas had its write, where that was asked.
+type Answered = (Value, Option<i64>);
+
+/// How far an operation has come when its time is up: the generation of the connection that it was sent on, or 0.
+#[derive(Debug, Default)]
+struct Progress(AtomicU64);
+
+impl Link {
+    pub(crate) fn new(connector: Connector, config: &Config) -> Self {
+        Self {
+            connector,
+            timeout: config.timeout(),
+            eviction: config.eviction(),
+            replicas: config.replicas(),
+            current: RwLock::default(),
+            connecting: Mutex::default(),
+            generations: AtomicU64::default(),
+            checked: AtomicBool::default(),
+        }
+    }
+
+    /// Connects, if there is no connection, and looks whether the server is good for claims.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let progress = Progress::default();
+        let connected = async { self.live().await.map(drop) };
+        self.in_time(&progress, Sent::Harmless, connected).await
+    }
+
+    /// Runs a script. `wrote` tells by its answer whether replicas have to have a write.
+    pub(crate) async fn run(
+        &self,
+        call: &Call<'_>,
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let progress = Progress::default();
+        let asked = self.ask(call, sent, &progress);
+        let (value, replicas) = self.in_time(&progress, sent, asked).await?;
+        if wrote(&value) {
+            self.enough(replicas)?;
+        }
+        Ok(value)
+    }
+
+    /// Runs scripts that are all written before the first answer is awaited; an answer each.
+    pub(crate) async fn run_all(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Vec<Result<Value>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut rest = calls;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(one_pipeline(rest));
+            answers.extend(self.run_some(now, sent, wrote).await);
+            rest = later;
+        }
+        answers
+    }
+
+    async fn run_some(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Vec<Result<Value>> {
+        if !self.connector.is_one_node() {
+            return join_all(calls.iter().map(|call| self.run(call, sent, wrote))).await;
+        }
+        let progress = Progress::default();
+        let asked = self.ask_all(calls, sent, &progress);
+        let (answers, replicas) = match self.in_time(&progress, sent, asked).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                let each = error.for_each_item();
+                return calls.iter().map(|_| Err(each())).collect();
+            }
+        };
+        let mut results = Vec::with_capacity(calls.len());
+        for (call, answer) in calls.iter().zip(answers) {
+            results.push(match answer.extract_error() {
+                Ok(value) if wrote(&value) => self.enough(replicas).map(|()| value),
+                Ok(value) => Ok(value),
+                // Not known to this server yet, or to be asked elsewhere.
+                Err(error) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
+                    self.run(call, sent, wrote).await
+                }
+                Err(error) => Err(classify(error, sent)),
+            });
+        }
+        results
+    }
+
+    /// One command that is no script, at every master.
+    pub(crate) async fn at_masters(&self, cmd: &Cmd) -> Result<Vec<(Option<String>, Value)>> {
+        let progress = Progress::default();
+        let asked = async {
+            let mut live = self.live().await?;
+            let answers = live.connection.at_masters(cmd).await;
+            answers.map_err(|error| self.failed(error, &live, Sent::Harmless))
+        };
+        self.in_time(&progress, Sent::Harmless, asked).await
+    }
+
+    /// The same at one of them.
+    pub(crate) async fn at(&self, place: Option<&str>, cmd: &Cmd) -> Result<Value> {
+        let progress = Progress::default();
+        let asked = async {
+            let mut live = self.live().await?;
+            let answer = match place.and_then(address) {
+                None => live.connection.command(cmd).await,
+                Some(place) => {
+                    let mut pipeline = Pipeline::new();
+                    pipeline.add_command(cmd.clone());
+                    let answers = live.connection.commands_at(place, pipeline).await;
+                    answers
+                        .and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
+                }
+            };
+            answer.map_err(|error| self.failed(error, &live, Sent::Harmless))
+        };
+        self.in_time(&progress, Sent::Harmless, asked).await
+    }
+
+    /// Asks until somebody has an answer, as long as those who were asked have done nothing.
+    async fn ask(&self, call: &Call<'_>, sent: Sent, progress: &Progress) -> Result<Answered> {
+        let mut pause = FIRST_PAUSE;
+        let mut asks = 1;
+        loop {
+            let mut live = self.live().await?;
+            progress.0.store(live.generation, Ordering::Relaxed);
+            let error = match self.script(&mut live.connection, call).await {
+                Ok(answered) => return Ok(answered),
+                Err(error) => error,
+            };
+            let elsewhere = is_elsewhere(&error);
+            let error = self.failed(error, &live, sent);
+            if !elsewhere || asks == MAX_ASKS {
+                return Err(error);
+            }
+            asks += 1;
+            progress.0.store(0, Ordering::Relaxed);
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    async fn ask_all(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        progress: &Progress,
+    ) -> Result<(Vec<Value>, Option<i64>)> {
+        let mut live = self.live().await?;
+        progress.0.store(live.generation, Ordering::Relaxed);
+        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        for call in calls {
+            pipeline.add_command(call.by_hash().clone());
+        }
+        self.add_wait(&mut pipeline);
+        let answers = live.connection.commands(&pipeline).await;
+        let mut answers = answers.map_err(|error| self.failed(error, &live, sent))?;
+        let replicas = self.replicas.and_then(|_| answers.pop()).map(count);
+        Ok((answers, replicas))
+    }
+
+    /// By hash, and with its text where the server does not know it.
+    async fn script(&self, connection: &mut Connection, call: &Call<'_>) -> RedisResult<Answered> {
+        match self.command(connection, call.by_hash()).await {
+            Err(error) if code_of(&error) == "NOSCRIPT" => {
+                self.command(connection, &call.with_text()).await
+            }
+            answered => answered,
+        }
+    }
+
+    /// At the node that has the key, or that is about to get it.
+    async fn command(&self, connection: &mut Connection, cmd: &Cmd) -> RedisResult<Answered> {
+        let answered = if self.replicas.is_none() {
+            connection.command(cmd).await.map(|value| (value, None))
+        } else {
+            let mut pipeline = Pipeline::with_capacity(2);
+            pipeline.add_command(cmd.clone());
+            self.add_wait(&mut pipeline);
+            connection
+                .commands(&pipeline)
+                .await
+                .and_then(|answers| self.answered(answers))
+        };
+        match answered {
+            Err(error) if code_of(&error) == "ASK" => {
+                let Some(place) = error.redirect_node().and_then(|(place, _)| address(place))
+                else {
+                    return Err(error);
+                };
+                let mut pipeline = Pipeline::with_capacity(3);
+                pipeline.cmd("ASKING").add_command(cmd.clone());
+                self.add_wait(&mut pipeline);
+                let mut answers = connection.commands_at(place, pipeline).await?;
+                answers.remove(0).extract_error()?;
+                self.answered(answers)
+            }
+            answered => answered,
+        }
+    }
+
+    /// <https://redis.io/docs/latest/commands/wait/>: for all writes that this connection has sent before.
+    fn add_wait(&self, pipeline: &mut Pipeline) {
+        if let Some(Replicas { count, within }) = self.replicas {
+            let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX).max(1);
+            pipeline.cmd("WAIT").arg(count).arg(millis);
+        }
+    }
+
+    fn answered(&self, answers: Vec<Value>) -> RedisResult<Answered> {
+        let mut answers = answers.into_iter();
+        let value = answers.next().unwrap_or_default().extract_error()?;
+        Ok((value, answers.next().map(count)))
+    }
+
+    /// Whether as many replicas have a write as are asked for.
+    fn enough(&self, acknowledged: Option<i64>) -> Result<()> {
+        let (Some(wanted), Some(acknowledged)) = (self.replicas, acknowledged) else {
+            return Ok(());
+        };
+        if acknowledged >= i64::from(wanted.count) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            format!(
+                "the master has the write, but only {acknowledged} of {} replicas had it within {} ms",
+                wanted.count,
+                wanted.within.as_millis()
+            ),
+        ))
+    }
+
+    /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
+    async fn live(&self) -> Result<Live> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let harmless = |error| classify(error, Sent::Harmless);
+        let mut connection = self
+            .connector
+            .connect(self.timeout)
+            .await
+            .map_err(harmless)?;
+        self.inspect(&mut connection).await?;
+        let live = Live {
+            connection,
+            generation: self.generations.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(live.clone());
+        Ok(live)
+    }
+
+    fn current(&self) -> Option<Live> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
+    }
+
+    /// A server is inspected at each connecting, because another one may answer after a failover; a cluster once: it
+    /// is asked for its masters, and one that is down must not keep the others from being used.
+    async fn inspect(&self, connection: &mut Connection) -> Result<()> {
+        if !self.connector.is_one_node() && self.checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let answers = connection.at_masters(&redis::cmd("INFO")).await;
+        for (_, answer) in answers.map_err(|error| classify(error, Sent::Harmless))? {
+            let text: String = redis::from_redis_value(answer)
+                .map_err(|error| classify(error.into(), Sent::Harmless))?;
+            Info::new(&text).check(self.eviction)?;
+        }
+        self.checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a failed command means; a connection that is of no more use is given up.
+    fn failed(&self, error: RedisError, live: &Live, sent: Sent) -> Error {
+        if is_connection_useless(&error) {
+            self.give_up(live.generation);
+        }
+        classify(error, sent)
+    }
+
+    fn give_up(&self, generation: u64) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.take_if(|live| live.generation == generation);
+    }
+
+    async fn in_time<T>(
+        &self,
+        progress: &Progress,
+        sent: Sent,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if let Ok(result) = tokio::time::timeout(self.timeout, work).await {
+            return result;
+        }
+        // What answers may be gone without a word: the next caller connects anew.
+        let generation = progress.0.load(Ordering::Relaxed);
+        let effect = if generation == 0 {
+            Effect::None
+        } else {
+            self.give_up(generation);
+            sent.effect()
+        };
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            effect,
+            format!(
+                "no answer within {} ms; the server is overloaded or cannot be reached",
+                self.timeout.as_millis()
+            ),
+        ))
+    }
+}
+
+/// How many of these calls go into one pipeline.
+fn one_pipeline(calls: &[Call<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |call: &&Call<'_>| {
+        bytes += call.bytes();
+        bytes <= PIPELINE_BYTES
+    };
+    calls
+        .iter()
+        .take(PIPELINE_CALLS)
+        .take_while(fits)
+        .count()
+        .max(1)
+}
+
+/// `host:port`, where the host may be an IPv6 address.
+fn address(place: &str) -> Option<(&str, u16)> {
+    let (host, port) = place.rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']), port.parse().ok()?))
+}
+
+/// The number of replicas that `WAIT` answers; none when it failed.
+fn count(answer: Value) -> i64 {
+    redis::from_redis_value(answer).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Script;
+
+    #[test]
+    fn a_pipeline_is_bounded_in_calls_and_bytes() {
+        let script = Script::new("return 1");
+        let small = script.call("key");
+        let large = script.call("key").arg(vec![0_u8; PIPELINE_BYTES / 2]);
+        let huge = script.call("key").arg(vec![0_u8; PIPELINE_BYTES + 1]);
+        assert_eq!(one_pipeline(&vec![small.clone(); 600]), PIPELINE_CALLS);
+        assert_eq!(one_pipeline(&[small.clone(), large.clone(), large]), 2);
+        assert_eq!(one_pipeline(&[huge, small]), 1);
+    }
+
+    #[test]
+    fn a_place_is_a_host_and_a_port() {
+        assert_eq!(address("127.0.0.1:7000"), Some(("127.0.0.1", 7000)));
+        assert_eq!(address("[::1]:7000"), Some(("::1", 7000)));
+        assert_eq!(address(""), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! What is sent for each operation, and what the answers mean.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Failure, FencingToken, Key, Record,
+    Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+};
+use redis::Value;
+
+use crate::config::Config;
+use crate::record::Stored;
+use crate::script::Call;
+use crate::scripts::Scripts;
+
+/// What all operations need beside a link.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    pub(crate) config: Config,
+    pub(crate) scripts: Scripts,
+    /// The result of a record that is failed because it was abandoned.
+    pub(crate) abandoned: Bytes,
+}
+
+impl Operations {
+    pub(crate) fn new(config: Config) -> Result<Self> {
+        Ok(Self {
+            config,
+            scripts: Scripts::new(),
+            abandoned: encode_failure(&Failure::abandoned())?,
+        })
+    }
+
+    /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one key, so it is in one slot
+    /// of a cluster.
+    fn record_key(&self, key: &Key) -> String {
+        format!("{}:r:{}", self.config.namespace(), key.path())
+    }
+
+    /// What the keys of all records begin with; it has nothing in it that a pattern would take for its own.
+    pub(crate) fn record_prefix(&self) -> String {
+        format!("{}:r:", self.config.namespace())
+    }
+
+    /// Where it is told that the record of this key has changed: `namespace:w:…`.
+    fn channel(&self, key: &Key) -> String {
+        format!("{}:w:{}", self.config.namespace(), key.path())
+    }
+
+    /// The same for the key of a record.
+    pub(crate) fn channel_of(&self, record_key: &str) -> String {
+        let path = record_key.strip_prefix(&self.record_prefix());
+        format!("{}:w:{}", self.config.namespace(), path.unwrap_or_default())
+    }
+
+    fn flag(flag: bool) -> u8 {
+        u8::from(flag)
+    }
+
+    pub(crate) fn claim(&self, request: &ClaimRequest) -> Result<Call<'_>> {
+        let checked = check::claim(request, &self.config.limits())?;
+        let call = self.scripts.claim.call(&self.record_key(request.key()));
+        Ok(call
+            .arg(&request.fingerprint().to_bytes()[..])
+            .arg(&request.attempt().as_bytes()[..])
+            .arg(checked.lease)
+            .arg(checked.retention)
+            .arg(Self::flag(request.on_stale() == StalePolicy::Fail))
+            .arg(Self::flag(request.on_failed() == FailedPolicy::Retry))
+            .arg(checked.metadata.unwrap_or_default())
+            .arg(self.config.grace_millis())
+            .arg(&self.abandoned[..]))
+    }
+
+    /// What a claim's answer means.
+    pub(crate) fn claimed(request: &ClaimRequest, answer: Value) -> Result<ClaimOutcome> {
+        let answer = items(answer)?;
+        if let [
+            Value::Int(1),
+            Value::Int(now),
+            Value::Int(token),
+            Value::Int(attempts),
+            Value::Int(ends),
+        ] = answer[..]
+        {
+            return Ok(ClaimOutcome::Acquired(Claim::new(
+                request.key().clone(),
+                FencingToken::from_i64(token),
+                request.attempt(),
+                u32::try_from(attempts).unwrap_or(u32::MAX),
+                Timestamp::from_micros(now),
+                Timestamp::from_micros(ends),
+            )));
+        }
+        match <[Value; 3]>::try_from(answer) {
+            Ok([Value::Int(0), Value::Int(now), Value::BulkString(record)]) => {
+                Stored::new(record, now).columns()?.loses(request)
+            }
+            _ => Err(nonsense()),
+        }
+    }
+
+    pub(crate) fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<Call<'_>> {
+        let retention = check::retention(retention)?;
+        let result = check::response(response, &self.config.limits())?;
+        Ok(self.seal(claim, StoredRecord::COMPLETED, &result, retention))
+    }
+
+    pub(crate) fn fail(
+        &self,
+        claim: &Claim,
+        failure: &Failure,
+        retention: Duration,
+    ) -> Result<Call<'_>> {
+        let retention = check::retention(retention)?;
+        let result = check::failure(failure, &self.config.limits())?;
+        Ok(self.seal(claim, StoredRecord::FAILED, &result, retention))
+    }
+
+    fn seal(&self, claim: &Claim, state: i64, result: &[u8], retention: i64) -> Call<'_> {
+        let call = self.scripts.seal.call(&self.record_key(claim.key()));
+        with_owner(call, claim)
+            .arg(state)
+            .arg(result)
+            .arg(retention)
+            .arg(self.config.grace_millis())
+            .arg(self.channel(claim.key()))
+            .arg(Self::flag(self.config.replicas().is_some()))
+    }
+
+    pub(crate) fn release(&self, claim: &Claim) -> Call<'_> {
+        let call = self.scripts.release.call(&self.record_key(claim.key()));
+        with_owner(call, claim)
+            .arg(self.config.grace_millis())
+            .arg(self.channel(claim.key()))
+            .arg(Self::flag(self.config.replicas().is_some()))
+    }
+
+    /// What the answer of a seal or release means.
+    pub(crate) fn done(answer: &Value) -> Result<()> {
+        match answer {
+            Value::BulkString(word) if word == b"done" => Ok(()),
+            Value::BulkString(word) if word == b"lost" => Err(Error::claim_lost()),
+            Value::BulkString(word) if word == b"sealed" => Err(Error::already_sealed()),
+            _ => Err(nonsense()),
+        }
+    }
+
+    pub(crate) fn renew(&self, claim: &Claim, lease: Duration) -> Result<Call<'_>> {
+        let lease = check::lease(lease)?;
+        let call = self.scripts.renew.call(&self.record_key(claim.key()));
+        Ok(with_owner(call, claim)
+            .arg(lease)
+            .arg(self.config.grace_millis()))
+    }
+
+    /// What a renewal's answer means.
+    pub(crate) fn renewed(claim: &Claim, answer: Value) -> Result<Claim> {
+        if answer == Value::Nil {
+            return Err(Error::claim_lost());
+        }
+        let [Value::Int(now), Value::Int(ends), Value::Int(attempts)] = items(answer)?[..] else {
+            return Err(nonsense());
+        };
+        Ok(Claim::new(
+            claim.key().clone(),
+            claim.token(),
+            claim.attempt(),
+            u32::try_from(attempts).unwrap_or(u32::MAX),
+            Timestamp::from_micros(now),
+            Timestamp::from_micros(ends),
+        ))
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Call<'_> {
+        self.scripts.get.call(&self.record_key(key))
+    }
+
+    /// What a read's answer means.
+    pub(crate) fn got(answer: Value) -> Result<Option<Record>> {
+        if answer == Value::Nil {
+            return Ok(None);
+        }
+        match <[Value; 2]>::try_from(items(answer)?) {
+            Ok([Value::Int(now), Value::BulkString(record)]) => {
+                Stored::new(record, now).columns()?.record().map(Some)
+            }
+            _ => Err(nonsense()),
+        }
+    }
+}
+
+/// Whether a claim's answer tells of a write.
+pub(crate) fn is_acquired(answer: &Value) -> bool {
+    matches!(answer, Value::Array(items) if items.first() == Some(&Value::Int(1)))
+}
+
+/// Whether the answer of a seal or release tells of a write.
+pub(crate) fn is_done(answer: &Value) -> bool {
+    matches!(answer, Value::BulkString(word) if word == b"done")
+}
+
+/// Whether a renewal's answer tells of a write.
+pub(crate) fn is_something(answer: &Value) -> bool {
+    *answer != Value::Nil
+}
+
+/// Nothing was written that replicas would have to have.
+pub(crate) fn nothing(_: &Value) -> bool {
+    false
+}
+
+fn with_owner<'s>(call: Call<'s>, claim: &Claim) -> Call<'s> {
+    call.arg(claim.token().as_i64())
+        .arg(&claim.attempt().as_bytes()[..])
+}
+
+pub(crate) fn items(answer: Value) -> Result<Vec<Value>> {
+    match answer {
+        Value::Array(items) => Ok(items),
+        _ => Err(nonsense()),
+    }
+}
+
+pub(crate) fn nonsense() -> Error {
+    Error::corrupt("the server's answer to a script makes no sense; is a proxy in between?")
+}

@@ -1,0 +1,139 @@
+//! The stored form of a record.
+
+use bytes::{Buf, Bytes};
+use idem_core::{Error, Result, StoredRecord};
+
+/// Bytes before the metadata: see `scripts/layout.lua`, which writes them.
+const HEADER_BYTES: usize = 100;
+const VERSION: u8 = 1;
+const FINGERPRINT_BYTES: usize = 33;
+
+/// A record as the server keeps it, in one string value. Integers are big-endian:
+///
+/// | bytes | what |
+/// | --- | --- |
+/// | 1 | version, 1 |
+/// | 1 | state: 0 in flight, 1 completed, 2 failed, 3 released |
+/// | 1 | 1 if it fails when it is stale |
+/// | 4 | acquisitions since the key was fresh |
+/// | 8 each | token; first seen; end of the retention; end of the lease; when it was sealed, or 0 |
+/// | 16 | attempt id |
+/// | 33 | fingerprint |
+/// | 4 | length of the metadata |
+/// | | metadata, as JSON; then the result, if there is one |
+#[derive(Debug)]
+pub(crate) struct Stored {
+    bytes: Bytes,
+    now: i64,
+}
+
+impl Stored {
+    /// `now` is the server's clock when it answered.
+    pub(crate) fn new(bytes: Vec<u8>, now: i64) -> Self {
+        Self {
+            bytes: bytes.into(),
+            now,
+        }
+    }
+
+    /// Its columns.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` when it is cut short or of another version.
+    pub(crate) fn columns(&self) -> Result<StoredRecord<'_>> {
+        let mut header = self.bytes.get(..HEADER_BYTES).ok_or_else(short)?;
+        let version = header.get_u8();
+        if version != VERSION {
+            return Err(Error::corrupt(format!(
+                "a record has the unknown version {version}; it was written by another version of \
+                 this crate, or by another program under the same namespace"
+            )));
+        }
+        let state = header.get_u8().into();
+        let fails_when_stale = header.get_u8() != 0;
+        let attempts = header.get_u32().into();
+        let mut instants = [0; 5];
+        for instant in &mut instants {
+            *instant = header.get_i64();
+        }
+        let [token, created_at, expires_at, lease_ends_at, sealed_at] = instants;
+        header.advance(16);
+        let fingerprint = &header[..FINGERPRINT_BYTES];
+        let metadata_bytes = (&header[FINGERPRINT_BYTES..]).get_u32() as usize;
+        let result_at = HEADER_BYTES + metadata_bytes;
+        let metadata = self.bytes.get(HEADER_BYTES..result_at).ok_or_else(short)?;
+        let metadata = std::str::from_utf8(metadata)
+            .map_err(|_| Error::corrupt("a record's metadata is not UTF-8"))?;
+        let result = self.bytes.slice(result_at..);
+        Ok(StoredRecord {
+            state,
+            token,
+            attempts,
+            fingerprint,
+            created_at,
+            expires_at,
+            lease_ends_at,
+            fails_when_stale,
+            sealed_at: (sealed_at > 0).then_some(sealed_at),
+            metadata: (!metadata.is_empty()).then_some(metadata),
+            result: (!result.is_empty()).then_some(result),
+            now: self.now,
+        })
+    }
+}
+
+fn short() -> Error {
+    Error::corrupt("a record is cut short")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idem_core::ErrorKind;
+
+    fn written() -> Vec<u8> {
+        let mut bytes = vec![VERSION, 1, 1, 0, 0, 0, 2];
+        for number in 1..=5_i64 {
+            bytes.extend((number * 10).to_be_bytes());
+        }
+        bytes.extend([9; 16]);
+        bytes.extend([3; FINGERPRINT_BYTES]);
+        bytes.extend(2_u32.to_be_bytes());
+        bytes.extend(b"{}result");
+        bytes
+    }
+
+    #[test]
+    fn every_column_is_in_its_place() {
+        let stored = Stored::new(written(), 99);
+        let columns = stored.columns().unwrap();
+        assert_eq!((columns.state, columns.attempts, columns.token), (1, 2, 10));
+        let instants = (
+            columns.created_at,
+            columns.expires_at,
+            columns.lease_ends_at,
+        );
+        assert_eq!(instants, (20, 30, 40));
+        assert_eq!((columns.sealed_at, columns.now), (Some(50), 99));
+        assert!(columns.fails_when_stale);
+        assert_eq!(columns.fingerprint, [3; FINGERPRINT_BYTES]);
+        assert_eq!(columns.metadata, Some("{}"));
+        assert_eq!(columns.result.unwrap(), "result");
+    }
+
+    #[test]
+    fn any_bytes_give_an_answer() {
+        let whole = written();
+        for length in 0..HEADER_BYTES + 2 {
+            let error = Stored::new(whole[..length].to_vec(), 0)
+                .columns()
+                .unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{length}");
+        }
+        let mut other = whole;
+        other[0] = 2;
+        let error = Stored::new(other, 0).columns().unwrap_err();
+        assert!(error.to_string().contains("version 2"), "{error}");
+    }
+}

@@ -1,0 +1,39 @@
+//! The scripts, each one atomic step: Redis runs a script to its end before anything else
+//! (<https://redis.io/docs/latest/develop/programmability/eval-intro/>), so nothing can come between the look and the
+//! write, and what a script answers is what it has written.
+//!
+//! The clock is `TIME`, read inside the script. A script writes with one `SET … PXAT`, so that no record is half
+//! written and none is without an end. A duplicate is answered without a write: nothing goes to replicas or to the
+//! append-only file.
+
+use crate::script::Script;
+
+macro_rules! script {
+    ($($file:literal),+) => {
+        Script::new(concat!(include_str!("scripts/layout.lua"), $(include_str!($file)),+))
+    };
+}
+
+/// All scripts of a store.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) claim: Script,
+    pub(crate) seal: Script,
+    pub(crate) release: Script,
+    pub(crate) renew: Script,
+    pub(crate) get: Script,
+    pub(crate) sweep: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            claim: script!("scripts/claim.lua"),
+            seal: script!("scripts/owned.lua", "scripts/seal.lua"),
+            release: script!("scripts/owned.lua", "scripts/release.lua"),
+            renew: script!("scripts/owned.lua", "scripts/renew.lua"),
+            get: script!("scripts/get.lua"),
+            sweep: script!("scripts/sweep.lua"),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+-- The stored form of a record: see `record.rs`, which reads it. Numbers are big-endian; instants are microseconds
+-- since 1970 by the server's clock, exact in Lua's doubles until the year 2255.
+local HEADER = '>BBBI4I8I8I8I8I8c16c33I4'
+local VERSION, HEADER_BYTES = 1, 100
+local IN_FLIGHT, COMPLETED, FAILED, RELEASED = 0, 1, 2, 3
+local NOBODY = string.rep('\0', 16)
+
+local function clock()
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+
+local function read(blob)
+    if #blob < HEADER_BYTES or string.byte(blob, 1) ~= VERSION then
+        return nil
+    end
+    local r = {}
+    r.version, r.state, r.fails_when_stale, r.attempts, r.token, r.created_at, r.expires_at, r.lease_ends_at,
+        r.sealed_at, r.attempt, r.fingerprint, r.metadata_bytes = struct.unpack(HEADER, blob)
+    return r
+end
+
+-- One write, with the end of the key's life in it: no record is ever without one. The key outlives the record by
+-- the grace, in which its token is still known to the next claim.
+local function write(key, r, metadata, result, grace)
+    local header = struct.pack(HEADER, VERSION, r.state, r.fails_when_stale, r.attempts, r.token, r.created_at,
+        r.expires_at, r.lease_ends_at, r.sealed_at, r.attempt, r.fingerprint, #metadata)
+    local ends_at = math.ceil(math.max(r.expires_at, r.token) / 1000) + grace
+    redis.call('SET', key, header .. metadata .. result, 'PXAT', string.format('%.0f', ends_at))
+end
+
+local function metadata_of(r, blob)
+    return string.sub(blob, HEADER_BYTES + 1, HEADER_BYTES + r.metadata_bytes)
+end
+
+local function result_of(r, blob)
+    return string.sub(blob, HEADER_BYTES + r.metadata_bytes + 1)
+end
+
+local function is_stale(r, now)
+    return r.state == IN_FLIGHT and r.lease_ends_at <= now
+end
+
+-- Fails a stale record that may not be taken over; nobody owns it then.
+local function abandon(key, r, blob, failure, now, grace)
+    r.state, r.sealed_at, r.attempt = FAILED, now, NOBODY
+    local metadata = metadata_of(r, blob)
+    write(key, r, metadata, failure, grace)
+end

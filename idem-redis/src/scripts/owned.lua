@@ -1,0 +1,14 @@
+-- The record, if the claim of this attempt and token is its latest acquisition: ARGV[1] token, ARGV[2] attempt id.
+local function owned(key)
+    local blob = redis.call('GET', key)
+    local r = blob and read(blob)
+    if r and r.attempt == ARGV[2] and r.token == tonumber(ARGV[1]) then
+        return r, blob
+    end
+    return nil
+end
+
+-- What was done before is done no second time, but a caller that waits for replicas waits for a write of its own.
+local function again(key)
+    redis.call('PEXPIRE', key, redis.call('PTTL', key))
+end

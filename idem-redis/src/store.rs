@@ -1,0 +1,177 @@
+//! [`RedisStore`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key, Limits, Record,
+    Response, Result, check,
+};
+use redis::RedisResult;
+
+use crate::config::Config;
+use crate::connect::Connector;
+use crate::error::{Sent, classify};
+use crate::link::Link;
+use crate::operations::{Operations, is_acquired, is_done, is_something, nothing};
+
+pub(crate) const BACKEND: &str = "redis";
+
+/// The store on Redis or Valkey.
+///
+/// A clone shares the connection, which any number of concurrent callers use at the same time. Nothing has to be
+/// created on the server.
+#[derive(Clone)]
+pub struct RedisStore {
+    pub(crate) link: Arc<Link>,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl RedisStore {
+    /// A store on one server: `redis://user:password@host:port/database`, `rediss://…` for TLS (feature `tls`),
+    /// `redis+unix:///path`.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the URL cannot be read, or the server is too old or may drop records (the message says
+    /// which setting to change); `Unavailable` when it cannot be reached or is a replica.
+    pub async fn connect(url: &str, config: Config) -> Result<Self> {
+        Self::connect_with(Connector::node(url), config).await
+    }
+
+    /// A store on the server that leads the group of this name, as the sentinels at `urls` say; asked again at each
+    /// connecting, so also after a failover. `template` is a URL with user, password, database and TLS of the servers
+    /// themselves; its address does not matter.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_sentinel(
+        urls: &[&str],
+        group: &str,
+        template: &str,
+        config: Config,
+    ) -> Result<Self> {
+        Self::connect_with(Connector::sentinel(urls, group, template), config).await
+    }
+
+    /// A store on the cluster of which these are some nodes: the others are learnt from them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_cluster(urls: &[&str], config: Config) -> Result<Self> {
+        Self::connect_with(Connector::cluster(urls, config.timeout()), config).await
+    }
+
+    async fn connect_with(connector: RedisResult<Connector>, config: Config) -> Result<Self> {
+        let at = |error: Error| error.at(BACKEND, "connect");
+        let connector = connector.map_err(|error| at(classify(error, Sent::Harmless)))?;
+        let store = Self {
+            link: Arc::new(Link::new(connector, &config)),
+            operations: Arc::new(Operations::new(config).map_err(at)?),
+        };
+        store.link.check().await.map_err(at)?;
+        Ok(store)
+    }
+
+    /// How the store is set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.operations.config
+    }
+}
+
+/// Shows the names, not where the server is, which may hold a password.
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("config", &self.operations.config)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+impl RedisStore {
+    async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let call = self.operations.claim(request)?;
+        let answer = self.link.run(&call, Sent::Write, is_acquired).await?;
+        Operations::claimed(request, answer)
+    }
+
+    async fn renew_once(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        let call = self.operations.renew(claim, lease)?;
+        let answer = self.link.run(&call, Sent::Write, is_something).await?;
+        Operations::renewed(claim, answer)
+    }
+
+    async fn read(&self, key: &Key) -> Result<Option<Record>> {
+        let call = self.operations.get(key);
+        Operations::got(self.link.run(&call, Sent::Harmless, nothing).await?)
+    }
+
+    /// Seals or releases.
+    async fn end(&self, call: Result<crate::script::Call<'_>>) -> Result<()> {
+        let answer = self.link.run(&call?, Sent::Write, is_done).await?;
+        Operations::done(&answer)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for RedisStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.operations.config.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.claim_once(request).await.map_err(at("claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let call = self.operations.complete(claim, response, retention);
+        self.end(call).await.map_err(at("complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        let call = self.operations.fail(claim, failure, retention);
+        self.end(call).await.map_err(at("fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        let call = self.operations.release(claim);
+        self.end(Ok(call)).await.map_err(at("release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.renew_once(claim, lease).await.map_err(at("renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.read(key).await.map_err(at("get"))
+    }
+
+    /// The server deletes what has ended by itself; there is nothing left to do.
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        check::batch(limit).map_err(at("purge"))?;
+        Ok(0)
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.sweep_some(limit).await.map_err(at("sweep"))
+    }
+}

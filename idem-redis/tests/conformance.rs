@@ -1,0 +1,20 @@
+//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster.
+
+mod cases;
+mod support;
+
+use std::process::ExitCode;
+
+use idem_conformance::Target;
+use support::RedisHarness;
+
+fn main() -> ExitCode {
+    idem_conformance::main(vec![
+        Target::new("redis", || async { RedisHarness::of("redis") }).with_cases(cases::ALL),
+        Target::new("valkey", || async { RedisHarness::of("valkey") }).with_cases(cases::ALL),
+        Target::new("redis-cluster", || async {
+            RedisHarness::of("redis-cluster")
+        })
+        .with_cases(cases::ALL),
+    ])
+}
