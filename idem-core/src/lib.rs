@@ -25,6 +25,7 @@ mod store;
 mod stored;
 mod time;
 mod token;
+mod wake;
 
 pub use batch::{BatchStore, Completion};
 pub use claim::{Claim, ClaimOutcome};
@@ -49,6 +50,7 @@ pub use store::IdempotencyStore;
 pub use stored::StoredRecord;
 pub use time::{Timestamp, whole_millis_as_micros};
 pub use token::{AttemptId, FencingToken};
+pub use wake::{Listener, Wakes};
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

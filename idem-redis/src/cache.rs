@@ -1,7 +1,6 @@
 //! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are invalidated.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +16,6 @@ use crate::operations::{items, nonsense, nothing};
 use crate::script::{Call, Script};
 
 const NAME: &str = "redis cache";
-
-/// Keys are spread over so many epochs; each is in one slot of a cluster with its entries.
-const BUCKETS: u64 = 256;
 
 /// How long an epoch is kept. When it goes, tickets that were issued in it are void; entries stay.
 const EPOCH_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -226,10 +222,9 @@ impl Inner {
     /// A script on the epoch and the entry of this key: `namespace:e:{…}` and `namespace:c:{…}:scope:operation:id`, in
     /// one slot by what stands in braces (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
     fn call<'s>(&self, script: &'s Script, key: &Key) -> Call<'s> {
-        // The same in every process: `new` has fixed keys.
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let (namespace, bucket) = (&self.namespace, hasher.finish() % BUCKETS);
+        // Of 256 buckets the one of this key, in whatever process, by its SHA-256.
+        let (namespace, hash) = (&self.namespace, key.hashed());
+        let bucket = &hash[..2];
         script.call_with(&[
             &format!("{namespace}:e:{{{namespace}.{bucket}}}"),
             &format!("{namespace}:c:{{{namespace}.{bucket}}}:{}", key.path()),

@@ -15,6 +15,17 @@ pub enum Eviction {
     Accept,
 }
 
+/// Whether changes are told to those who wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Announce {
+    /// Results, failures and releases are published.
+    #[default]
+    Changes,
+    /// Nothing is: who waits, polls.
+    Nothing,
+}
+
 /// How many replicas have to have a write before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
@@ -45,6 +56,7 @@ pub struct Config {
     grace: Duration,
     eviction: Eviction,
     replicas: Option<Replicas>,
+    announce: Announce,
 }
 
 impl Config {
@@ -59,6 +71,7 @@ impl Config {
             grace: Duration::from_secs(60),
             eviction: Eviction::default(),
             replicas: None,
+            announce: Announce::default(),
         }
     }
 
@@ -110,6 +123,13 @@ impl Config {
         self
     }
 
+    /// Whether changes are published to those who wait. All who share records should have it the same.
+    #[must_use]
+    pub fn with_announce(mut self, announce: Announce) -> Self {
+        self.announce = announce;
+        self
+    }
+
     /// What the keys in Redis begin with.
     #[must_use]
     pub fn namespace(&self) -> &str {
@@ -134,6 +154,10 @@ impl Config {
 
     pub(crate) fn replicas(&self) -> Option<Replicas> {
         self.replicas
+    }
+
+    pub(crate) fn announces(&self) -> bool {
+        self.announce == Announce::Changes
     }
 
     /// The grace in whole milliseconds.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
@@ -25,7 +25,7 @@ pub(crate) enum Connector {
     /// Whatever leads the group of that name, as the sentinels say at each connecting.
     Sentinel(Box<Mutex<SentinelClient>>),
     /// A cluster.
-    Cluster(Box<ClusterClient>),
+    Cluster(Box<ClusterClient>, Vec<ConnectionInfo>),
 }
 
 /// Sends each command when it comes, without Nagle's delay.
@@ -61,12 +61,36 @@ impl Connector {
             .response_timeout(timeout)
             .tcp_settings(tcp())
             .build()?;
-        Ok(Self::Cluster(Box::new(client)))
+        let nodes = urls.iter().map(|url| url.into_connection_info());
+        let nodes = nodes.collect::<RedisResult<_>>()?;
+        Ok(Self::Cluster(Box::new(client), nodes))
     }
 
     /// Whether everything is on one server.
     pub(crate) fn is_one_node(&self) -> bool {
-        !matches!(self, Self::Cluster(_))
+        !matches!(self, Self::Cluster(..))
+    }
+
+    /// A connection of its own that hears what is published; in a cluster to the first node that answers.
+    pub(crate) async fn pubsub(&self, timeout: Duration) -> RedisResult<PubSub> {
+        let nodes = match self {
+            Self::Node(client) => return client.get_async_pubsub().await,
+            Self::Sentinel(client) => {
+                let client = client.lock().await.async_get_client().await?;
+                return client.get_async_pubsub().await;
+            }
+            Self::Cluster(_, nodes) => nodes,
+        };
+        let mut result = Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
+        for node in nodes {
+            let client = Client::open(node.clone().set_tcp_settings(tcp()))?;
+            match tokio::time::timeout(timeout, client.get_async_pubsub()).await {
+                Ok(Ok(pubsub)) => return Ok(pubsub),
+                Ok(Err(error)) => result = Err(error),
+                Err(_) => {}
+            }
+        }
+        result
     }
 
     pub(crate) async fn connect(&self, timeout: Duration) -> RedisResult<Connection> {
@@ -85,7 +109,7 @@ impl Connector {
                 let mut client = client.lock().await;
                 Connection::Node(client.get_async_connection_with_config(&config).await?)
             }
-            Self::Cluster(client) => Connection::Cluster(client.get_async_connection().await?),
+            Self::Cluster(client, _) => Connection::Cluster(client.get_async_connection().await?),
         })
     }
 }
@@ -96,7 +120,7 @@ impl fmt::Debug for Connector {
         f.write_str(match self {
             Self::Node(_) => "Node",
             Self::Sentinel(_) => "Sentinel",
-            Self::Cluster(_) => "Cluster",
+            Self::Cluster(..) => "Cluster",
         })
     }
 }

@@ -5,17 +5,22 @@ mod cache;
 mod config;
 mod connect;
 mod error;
+mod hub;
 mod info;
 mod link;
+mod nonce;
 mod operations;
+mod pipeline;
 mod record;
 mod script;
 mod scripts;
 mod store;
 mod sweep;
+mod wake;
 
 pub use cache::{CacheHit, CacheRead, CacheTicket, RedisCache};
-pub use config::{Config, Eviction, Replicas};
+pub use config::{Announce, Config, Eviction, Replicas};
+pub use nonce::{Enforce, NonceError, NonceWindow, Posted};
 pub use store::RedisStore;
 
 pub use idem_core;

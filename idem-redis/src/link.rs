@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
@@ -21,18 +20,14 @@ const MAX_ASKS: u32 = 8;
 /// The first pause before that, doubled each time: a failover takes a moment to be known everywhere.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// What is sent in one pipeline at most.
-const PIPELINE_CALLS: usize = 512;
-const PIPELINE_BYTES: usize = 16 << 20;
-
 /// One shared connection at a time. It is given up, for the next caller to connect anew, when it is lost, when an answer
 /// does not come in time, and when what answers has become a replica.
 #[derive(Debug)]
 pub(crate) struct Link {
-    connector: Connector,
+    pub(crate) connector: Connector,
     timeout: Duration,
     eviction: Eviction,
-    replicas: Option<Replicas>,
+    pub(crate) replicas: Option<Replicas>,
     current: RwLock<Option<Live>>,
     connecting: Mutex<()>,
     generations: AtomicU64,
@@ -40,8 +35,8 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug, Clone)]
-struct Live {
-    connection: Connection,
+pub(crate) struct Live {
+    pub(crate) connection: Connection,
     generation: u64,
 }
 
@@ -50,7 +45,19 @@ type Answered = (Value, Option<i64>);
 
 /// How far an operation has come when its time is up: the generation of the connection that it was sent on, or 0.
 #[derive(Debug, Default)]
-struct Progress(AtomicU64);
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    /// Something was sent on this connection.
+    pub(crate) fn sent_on(&self, live: &Live) {
+        self.0.store(live.generation, Ordering::Relaxed);
+    }
+
+    /// What was sent has done nothing.
+    fn undone(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
 
 impl Link {
     pub(crate) fn new(connector: Connector, config: &Config) -> Self {
@@ -64,6 +71,10 @@ impl Link {
             generations: AtomicU64::default(),
             checked: AtomicBool::default(),
         }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Connects, if there is no connection, and looks whether the server is good for claims.
@@ -87,56 +98,6 @@ impl Link {
             self.enough(replicas)?;
         }
         Ok(value)
-    }
-
-    /// Runs scripts that are all written before the first answer is awaited; an answer each.
-    pub(crate) async fn run_all(
-        &self,
-        calls: &[Call<'_>],
-        sent: Sent,
-        wrote: fn(&Value) -> bool,
-    ) -> Vec<Result<Value>> {
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut rest = calls;
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(one_pipeline(rest));
-            answers.extend(self.run_some(now, sent, wrote).await);
-            rest = later;
-        }
-        answers
-    }
-
-    async fn run_some(
-        &self,
-        calls: &[Call<'_>],
-        sent: Sent,
-        wrote: fn(&Value) -> bool,
-    ) -> Vec<Result<Value>> {
-        if !self.connector.is_one_node() {
-            return join_all(calls.iter().map(|call| self.run(call, sent, wrote))).await;
-        }
-        let progress = Progress::default();
-        let asked = self.ask_all(calls, sent, &progress);
-        let (answers, replicas) = match self.in_time(&progress, sent, asked).await {
-            Ok(answered) => answered,
-            Err(error) => {
-                let each = error.for_each_item();
-                return calls.iter().map(|_| Err(each())).collect();
-            }
-        };
-        let mut results = Vec::with_capacity(calls.len());
-        for (call, answer) in calls.iter().zip(answers) {
-            results.push(match answer.extract_error() {
-                Ok(value) if wrote(&value) => self.enough(replicas).map(|()| value),
-                Ok(value) => Ok(value),
-                // Not known to this server yet, or to be asked elsewhere.
-                Err(error) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
-                    self.run(call, sent, wrote).await
-                }
-                Err(error) => Err(classify(error, sent)),
-            });
-        }
-        results
     }
 
     /// One command that is no script, at every master.
@@ -176,7 +137,7 @@ impl Link {
         let mut asks = 1;
         loop {
             let mut live = self.live().await?;
-            progress.0.store(live.generation, Ordering::Relaxed);
+            progress.sent_on(&live);
             let error = match self.script(&mut live.connection, call).await {
                 Ok(answered) => return Ok(answered),
                 Err(error) => error,
@@ -187,29 +148,10 @@ impl Link {
                 return Err(error);
             }
             asks += 1;
-            progress.0.store(0, Ordering::Relaxed);
+            progress.undone();
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
-    }
-
-    async fn ask_all(
-        &self,
-        calls: &[Call<'_>],
-        sent: Sent,
-        progress: &Progress,
-    ) -> Result<(Vec<Value>, Option<i64>)> {
-        let mut live = self.live().await?;
-        progress.0.store(live.generation, Ordering::Relaxed);
-        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
-        for call in calls {
-            pipeline.add_command(call.by_hash().clone());
-        }
-        self.add_wait(&mut pipeline);
-        let answers = live.connection.commands(&pipeline).await;
-        let mut answers = answers.map_err(|error| self.failed(error, &live, sent))?;
-        let replicas = self.replicas.and_then(|_| answers.pop()).map(count);
-        Ok((answers, replicas))
     }
 
     /// By hash, and with its text where the server does not know it.
@@ -253,7 +195,7 @@ impl Link {
     }
 
     /// <https://redis.io/docs/latest/commands/wait/>: for all writes that this connection has sent before.
-    fn add_wait(&self, pipeline: &mut Pipeline) {
+    pub(crate) fn add_wait(&self, pipeline: &mut Pipeline) {
         if let Some(Replicas { count, within }) = self.replicas {
             let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX).max(1);
             pipeline.cmd("WAIT").arg(count).arg(millis);
@@ -267,7 +209,7 @@ impl Link {
     }
 
     /// Whether as many replicas have a write as are asked for.
-    fn enough(&self, acknowledged: Option<i64>) -> Result<()> {
+    pub(crate) fn enough(&self, acknowledged: Option<i64>) -> Result<()> {
         let (Some(wanted), Some(acknowledged)) = (self.replicas, acknowledged) else {
             return Ok(());
         };
@@ -286,7 +228,7 @@ impl Link {
     }
 
     /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
-    async fn live(&self) -> Result<Live> {
+    pub(crate) async fn live(&self) -> Result<Live> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
@@ -332,7 +274,7 @@ impl Link {
     }
 
     /// What a failed command means; a connection that is of no more use is given up.
-    fn failed(&self, error: RedisError, live: &Live, sent: Sent) -> Error {
+    pub(crate) fn failed(&self, error: RedisError, live: &Live, sent: Sent) -> Error {
         if is_connection_useless(&error) {
             self.give_up(live.generation);
         }
@@ -344,7 +286,7 @@ impl Link {
         current.take_if(|live| live.generation == generation);
     }
 
-    async fn in_time<T>(
+    pub(crate) async fn in_time<T>(
         &self,
         progress: &Progress,
         sent: Sent,
@@ -372,21 +314,6 @@ impl Link {
     }
 }
 
-/// How many of these calls go into one pipeline.
-fn one_pipeline(calls: &[Call<'_>]) -> usize {
-    let mut bytes = 0;
-    let fits = |call: &&Call<'_>| {
-        bytes += call.bytes();
-        bytes <= PIPELINE_BYTES
-    };
-    calls
-        .iter()
-        .take(PIPELINE_CALLS)
-        .take_while(fits)
-        .count()
-        .max(1)
-}
-
 /// `host:port`, where the host may be an IPv6 address.
 fn address(place: &str) -> Option<(&str, u16)> {
     let (host, port) = place.rsplit_once(':')?;
@@ -394,25 +321,13 @@ fn address(place: &str) -> Option<(&str, u16)> {
 }
 
 /// The number of replicas that `WAIT` answers; none when it failed.
-fn count(answer: Value) -> i64 {
+pub(crate) fn count(answer: Value) -> i64 {
     redis::from_redis_value(answer).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Script;
-
-    #[test]
-    fn a_pipeline_is_bounded_in_calls_and_bytes() {
-        let script = Script::new("return 1");
-        let small = script.call("key");
-        let large = script.call("key").arg(vec![0_u8; PIPELINE_BYTES / 2]);
-        let huge = script.call("key").arg(vec![0_u8; PIPELINE_BYTES + 1]);
-        assert_eq!(one_pipeline(&vec![small.clone(); 600]), PIPELINE_CALLS);
-        assert_eq!(one_pipeline(&[small.clone(), large.clone(), large]), 2);
-        assert_eq!(one_pipeline(&[huge, small]), 1);
-    }
 
     #[test]
     fn a_place_is_a_host_and_a_port() {

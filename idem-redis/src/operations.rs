@@ -44,12 +44,24 @@ impl Operations {
     }
 
     /// Where it is told that the record of this key has changed: `namespace:w:…`.
-    fn channel(&self, key: &Key) -> String {
+    pub(crate) fn channel(&self, key: &Key) -> String {
         format!("{}:w:{}", self.config.namespace(), key.path())
     }
 
+    /// The channel on which a change is told, or nothing.
+    fn announced_on(&self, key: &Key) -> String {
+        if self.config.announces() {
+            self.channel(key)
+        } else {
+            String::new()
+        }
+    }
+
     /// The same for the key of a record.
-    pub(crate) fn channel_of(&self, record_key: &str) -> String {
+    pub(crate) fn announced_for(&self, record_key: &str) -> String {
+        if !self.config.announces() {
+            return String::new();
+        }
         let path = record_key.strip_prefix(&self.record_prefix());
         format!("{}:w:{}", self.config.namespace(), path.unwrap_or_default())
     }
@@ -130,7 +142,7 @@ impl Operations {
             .arg(result)
             .arg(retention)
             .arg(self.config.grace_millis())
-            .arg(self.channel(claim.key()))
+            .arg(self.announced_on(claim.key()))
             .arg(Self::flag(self.config.replicas().is_some()))
     }
 
@@ -138,7 +150,7 @@ impl Operations {
         let call = self.scripts.release.call(&self.record_key(claim.key()));
         with_owner(call, claim)
             .arg(self.config.grace_millis())
-            .arg(self.channel(claim.key()))
+            .arg(self.announced_on(claim.key()))
             .arg(Self::flag(self.config.replicas().is_some()))
     }
 

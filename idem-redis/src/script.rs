@@ -29,18 +29,26 @@ impl Script {
     pub(crate) fn call_with(&self, keys: &[&str]) -> Call<'_> {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.hash).arg(keys.len()).arg(keys);
-        Call { script: self, cmd }
+        Call {
+            script: Some(self),
+            cmd,
+        }
     }
 }
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments, or a command that is atomic by itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Call<'s> {
-    script: &'s Script,
+    script: Option<&'s Script>,
     cmd: Cmd,
 }
 
 impl Call<'_> {
+    /// A command that is no script.
+    pub(crate) fn plain(cmd: Cmd) -> Self {
+        Self { script: None, cmd }
+    }
+
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {
         self.cmd.arg(value);
         self
@@ -55,15 +63,18 @@ impl Call<'_> {
         self.cmd.args_iter().map(length).sum()
     }
 
-    /// By its hash.
+    /// As it is; a script by its hash.
     pub(crate) fn by_hash(&self) -> &Cmd {
         &self.cmd
     }
 
     /// With its text.
     pub(crate) fn with_text(&self) -> Cmd {
+        let Some(script) = self.script else {
+            return self.cmd.clone();
+        };
         let mut cmd = redis::cmd("EVAL");
-        cmd.arg(self.script.text);
+        cmd.arg(script.text);
         // After the name and the hash come the number of keys, the keys and the arguments.
         for value in self.cmd.args_iter().skip(2) {
             if let redis::Arg::Simple(value) = value {

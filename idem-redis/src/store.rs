@@ -14,6 +14,7 @@ use redis::RedisResult;
 use crate::config::Config;
 use crate::connect::Connector;
 use crate::error::{Sent, classify};
+use crate::hub::Hub;
 use crate::link::Link;
 use crate::operations::{Operations, is_acquired, is_done, is_something, nothing};
 
@@ -27,6 +28,7 @@ pub(crate) const BACKEND: &str = "redis";
 pub struct RedisStore {
     pub(crate) link: Arc<Link>,
     pub(crate) operations: Arc<Operations>,
+    pub(crate) hub: Arc<Hub>,
 }
 
 impl RedisStore {
@@ -69,8 +71,10 @@ impl RedisStore {
     async fn connect_with(connector: RedisResult<Connector>, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
         let connector = connector.map_err(|error| at(classify(error, Sent::Harmless)))?;
+        let link = Arc::new(Link::new(connector, &config));
         let store = Self {
-            link: Arc::new(Link::new(connector, &config)),
+            hub: Arc::new(Hub::new(Arc::clone(&link))),
+            link,
             operations: Arc::new(Operations::new(config).map_err(at)?),
         };
         store.link.check().await.map_err(at)?;

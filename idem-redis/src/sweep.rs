@@ -57,7 +57,7 @@ impl RedisStore {
                     let call = operations.scripts.sweep.call(key);
                     call.arg(&operations.abandoned[..])
                         .arg(operations.config.grace_millis())
-                        .arg(operations.channel_of(key))
+                        .arg(operations.announced_for(key))
                 })
                 .collect();
             for answer in self.link.run_all(&calls, Sent::Write, nothing).await {

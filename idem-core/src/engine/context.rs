@@ -10,19 +10,24 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Policy;
-use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
+use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result, Wakes};
 
-/// The store, the operation's policy, and the runtime that the run was started on.
+/// The store, what wakes those who wait, the operation's policy, and the runtime that the run was started on.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
+    pub(super) wakes: Option<Arc<dyn Wakes>>,
     pub(super) policy: Arc<Policy>,
     pub(super) runtime: Handle,
 }
 
 impl Context {
     /// Checks the policy, and that there is a runtime.
-    pub(super) fn new(store: Arc<dyn IdempotencyStore>, policy: Arc<Policy>) -> Result<Self> {
+    pub(super) fn new(
+        store: Arc<dyn IdempotencyStore>,
+        wakes: Option<Arc<dyn Wakes>>,
+        policy: Arc<Policy>,
+    ) -> Result<Self> {
         policy.check(&store.limits())?;
         let runtime = Handle::try_current().map_err(|source| {
             let message = "a run needs a Tokio runtime with time enabled";
@@ -30,6 +35,7 @@ impl Context {
         })?;
         Ok(Self {
             store,
+            wakes,
             policy,
             runtime,
         })

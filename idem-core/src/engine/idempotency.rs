@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
 use super::{Outcome, Policy, RunError, Work, run};
-use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
+use crate::{Fingerprint, IdempotencyStore, Key, Response, Result, Wakes};
 
 /// Runs work once per key, on any store. Cloning costs a reference count.
 ///
@@ -30,6 +30,7 @@ pub struct Idempotency {
 #[derive(Debug, Clone)]
 struct Shared {
     store: Arc<dyn IdempotencyStore>,
+    wakes: Option<Arc<dyn Wakes>>,
     policy: Arc<Policy>,
     by_operation: HashMap<String, Arc<Policy>>,
 }
@@ -42,10 +43,19 @@ impl Idempotency {
         Self {
             shared: Arc::new(Shared {
                 store: Arc::new(store),
+                wakes: None,
                 policy: Arc::new(Policy::default()),
                 by_operation: HashMap::new(),
             }),
         }
+    }
+
+    /// What wakes runs that wait for another's result ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)): they poll as they
+    /// do without it, and ask at once when they are told to. A store may be its own: see its crate.
+    #[must_use]
+    pub fn with_wakes(mut self, wakes: impl Wakes) -> Self {
+        Arc::make_mut(&mut self.shared).wakes = Some(Arc::new(wakes));
+        self
     }
 
     /// The policy of all operations that have none of their own.
@@ -205,8 +215,9 @@ impl Idempotency {
         Fut: Future<Output = Result<T, E>> + Send,
     {
         let store = Arc::clone(&self.shared.store);
+        let wakes = self.shared.wakes.clone();
         let policy = Arc::clone(self.policy_arc(key));
-        let context = Context::new(store, policy).map_err(RunError::Store)?;
+        let context = Context::new(store, wakes, policy).map_err(RunError::Store)?;
         run::run::<C, _, _, _, _>(context, key, fingerprint, work).await
     }
 }

@@ -9,7 +9,7 @@ use super::BusyPolicy;
 use super::context::{Context, Doubt, in_time};
 use super::held::Held;
 use crate::backoff::Backoff;
-use crate::{ClaimOutcome, ClaimRequest, Completed, Conflict, Failed, InFlight, Result};
+use crate::{ClaimOutcome, ClaimRequest, Completed, Conflict, Failed, InFlight, Listener, Result};
 
 /// What became of a claim.
 #[derive(Debug)]
@@ -52,7 +52,9 @@ impl Asking {
         };
         let patience = self.context.policy.patience();
         let mut found = None;
+        let mut listener = None;
         loop {
+            let is_first = found.is_none();
             let limit = match (&wait, &found) {
                 (Some(wait), Some(_)) => wait.left().min(patience),
                 _ => patience,
@@ -69,16 +71,27 @@ impl Asking {
             let Some(backoff) = &mut wait else {
                 return Ok(Verdict::InFlight(in_flight));
             };
+            // What happened before the listening began is found by asking once more, at once.
+            if is_first {
+                listener = self.listen(backoff.left()).await;
+            }
             // Soon after the lease ends, there is something to take over.
-            if !self
-                .caller
-                .waits(backoff, in_flight.lease_remaining())
-                .await
-            {
+            let longest = in_flight.lease_remaining();
+            let goes_on = (is_first && listener.is_some())
+                || self.caller.waits(backoff, longest, listener.as_mut()).await;
+            if !goes_on {
                 return Ok(Verdict::InFlight(in_flight));
             }
             found = Some(in_flight);
         }
+    }
+
+    /// Listens for changes of the record, where there is something to listen to in a moment.
+    async fn listen(&self, left: Duration) -> Option<Listener> {
+        let wakes = self.context.wakes.as_ref()?;
+        let limit = self.context.policy.try_limit().min(left);
+        let listening = wakes.listen(self.request.key());
+        in_time(limit, "listen", listening).await.ok()
     }
 
     /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
@@ -117,7 +130,7 @@ impl Asking {
 
     /// Pauses before asking again; `false` when there is nobody to ask for and nothing to give back.
     async fn pause(&mut self, backoff: &mut Backoff) -> bool {
-        if self.caller.waits(backoff, Duration::MAX).await {
+        if self.caller.waits(backoff, Duration::MAX, None).await {
             return true;
         }
         self.caller.is_gone() && self.doubt.exists() && backoff.pause().await
@@ -135,17 +148,33 @@ impl Caller {
         self.gone.is_none()
     }
 
-    /// Pauses; `false` when the time is up or the caller has gone.
-    async fn waits(&mut self, backoff: &mut Backoff, longest: Duration) -> bool {
+    /// Pauses, until the listener is told something at most; `false` when the time is up or the caller has gone.
+    async fn waits(
+        &mut self,
+        backoff: &mut Backoff,
+        longest: Duration,
+        listener: Option<&mut Listener>,
+    ) -> bool {
+        let told = async {
+            match listener {
+                Some(listener) => listener.changed().await,
+                None => std::future::pending().await,
+            }
+        };
         let Some(gone) = &mut self.gone else {
             return false;
         };
+        // Or a listener that is told again and again would keep it from ending.
+        if backoff.left().is_zero() {
+            return false;
+        }
         tokio::select! {
             biased;
             _ = gone => {
                 self.gone = None;
                 false
             }
+            () = told => true,
             more = backoff.pause_at_most(longest) => more,
         }
     }

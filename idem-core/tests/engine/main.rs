@@ -6,3 +6,4 @@ mod run;
 mod seal;
 mod support;
 mod wait;
+mod wake;

@@ -1,0 +1,214 @@
+//! Callers that wait are woken, and manage when they are not.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_core::{
+    BusyPolicy, Claim, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key,
+    Listener, Outcome, Response, Result, RunError, Wakes, async_trait,
+};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::support::{Effects, MINUTES, Scripted, calm, counted, idem, key};
+
+/// What listening comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ear {
+    Hears,
+    Refuses,
+    NeverAnswers,
+    /// The result is sealed after the first look and before the listening begins.
+    ComesLate,
+}
+
+#[derive(Debug)]
+struct Bell {
+    ear: Ear,
+    rings: watch::Sender<u64>,
+    listening: AtomicU32,
+    late: Mutex<Option<(Scripted, Claim)>>,
+}
+
+#[derive(Debug, Clone)]
+struct Tower(Arc<Bell>);
+
+impl Tower {
+    fn new(ear: Ear) -> Self {
+        Self(Arc::new(Bell {
+            ear,
+            rings: watch::Sender::new(0),
+            listening: AtomicU32::new(0),
+            late: Mutex::new(None),
+        }))
+    }
+
+    fn ring(&self) {
+        self.0.rings.send_modify(|rings| *rings += 1);
+    }
+
+    fn listening(&self) -> u32 {
+        self.0.listening.load(Ordering::SeqCst)
+    }
+}
+
+struct Leaves(Tower);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.0.listening.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Wakes for Tower {
+    async fn listen(&self, _key: &Key) -> Result<Listener> {
+        match self.0.ear {
+            Ear::Hears => {}
+            Ear::Refuses => {
+                let message = "nothing to listen to";
+                return Err(Error::new(ErrorKind::Unavailable, Effect::None, message));
+            }
+            Ear::NeverAnswers => std::future::pending().await,
+            Ear::ComesLate => {
+                let late = self.0.late.lock().unwrap().take();
+                if let Some((store, claim)) = late {
+                    seal(&store, &claim).await;
+                }
+            }
+        }
+        self.0.listening.fetch_add(1, Ordering::SeqCst);
+        Ok(Listener::new(self.0.rings.subscribe()).with_guard(Leaves(self.clone())))
+    }
+}
+
+type Run = JoinHandle<Result<Outcome<u32>, RunError<std::io::Error, u32>>>;
+
+async fn held(store: &Scripted) -> Claim {
+    let request =
+        ClaimRequest::new(key().clone(), Fingerprint::of(&1).unwrap()).with_lease(MINUTES);
+    store.claim(&request).await.unwrap().acquired().unwrap()
+}
+
+async fn seal(store: &Scripted, claim: &Claim) {
+    let response = Response::json(&42).unwrap();
+    store.complete(claim, &response, MINUTES).await.unwrap();
+}
+
+/// A run that waits for another's result for this long.
+fn waits(store: &Scripted, tower: &Tower, limit: Duration) -> Run {
+    let policy = calm().with_on_busy(BusyPolicy::wait(limit));
+    let idem = idem(store, policy).with_wakes(tower.clone());
+    tokio::spawn(async move { idem.run(key(), &1, |_| counted(Effects::default())).await })
+}
+
+/// Until the pauses between polls have become as long as they become.
+async fn long_pauses() {
+    tokio::time::sleep(Duration::from_secs(20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_told_asks_at_once() {
+    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let claim = held(&store).await;
+    let run = waits(&store, &tower, MINUTES);
+    long_pauses().await;
+    assert_eq!(tower.listening(), 1);
+    seal(&store, &claim).await;
+    let told = Instant::now();
+    tower.ring();
+    assert_eq!(run.await.unwrap().unwrap(), Outcome::Replayed(42));
+    assert!(
+        told.elapsed() < Duration::from_millis(2),
+        "{:?}",
+        told.elapsed()
+    );
+    assert_eq!(tower.listening(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hint_costs_a_poll_and_nothing_else() {
+    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let claim = held(&store).await;
+    let run = waits(&store, &tower, MINUTES);
+    long_pauses().await;
+    seal(&store, &claim).await;
+    let sealed = Instant::now();
+    assert_eq!(run.await.unwrap().unwrap(), Outcome::Replayed(42));
+    assert!(
+        sealed.elapsed() <= Duration::from_secs(1),
+        "{:?}",
+        sealed.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sealed_before_the_listening_begins_is_found_at_once() {
+    let (store, tower) = (Scripted::new(), Tower::new(Ear::ComesLate));
+    let claim = held(&store).await;
+    *tower.0.late.lock().unwrap() = Some((store.clone(), claim));
+    let started = Instant::now();
+    let outcome = waits(&store, &tower, MINUTES).await.unwrap();
+    assert_eq!(outcome.unwrap(), Outcome::Replayed(42));
+    assert!(
+        started.elapsed() < Duration::from_millis(2),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_cannot_listen_polls() {
+    for ear in [Ear::Refuses, Ear::NeverAnswers] {
+        let (store, tower) = (Scripted::new(), Tower::new(ear));
+        let claim = held(&store).await;
+        let run = waits(&store, &tower, MINUTES);
+        long_pauses().await;
+        seal(&store, &claim).await;
+        assert_eq!(
+            run.await.unwrap().unwrap(),
+            Outcome::Replayed(42),
+            "{ear:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_without_end_do_not_keep_a_caller_beyond_its_limit() {
+    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let _claim = held(&store).await;
+    let ringing = tokio::spawn({
+        let tower = tower.clone();
+        async move {
+            loop {
+                tower.ring();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    });
+    let limit = Duration::from_secs(3);
+    let started = Instant::now();
+    let outcome = waits(&store, &tower, limit).await.unwrap();
+    assert!(matches!(outcome, Err(RunError::InFlight(_))), "{outcome:?}");
+    assert!(
+        started.elapsed() <= limit + Duration::from_millis(10),
+        "{:?}",
+        started.elapsed()
+    );
+    ringing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_listens_no_longer() {
+    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let _claim = held(&store).await;
+    let run = waits(&store, &tower, MINUTES);
+    long_pauses().await;
+    assert_eq!(tower.listening(), 1);
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(tower.listening(), 0);
+}

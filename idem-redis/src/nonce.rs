@@ -1,0 +1,358 @@
+//! [`NonceWindow`]: the same message, sent again within minutes, is posted once.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{AttemptId, Effect, Error, Key, Listener, Nonce, Result};
+use redis::Value;
+use tokio::time::Instant;
+
+use crate::error::Sent;
+use crate::operations::{nonsense, nothing};
+use crate::script::{Call, Script};
+use crate::store::{BACKEND, RedisStore};
+
+/// Before what is written under a nonce: a try that has not ended, with its random mark, or the message's id.
+const PENDING: u8 = b'p';
+const POSTED: u8 = b'i';
+
+/// What the keys of nonces are made of beside author and nonce.
+const OPERATION: &str = "nonce";
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Whether a nonce is only handed on, or also keeps its author from posting twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Enforce {
+    /// The nonce is for the client to recognise its message by; nothing is looked up or kept.
+    #[default]
+    No,
+    /// Within the window, a second message of this author with this nonce is not posted: the first one's id is the
+    /// answer.
+    Yes,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Posted {
+    /// It was posted under this id.
+    Now(String),
+    /// It had been posted before, under this id.
+    Before(String),
+}
+
+impl Posted {
+    /// The message's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        let (Self::Now(id) | Self::Before(id)) = self;
+        id
+    }
+}
+
+/// Why a message has no id.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NonceError<E> {
+    /// Another try with this nonce has not ended in the time that was waited, or its process is gone: then it is not
+    /// known whether it has posted, and the nonce is free again when its window ends.
+    Pending,
+    /// Redis could not be asked; nothing was posted.
+    Store(Error),
+    /// The message was not posted, says who was to post it. The nonce is free again.
+    Post(E),
+    /// Who was to post it has panicked, or the runtime has ended: it may be posted or not. The nonce is free again when
+    /// its window ends.
+    Interrupted,
+}
+
+impl<E: fmt::Display> fmt::Display for NonceError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pending => f.write_str("a message with this nonce is being posted; ask again"),
+            Self::Store(error) => write!(f, "the nonce could not be looked up: {error}"),
+            Self::Post(error) => write!(f, "the message was not posted: {error}"),
+            Self::Interrupted => f.write_str("posting was interrupted; the message may be posted"),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Post(error) => Some(error),
+            Self::Pending | Self::Interrupted => None,
+        }
+    }
+}
+
+/// Short keys that clients make up for their messages, honoured for some minutes: `SET key pending NX PX window`, then
+/// the message's id in its place. Lighter than a claim: no lease, no fingerprint, no takeover. For work whose loss
+/// or repetition costs money use [`IdempotencyStore`](idem_core::IdempotencyStore).
+///
+/// A try that dies leaves its nonce pending until the window ends, so a message is posted at most once in a window;
+/// what a failover loses is as for the store (see the README).
+#[derive(Clone)]
+pub struct NonceWindow {
+    store: RedisStore,
+    end: Arc<Script>,
+    window: Duration,
+    wait: Duration,
+}
+
+impl NonceWindow {
+    /// A window of 300 s on this store's server and in its namespace; duplicates wait up to 5 s for the id.
+    #[must_use]
+    pub fn new(store: RedisStore) -> Self {
+        Self {
+            store,
+            end: Arc::new(Script::new(include_str!("scripts/nonce_end.lua"))),
+            window: Duration::from_secs(300),
+            wait: Duration::from_secs(5),
+        }
+    }
+
+    /// For how long a nonce is honoured, from its first use; rounded up to whole milliseconds, at least 1.
+    #[must_use]
+    pub fn with_window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// For how long a duplicate waits for the id of a message that is being posted; zero: not at all.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Posts a message unless this author has posted one with this nonce within the window; tells its id either way.
+    /// Without a nonce, or where it is not enforced, it is just posted.
+    ///
+    /// `author` is who the server knows the client to be, never what the client says of itself; 1 to 255 bytes
+    /// without control characters. `post` stores the message and answers with its id. It runs in a task of its own and
+    /// is finished when the caller goes away, so that a retry gets the id.
+    ///
+    /// # Errors
+    ///
+    /// See [`NonceError`].
+    ///
+    /// # Cancellation
+    ///
+    /// The message is posted or not; the same nonce tells.
+    pub async fn post<E, F, Fut>(
+        &self,
+        author: &str,
+        nonce: Option<&Nonce>,
+        enforce: Enforce,
+        post: F,
+    ) -> Result<Posted, NonceError<E>>
+    where
+        E: Send + 'static,
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<String, E>> + Send,
+    {
+        let Some(nonce) = nonce.filter(|_| enforce == Enforce::Yes) else {
+            return post().await.map(Posted::Now).map_err(NonceError::Post);
+        };
+        let at = |error: Error| NonceError::Store(error.at(BACKEND, "nonce"));
+        let key = Key::new(author, OPERATION, nonce.as_str()).map_err(at)?;
+        let window = self.clone();
+        let whole = tokio::spawn(async move { window.post_once(&key, post).await });
+        match whole.await {
+            Ok(posted) => posted,
+            Err(_) => Err(NonceError::Interrupted),
+        }
+    }
+
+    async fn post_once<E, F, Fut>(&self, key: &Key, post: F) -> Result<Posted, NonceError<E>>
+    where
+        F: FnOnce() -> Fut + Send,
+        Fut: Future<Output = Result<String, E>> + Send,
+        E: Send,
+    {
+        let mark = mark();
+        match self.begin(key, &mark).await {
+            Ok(Begun::Mine) => {}
+            Ok(Begun::Posted(id)) => return Ok(Posted::Before(id)),
+            Ok(Begun::Pending) => return Err(NonceError::Pending),
+            Err(error) => {
+                // The answer may be lost that said whose it is.
+                if error.effect() == Effect::Unknown {
+                    self.end(key, &mark, None).await;
+                }
+                return Err(NonceError::Store(error.at(BACKEND, "nonce")));
+            }
+        }
+        let posted = post().await;
+        self.end(key, &mark, posted.as_deref().ok()).await;
+        posted.map(Posted::Now).map_err(NonceError::Post)
+    }
+
+    fn name(&self, key: &Key) -> String {
+        let namespace = self.store.config().namespace();
+        format!("{namespace}:n:{}", key.path())
+    }
+
+    /// Takes the nonce, or waits for what becomes of it. A lost answer is asked for again: the mark tells whose it is.
+    async fn begin(&self, key: &Key, mark: &[u8]) -> Result<Begun> {
+        let deadline = Instant::now() + self.wait;
+        let mut pauses = Pauses::until(deadline);
+        let mut listener = None;
+        let mut has_waited = false;
+        loop {
+            match self.look(key, mark).await {
+                Ok(Some(Begun::Pending)) if !pauses.are_over() => {}
+                Ok(Some(begun)) => return Ok(begun),
+                // It has ended between two steps.
+                Ok(None) => continue,
+                Err(error) if !error.is_retryable() || pauses.are_over() => return Err(error),
+                Err(_) => {
+                    pauses.next(None).await;
+                    continue;
+                }
+            }
+            if !has_waited {
+                has_waited = true;
+                let channel = self.store.operations.channel(key);
+                listener = self.store.hub.listen(channel).await.ok();
+                // What happened before is found at once.
+                if listener.is_some() {
+                    continue;
+                }
+            }
+            pauses.next(listener.as_mut()).await;
+        }
+    }
+
+    /// Takes the nonce, or tells who has it; nothing when it was free again by the second step.
+    async fn look(&self, key: &Key, mark: &[u8]) -> Result<Option<Begun>> {
+        if self.take(key, mark).await? {
+            return Ok(Some(Begun::Mine));
+        }
+        let Some(found) = self.found(key).await? else {
+            return Ok(None);
+        };
+        if found == mark {
+            return Ok(Some(Begun::Mine));
+        }
+        match found.split_first() {
+            Some((&PENDING, _)) => Ok(Some(Begun::Pending)),
+            Some((&POSTED, id)) => {
+                let id = String::from_utf8(id.to_vec());
+                let id =
+                    id.map_err(|error| Error::corrupt("an id is not UTF-8").with_source(error))?;
+                Ok(Some(Begun::Posted(id)))
+            }
+            _ => Err(Error::corrupt("what stands under a nonce is none of ours")),
+        }
+    }
+
+    /// Whether nobody had the nonce.
+    async fn take(&self, key: &Key, mark: &[u8]) -> Result<bool> {
+        let millis = self.window.as_nanos().div_ceil(1_000_000);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX >> 12).max(1);
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(self.name(key))
+            .arg(mark)
+            .arg("NX")
+            .arg("PX")
+            .arg(millis);
+        let taken = |answer: &Value| *answer == Value::Okay;
+        let call = Call::plain(cmd);
+        let answer = self.store.link.run(&call, Sent::Write, taken).await?;
+        Ok(answer == Value::Okay)
+    }
+
+    async fn found(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        let mut cmd = redis::cmd("GET");
+        cmd.arg(self.name(key));
+        let call = Call::plain(cmd);
+        match self.store.link.run(&call, Sent::Harmless, nothing).await? {
+            Value::Nil => Ok(None),
+            Value::BulkString(found) => Ok(Some(found)),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// Puts the id in the place of the mark, or frees the nonce when there is none. Tried for as long as a duplicate would
+    /// wait: after that the nonce stays pending until the window ends.
+    async fn end(&self, key: &Key, mark: &[u8], id: Option<&str>) {
+        let posted = id.map(|id| [&[POSTED], id.as_bytes()].concat());
+        let call = self
+            .end
+            .call(&self.name(key))
+            .arg(mark)
+            .arg(posted.unwrap_or_default())
+            .arg(self.store.operations.channel(key));
+        let longest = self.wait.max(self.store.config().timeout());
+        let mut pauses = Pauses::until(Instant::now() + longest);
+        let done = |answer: &Value| *answer == Value::Int(1);
+        while let Err(error) = self.store.link.run(&call, Sent::Write, done).await {
+            if !error.is_retryable() || pauses.are_over() {
+                return;
+            }
+            pauses.next(None).await;
+        }
+    }
+}
+
+/// Who has a nonce.
+enum Begun {
+    Mine,
+    Posted(String),
+    Pending,
+}
+
+/// What stands for one try: nobody else's.
+fn mark() -> Vec<u8> {
+    [&[PENDING], &AttemptId::random().as_bytes()[..]].concat()
+}
+
+/// Jittered pauses that double, up to a deadline.
+struct Pauses {
+    next: Duration,
+    deadline: Instant,
+}
+
+impl Pauses {
+    fn until(deadline: Instant) -> Self {
+        Self {
+            next: FIRST_PAUSE,
+            deadline,
+        }
+    }
+
+    fn are_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Until the listener is told, or the pause has passed, or the deadline has.
+    async fn next(&mut self, listener: Option<&mut Listener>) {
+        let told = async {
+            match listener {
+                Some(listener) => listener.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
+        let until = (Instant::now() + pause).min(self.deadline);
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        // Either way it is looked at again.
+        let _ = tokio::time::timeout_at(until, told).await;
+    }
+}
+
+impl fmt::Debug for NonceWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NonceWindow")
+            .field("store", &self.store)
+            .field("window", &self.window)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! Many scripts in one round trip.
+
+use futures_util::future::join_all;
+use idem_core::Result;
+use redis::{Pipeline, Value};
+
+use crate::error::{Sent, classify, code_of, is_elsewhere};
+use crate::link::{Link, Progress, count};
+use crate::script::Call;
+
+/// What is sent in one pipeline at most.
+const PIPELINE_CALLS: usize = 512;
+const PIPELINE_BYTES: usize = 16 << 20;
+
+impl Link {
+    /// Runs scripts that are all written before the first answer is awaited; an answer each.
+    pub(crate) async fn run_all(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Vec<Result<Value>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut rest = calls;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(one_pipeline(rest));
+            answers.extend(self.run_some(now, sent, wrote).await);
+            rest = later;
+        }
+        answers
+    }
+
+    async fn run_some(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Vec<Result<Value>> {
+        if !self.connector.is_one_node() {
+            return join_all(calls.iter().map(|call| self.run(call, sent, wrote))).await;
+        }
+        let progress = Progress::default();
+        let asked = self.ask_all(calls, sent, &progress);
+        let (answers, replicas) = match self.in_time(&progress, sent, asked).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                let each = error.for_each_item();
+                return calls.iter().map(|_| Err(each())).collect();
+            }
+        };
+        let mut results = Vec::with_capacity(calls.len());
+        for (call, answer) in calls.iter().zip(answers) {
+            results.push(match answer.extract_error() {
+                Ok(value) if wrote(&value) => self.enough(replicas).map(|()| value),
+                Ok(value) => Ok(value),
+                // Not known to this server yet, or to be asked elsewhere.
+                Err(error) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
+                    self.run(call, sent, wrote).await
+                }
+                Err(error) => Err(classify(error, sent)),
+            });
+        }
+        results
+    }
+
+    async fn ask_all(
+        &self,
+        calls: &[Call<'_>],
+        sent: Sent,
+        progress: &Progress,
+    ) -> Result<(Vec<Value>, Option<i64>)> {
+        let mut live = self.live().await?;
+        progress.sent_on(&live);
+        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        for call in calls {
+            pipeline.add_command(call.by_hash().clone());
+        }
+        self.add_wait(&mut pipeline);
+        let answers = live.connection.commands(&pipeline).await;
+        let mut answers = answers.map_err(|error| self.failed(error, &live, sent))?;
+        let replicas = self.replicas.and_then(|_| answers.pop()).map(count);
+        Ok((answers, replicas))
+    }
+}
+
+/// How many of these calls go into one pipeline.
+fn one_pipeline(calls: &[Call<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |call: &&Call<'_>| {
+        bytes += call.bytes();
+        bytes <= PIPELINE_BYTES
+    };
+    calls
+        .iter()
+        .take(PIPELINE_CALLS)
+        .take_while(fits)
+        .count()
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::Script;
+
+    #[test]
+    fn a_pipeline_is_bounded_in_calls_and_bytes() {
+        let script = Script::new("return 1");
+        let small = script.call("key");
+        let large = script.call("key").arg(vec![0_u8; PIPELINE_BYTES / 2]);
+        let huge = script.call("key").arg(vec![0_u8; PIPELINE_BYTES + 1]);
+        assert_eq!(one_pipeline(&vec![small.clone(); 600]), PIPELINE_CALLS);
+        assert_eq!(one_pipeline(&[small.clone(), large.clone(), large]), 2);
+        assert_eq!(one_pipeline(&[huge, small]), 1);
+    }
+}

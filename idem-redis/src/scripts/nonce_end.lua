@@ -1,0 +1,18 @@
+-- KEYS[1] nonce; ARGV: this try's mark, what takes its place or nothing, channel or nothing.
+-- Answers 1 when it was this try's, or has been ended by it so already.
+local found = redis.call('GET', KEYS[1])
+if ARGV[2] ~= '' and found == ARGV[2] then
+    return 1
+end
+if found ~= ARGV[1] then
+    return 0
+end
+if ARGV[2] == '' then
+    redis.call('DEL', KEYS[1])
+else
+    redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
+end
+if ARGV[3] ~= '' then
+    redis.pcall('PUBLISH', ARGV[3], '')
+end
+return 1
