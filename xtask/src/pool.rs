@@ -100,12 +100,8 @@ impl Pool {
         let found = self.running.iter();
         let found = found.map(|instance| (instance.url_variable(), instance.url().to_owned()));
         let missing = self.missing.iter();
-        let missing = missing.map(|(name, reason)| {
-            (
-                format!("IDEM_{}_MISSING", name.to_uppercase()),
-                reason.clone(),
-            )
-        });
+        let missing =
+            missing.map(|(name, reason)| (idem_servers::variable(name, "MISSING"), reason.clone()));
         found.chain(missing).collect()
     }
 
@@ -123,7 +119,10 @@ impl Pool {
 /// The servers of these names, and those that they stand in front of, in the order in which they start.
 fn wanted(names: &[String]) -> Result<Vec<&'static dyn Server>> {
     for name in names {
-        idem_servers::server(name)?;
+        let server = idem_servers::server(name)?;
+        if !servers().iter().any(|other| other.name() == server.name()) {
+            return Err(format!("{name} is started by tests only, each its own").into());
+        }
     }
     let named = |server: &dyn Server| names.iter().any(|name| name == server.name());
     let upstream_of_named = |server: &dyn Server| {
@@ -154,6 +153,11 @@ mod tests {
         );
         assert_eq!(names(wanted(&["postgres".into()]).unwrap()), ["postgres"]);
         assert_eq!(names(wanted(&[]).unwrap()).len(), servers().len());
+        assert_eq!(
+            names(wanted(&["redis-cluster".into()]).unwrap()),
+            ["redis-cluster"]
+        );
         assert!(wanted(&["oracle".into()]).is_err());
+        assert!(wanted(&["redis-sentinel".into()]).is_err());
     }
 }

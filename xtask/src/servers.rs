@@ -11,7 +11,8 @@ use crate::pool::Pool;
 pub(crate) enum Command {
     /// Starts those that do not run yet; if none is named, all that can be had here.
     Up {
-        /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes).
+        /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`, `valkey`,
+        /// `redis-cluster` (six nodes), `mongo`.
         names: Vec<String>,
     },
     /// Lists those that run.

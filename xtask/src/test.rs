@@ -126,6 +126,8 @@ mod tests {
             })
         };
         assert_eq!(needed(&["mysql", "galera"]), ["mysql", "galera"]);
+        let family = ["redis", "redis-cluster", "valkey", "mongo"];
+        assert_eq!(needed(&family), family);
         // What a backend of another name needs is not known, so everything is.
         assert!(needed(&["mysql", "hybrid"]).is_empty());
         assert!(needed(&[]).is_empty());

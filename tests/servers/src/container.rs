@@ -60,9 +60,7 @@ impl Container {
 
     /// The program would end with us by itself; its folder would stay.
     fn guard(&mut self) -> Result<()> {
-        let file = self.folder.path().join("pid");
-        std::fs::write(file, self.identity.pid.to_string())
-            .doing(|| "cannot note the container's process".into())?;
+        Watchdog::note(self.folder.path(), self.identity.pid)?;
         self.watchdog = Some(Watchdog::start(self.folder.path(), Signal::Term)?);
         Ok(())
     }

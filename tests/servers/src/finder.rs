@@ -88,6 +88,12 @@ impl Finder {
     /// [`Options::with_upstream`](crate::Options::with_upstream), unless it is in the environment.
     pub fn find(&self, name: &str) -> Result<Instance> {
         let server = server(name)?;
+        let settings = self.options.settings();
+        if let (false, Some((setting, _))) = (server.takes_settings(), settings.first()) {
+            return Err(Error::setting(format!(
+                "{name} takes no settings (here: {setting})"
+            )));
+        }
         let mut tried = Vec::new();
         for source in &self.sources {
             match self.try_source(server, *source) {
@@ -104,6 +110,12 @@ impl Finder {
     }
 
     fn try_source(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
+        let remote = matches!(source, Source::Env | Source::Container);
+        if remote && !self.options.settings().is_empty() {
+            return Err(Error::missing(format!(
+                "settings cannot be given to one from {source}"
+            )));
+        }
         match source {
             Source::Env => from_environment(server),
             Source::Container => self.in_container(server),
@@ -144,8 +156,8 @@ impl Finder {
 
     fn by_programs(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
         let programs = programs(server)?;
-        if server.nodes() > 1 {
-            return Cluster::start(server, &programs, &self.options)
+        if let Some(kind) = server.cluster() {
+            return Cluster::start(server, kind, &programs, &self.options)
                 .map(|started| Instance::cluster(server, source, started));
         }
         Local::start(server, &programs, &self.options)

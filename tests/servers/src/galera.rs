@@ -4,14 +4,14 @@ use std::process::Command;
 
 use crate::mariadb::{PROGRAMS, make_data, settings, url};
 use crate::server::{in_sbin, on_path};
-use crate::{Error, Product, Result, Server, Site, Transport, greeting};
+use crate::{ClusterKind, Error, Product, Result, Server, Site, Transport, greeting};
 
-mod cluster;
+mod majority;
 mod node;
 mod position;
 mod status;
 
-pub use cluster::Cluster;
+pub(crate) use majority::Majority;
 pub(crate) use node::{Node, Start};
 
 use status::Status;
@@ -54,6 +54,10 @@ impl Server for Galera {
         provider()?;
         on_path(&["rsync"])?;
         on_path(PROGRAMS).or_else(|| in_sbin(PROGRAMS))
+    }
+
+    fn cluster(&self) -> Option<ClusterKind> {
+        Some(ClusterKind::Galera)
     }
 
     fn nodes(&self) -> usize {

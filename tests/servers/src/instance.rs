@@ -113,6 +113,15 @@ impl Instance {
         }
     }
 
+    /// What a TLS client connects to, of a server that was started with [`Transport::Tls`](crate::Transport::Tls) and
+    /// cannot speak TLS on the port of [`url`](Self::url): `rediss://localhost:…`.
+    pub fn tls_url(&self) -> Option<String> {
+        match &self.body {
+            Body::Local(local) => local.tls_url(),
+            _ => None,
+        }
+    }
+
     /// The last lines of the server's log, each on an indented line of its own; empty where we have none.
     pub fn log_tail(&self) -> String {
         match &self.body {
@@ -151,6 +160,25 @@ impl Instance {
             Own::Local(local) => local.stop(),
             Own::Cluster(cluster) => cluster.pause_all(),
         }
+    }
+
+    /// Freezes every process of the server (SIGSTOP): it keeps its port, its connections and its data, takes new
+    /// connections in and answers nothing. It can be killed, restarted and dropped like that.
+    pub fn freeze(&mut self) -> Result<()> {
+        match self.own()? {
+            Own::Local(local) => local.freeze(),
+            Own::Cluster(cluster) => cluster.freeze_all(),
+        }
+        Ok(())
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) -> Result<()> {
+        match self.own()? {
+            Own::Local(local) => local.thaw(),
+            Own::Cluster(cluster) => cluster.thaw_all(),
+        }
+        Ok(())
     }
 
     /// The cluster, whose nodes can be killed one by one; none of a single server, which ends.

@@ -2,7 +2,8 @@
 //!
 //! For each database the first of these is taken: a URL in the environment (`IDEM_POSTGRES_URL`), a container
 //! where an engine answers, programs on this machine, and on Debian and Ubuntu as root the distribution's
-//! packages, installed on the spot (MySQL's are only unpacked, into a folder of their own, which takes no root).
+//! packages, installed on the spot (those of MySQL and Valkey are only unpacked, into a folder of their own, which
+//! takes no root; what stands in for MongoDB is built by cargo).
 //! `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one.
 //!
 //! A test that only needs *a* server asks [`url_for`]. A test that crashes its server starts one of its own:
@@ -19,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! A cluster's nodes are killed one by one: [`start_private_cluster`] and [`Cluster`].
+//! It can also be frozen and thawed, and given settings by their own names where [`Options::with_setting`] is taken. A
+//! cluster's nodes are killed one by one: [`start_private_cluster`] and [`Cluster`].
 //!
 //! The server ends and its folder goes when the [`Instance`] is dropped, and also when the process that holds
 //! it is killed or interrupted: a small watchdog sees to that.
@@ -27,6 +29,7 @@
 //! One database is one file: implement [`Server`] and add a line to the table in `server.rs`.
 
 mod certificate;
+mod cluster;
 mod container;
 mod engine;
 mod error;
@@ -38,6 +41,7 @@ mod instance;
 mod local;
 mod mariadb;
 mod mirror;
+mod mongo;
 mod mssql;
 mod mysql;
 mod options;
@@ -47,20 +51,26 @@ mod port;
 mod postgres;
 mod process;
 mod product;
+mod redis;
+mod redis_cluster;
 mod root;
+mod sentinel;
 mod server;
 mod site;
 mod source;
 mod state;
 mod url;
+mod valkey;
 mod watchdog;
 
+pub use cluster::{Cluster, ClusterKind};
 pub use engine::engine;
 pub use error::{Error, ErrorKind, Result};
 pub use finder::{Finder, start_private, start_private_cluster};
-pub use galera::{Cluster, Galera};
+pub use galera::Galera;
 pub use instance::Instance;
 pub use mariadb::MariaDb;
+pub use mongo::MongoDb;
 pub use mssql::SqlServer;
 pub use mysql::MySql;
 pub use options::{Durability, Lifetime, Options, Transport};
@@ -69,7 +79,11 @@ pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::{Identity, Signal};
 pub use product::Product;
-pub use server::{Image, Server, server, servers};
+pub use redis::Redis;
+pub use redis_cluster::RedisCluster;
+pub use sentinel::RedisSentinel;
+pub use server::{Image, Server, server, servers, variable};
 pub use site::Site;
 pub use source::Source;
 pub use state::{Record, State, missing_reason, url_for};
+pub use valkey::Valkey;

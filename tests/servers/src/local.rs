@@ -25,6 +25,8 @@ pub(crate) struct Local {
     options: Options,
     folder: Folder,
     port: Reservation,
+    second_port: Option<Reservation>,
+    frozen: bool,
     child: Option<Child>,
     identity: Option<Identity>,
     watchdog: Option<Watchdog>,
@@ -53,13 +55,11 @@ impl Local {
         programs: &Path,
         options: &Options,
         folder: &Folder,
-        node: Node,
+        number: usize,
     ) -> Result<Self> {
         let account = Account::for_server(server.account())?;
-        let folder = folder.within(&node.number.to_string(), account)?;
-        let mut local = Self::new(server, programs, options, folder, account)?;
-        local.node = Some(node);
-        Ok(local)
+        let folder = folder.within(&number.to_string(), account)?;
+        Self::new(server, programs, options, folder, account)
     }
 
     fn new(
@@ -76,6 +76,11 @@ impl Local {
             options: options.clone(),
             folder,
             port: Reservation::new()?,
+            second_port: server
+                .needs_second_port(options)
+                .then(Reservation::new)
+                .transpose()?,
+            frozen: false,
             child: None,
             identity: None,
             watchdog: None,
@@ -96,6 +101,14 @@ impl Local {
         self.server.url(self.port.port())
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port.port()
+    }
+
+    pub(crate) fn tls_url(&self) -> Option<String> {
+        self.server.tls_url(&self.site())
+    }
+
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
@@ -104,8 +117,13 @@ impl Local {
         self.identity
     }
 
+    /// Whether it can be asked.
     pub(crate) fn is_running(&self) -> bool {
-        self.identity.is_some_and(|process| process.is_alive())
+        !self.frozen && self.identity.is_some_and(|process| process.is_alive())
+    }
+
+    pub(crate) fn set_node(&mut self, node: Node) {
+        self.node = Some(node);
     }
 
     pub(crate) fn node_mut(&mut self) -> Option<&mut Node> {
@@ -117,6 +135,7 @@ impl Local {
             programs: &self.programs,
             folder: self.folder.path(),
             port: self.port.port(),
+            second_port: self.second_port.as_ref().map(Reservation::port),
             account: self.account,
             options: &self.options,
             node: self.node.as_ref(),
@@ -124,7 +143,7 @@ impl Local {
     }
 
     fn pid_file(&self) -> PathBuf {
-        self.folder.path().join("pid")
+        self.folder.path().join(Watchdog::NOTE)
     }
 
     /// In a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
@@ -141,8 +160,7 @@ impl Local {
         let child = command.stdout(log).stderr(errors).process_group(0).spawn();
         let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
         self.identity = Some(Identity::of(child.id()));
-        fs::write(self.pid_file(), child.id().to_string())
-            .doing(|| "cannot note the server's process".into())?;
+        Watchdog::note(self.folder.path(), child.id())?;
         self.child = Some(child);
         Ok(())
     }
@@ -182,6 +200,7 @@ impl Local {
         let Some(main) = self.identity.take() else {
             return Ok(());
         };
+        self.frozen = false;
         let children = main.children();
         main.signal(Signal::Kill);
         self.reap();
@@ -201,11 +220,30 @@ impl Local {
         }
     }
 
+    /// SIGSTOP to the server and to the processes it had started.
+    pub(crate) fn freeze(&mut self) {
+        if let Some(main) = self.identity {
+            main.freeze();
+            main.children().iter().for_each(Identity::freeze);
+            self.frozen = true;
+        }
+    }
+
+    /// SIGCONT to the same.
+    pub(crate) fn thaw(&mut self) {
+        if let (true, Some(main)) = (self.frozen, self.identity) {
+            main.children().iter().for_each(Identity::thaw);
+            main.thaw();
+        }
+        self.frozen = false;
+    }
+
     /// The server's own way to end at once.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let Some(main) = self.identity else {
             return Ok(());
         };
+        self.thaw();
         main.signal(self.server.stop_signal());
         let ended = wait_until(TIME_TO_STOP, || match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),

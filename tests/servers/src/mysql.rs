@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::certificate::Certificate;
 use crate::greeting;
 use crate::mariadb::{ACCOUNTS, option, url};
-use crate::root::{Root, loader};
+use crate::root::{self, Root, loader};
 use crate::server::{in_sbin, on_path};
 use crate::site::has_account;
 use crate::{Durability, Image, Product, Result, Server, Site, Transport};
@@ -16,7 +16,7 @@ const PORT: u16 = 3306;
 /// Of Debian's suites only sid has it; the stable ones have MariaDB by that name.
 const ROOT: Root = Root {
     name: "mysql",
-    suite: "sid",
+    suites: &["sid"],
     packages: &["mysql-server-core"],
     without: &["perl", "perl-base"],
 };
@@ -39,13 +39,7 @@ impl Server for MySql {
     }
 
     fn install(&self, progress: fn(&str)) -> Result<()> {
-        progress(&format!(
-            "fetching {} of Debian {}; nothing is installed",
-            ROOT.packages.join(" "),
-            ROOT.suite
-        ));
-        ROOT.fetch()
-            .inspect_err(|error| progress(&format!("{error:?}")))
+        ROOT.install(progress)
     }
 
     fn advice(&self) -> String {
@@ -130,20 +124,11 @@ impl Server for MySql {
 /// The server, told where everything of it is.
 fn mysqld(site: &Site<'_>) -> Command {
     let programs = site.programs();
-    let mut command = match loader(programs) {
-        Some((loader, libraries)) => {
-            let mut command = site.command(loader);
-            command.arg("--library-path").arg(libraries);
-            command.arg(programs.join("mysqld")).arg("--no-defaults");
-            command.args(places(programs));
-            command
-        }
-        None => {
-            let mut command = site.command("mysqld");
-            command.arg("--no-defaults");
-            command
-        }
-    };
+    let mut command = root::command(site, "mysqld");
+    command.arg("--no-defaults");
+    if loader(programs).is_some() {
+        command.args(places(programs));
+    }
     command
         .arg(option("datadir", &site.path("data")))
         .arg(option("tmpdir", site.folder()))

@@ -15,7 +15,8 @@ pub enum Transport {
     /// Plain TCP.
     #[default]
     Plain,
-    /// Plain TCP and TLS; see [`Instance::ca_certificate`](crate::Instance::ca_certificate).
+    /// Plain TCP and TLS; see [`Instance::ca_certificate`](crate::Instance::ca_certificate). Servers that cannot
+    /// tell the two apart (Redis) speak TLS on a second port: [`Instance::tls_url`](crate::Instance::tls_url).
     Tls,
 }
 
@@ -36,6 +37,7 @@ pub struct Options {
     pub(crate) transport: Transport,
     pub(crate) lifetime: Lifetime,
     pub(crate) upstream: Option<String>,
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 impl Options {
@@ -65,10 +67,18 @@ impl Options {
         self
     }
 
-    /// URL of the server that this one stands in front of (PgBouncer).
+    /// URL of the server that this one stands in front of (PgBouncer) or watches (Redis Sentinel).
     #[must_use]
     pub fn with_upstream(mut self, url: impl Into<String>) -> Self {
         self.upstream = Some(url.into());
+        self
+    }
+
+    /// One more setting, by the server's own name for it: `maxmemory`, `3mb`. Of several of one name the last one
+    /// counts. A server that takes none (all but Redis and its kin) does not start.
+    #[must_use]
+    pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
         self
     }
 
@@ -85,5 +95,10 @@ impl Options {
     /// URL of the server that this one stands in front of.
     pub fn upstream(&self) -> Option<&str> {
         self.upstream.as_deref()
+    }
+
+    /// Settings by the server's own names.
+    pub fn settings(&self) -> &[(String, String)] {
+        &self.settings
     }
 }

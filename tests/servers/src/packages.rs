@@ -18,6 +18,17 @@ pub fn is_installed(packages: &[&str]) -> bool {
     })
 }
 
+/// Whether we can install that package: the distribution has it, and we may.
+pub(crate) fn is_installable(package: &str) -> bool {
+    if !is_debian() || !is_root() || update().is_err() {
+        return false;
+    }
+    let output = Command::new("apt-cache")
+        .args(["show", "--no-all-versions", package])
+        .output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+}
+
 /// Installs packages of Debian or Ubuntu, without what they merely recommend and without starting services.
 /// As anybody but root, or on another system, it says what to do instead.
 pub fn install(packages: &[&str]) -> Result<()> {

@@ -64,10 +64,25 @@ impl Identity {
         }
     }
 
-    /// Sends the signal if the process still runs.
+    /// Sends the signal if the process still runs. One that is frozen goes on to take it.
     pub fn signal(&self, signal: Signal) {
+        self.send(signal.unix());
+        self.thaw();
+    }
+
+    /// SIGSTOP: it stays, with its ports and connections, and does nothing.
+    pub(crate) fn freeze(&self) {
+        self.send(UnixSignal::STOP);
+    }
+
+    /// SIGCONT: it goes on as if nothing had been.
+    pub(crate) fn thaw(&self) {
+        self.send(UnixSignal::CONT);
+    }
+
+    fn send(&self, signal: UnixSignal) {
         if let Some(pid) = native(self.pid).filter(|_| self.is_alive()) {
-            let _ = kill_process(pid, signal.unix());
+            let _ = kill_process(pid, signal);
         }
     }
 

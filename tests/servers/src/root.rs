@@ -7,7 +7,7 @@ use crate::error::Doing;
 use crate::mirror::Mirror;
 use crate::server::holds;
 use crate::site::{is_root, run, said_by};
-use crate::{Error, Result};
+use crate::{Error, Result, Site};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -18,8 +18,8 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 pub(crate) struct Root {
     /// Name of the folder.
     pub(crate) name: &'static str,
-    /// Debian's suite: `sid`.
-    pub(crate) suite: &'static str,
+    /// Debian's suites: `sid`.
+    pub(crate) suites: &'static [&'static str],
     /// What is wanted; what that needs comes with it.
     pub(crate) packages: &'static [&'static str],
     /// What is needed by name and not in fact: left out.
@@ -37,13 +37,24 @@ impl Root {
         Some(self.path()?.join(folder)).filter(|folder| holds(folder, programs))
     }
 
+    /// As [`fetch`](Self::fetch), telling what is done.
+    pub(crate) fn install(&self, progress: fn(&str)) -> Result<()> {
+        progress(&format!(
+            "fetching {} of Debian {}; nothing is installed",
+            self.packages.join(" "),
+            self.suites.join(" ")
+        ));
+        self.fetch()
+            .inspect_err(|error| progress(&format!("{error:?}")))
+    }
+
     /// Fetches and unpacks the packages, unless that was done before. Takes some 20 s and 60 MB, and says that
     /// they are missing whatever goes wrong: no Debian, no network.
-    pub(crate) fn fetch(&self) -> Result<()> {
+    fn fetch(&self) -> Result<()> {
         let missing = |error: Error| {
             let packages = self.packages.join(" ");
-            let suite = self.suite;
-            Error::missing(format!("{packages} of Debian {suite} cannot be fetched"))
+            let suites = self.suites.join(" ");
+            Error::missing(format!("{packages} of Debian {suites} cannot be fetched"))
                 .with_source(error)
         };
         let path = self
@@ -105,12 +116,12 @@ impl Root {
         let usual = Path::new(KEYRING).is_file().then(|| KEYRING.to_owned());
         let keyring = mirror.keyring.clone().or(usual);
         let signed = keyring.map(|path| format!("[signed-by={path}] "));
-        format!(
-            "deb {}{} {} main\n",
-            signed.unwrap_or_default(),
-            mirror.uri,
-            self.suite
-        )
+        let signed = signed.unwrap_or_default();
+        let uri = &mirror.uri;
+        let lines = self.suites.iter();
+        lines
+            .map(|suite| format!("deb {signed}{uri} {suite} main\n"))
+            .collect()
     }
 
     /// What is left out counts as installed.
@@ -123,6 +134,17 @@ impl Root {
         };
         self.without.iter().map(entry).collect()
     }
+}
+
+/// A program of the server's, by its own loader where it lies in such a folder.
+pub(crate) fn command(site: &Site<'_>, program: &str) -> Command {
+    let Some((loader, libraries)) = loader(site.programs()) else {
+        return site.command(program);
+    };
+    let mut command = site.command(loader);
+    command.arg("--library-path").arg(libraries);
+    command.arg(site.programs().join(program));
+    command
 }
 
 /// How to run a program of such a folder: by its loader, told where its libraries are. None of a program that does
@@ -144,7 +166,7 @@ pub(crate) fn loader(programs: &Path) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Readable by the servers' accounts, which a root's home is not.
-fn cache() -> Option<PathBuf> {
+pub(crate) fn cache() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = if is_root() {
         PathBuf::from("/var/cache")
@@ -209,7 +231,7 @@ mod tests {
 
     const ROOT: Root = Root {
         name: "test",
-        suite: "sid",
+        suites: &["sid"],
         packages: &["hello"],
         without: &["perl"],
     };

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::{
-    Error, Galera, MariaDb, MySql, PgBouncer, Postgres, Product, Result, Signal, Site, SqlServer,
-    packages,
+    ClusterKind, Error, Galera, MariaDb, MongoDb, MySql, Options, PgBouncer, Postgres, Product,
+    Redis, RedisCluster, RedisSentinel, Result, Signal, Site, SqlServer, Valkey, packages,
 };
 
 /// What has to be known about one database to run it. Everything else (ports, folders, waiting, crashing,
@@ -49,12 +49,12 @@ pub trait Server: Debug + Sync {
 
     /// The variable that names the folder of its programs.
     fn programs_variable(&self) -> String {
-        format!("IDEM_{}_BIN_DIR", self.name().to_uppercase())
+        variable(self.name(), "BIN_DIR")
     }
 
     /// The variable that names a server in the environment.
     fn url_variable(&self) -> String {
-        format!("IDEM_{}_URL", self.name().to_uppercase())
+        variable(self.name(), "URL")
     }
 
     /// The server that this one stands in front of.
@@ -67,6 +67,16 @@ pub trait Server: Debug + Sync {
         None
     }
 
+    /// Whether it takes [`Options::with_setting`]; one that does not refuses them.
+    fn takes_settings(&self) -> bool {
+        false
+    }
+
+    /// Whether it listens on a second port of its own: [`Site::second_port`].
+    fn needs_second_port(&self, _options: &Options) -> bool {
+        false
+    }
+
     /// Makes data folder and configuration; called once a private server.
     fn prepare(&self, site: &Site<'_>) -> Result<()>;
 
@@ -76,6 +86,11 @@ pub trait Server: Debug + Sync {
     /// What a client connects to.
     fn url(&self, port: u16) -> String;
 
+    /// What a TLS client connects to, where that is not the port of [`url`](Self::url).
+    fn tls_url(&self, _site: &Site<'_>) -> Option<String> {
+        None
+    }
+
     /// Asks the server at `url` who it is. Fails while it does not take connections.
     fn probe(&self, url: &str) -> Result<Product>;
 
@@ -84,7 +99,12 @@ pub trait Server: Debug + Sync {
         Ok(())
     }
 
-    /// How many processes it takes: more than one is a [`Cluster`](crate::Cluster).
+    /// Of several processes that belong together: which kind of [`Cluster`](crate::Cluster).
+    fn cluster(&self) -> Option<ClusterKind> {
+        None
+    }
+
+    /// How many processes it takes.
     fn nodes(&self) -> usize {
         1
     }
@@ -132,17 +152,33 @@ impl Image {
 }
 
 /// The databases known here: one file and one line each. One that stands in front of another comes after it.
-static SERVERS: &[&dyn Server] = &[&Postgres, &PgBouncer, &MariaDb, &MySql, &Galera, &SqlServer];
+static SERVERS: &[&dyn Server] = &[
+    &Postgres,
+    &PgBouncer,
+    &MariaDb,
+    &MySql,
+    &Galera,
+    &SqlServer,
+    &Redis,
+    &Valkey,
+    &RedisCluster,
+    &MongoDb,
+];
+
+/// What only tests start, each for itself.
+static PRIVATE: &[&dyn Server] = &[&RedisSentinel];
 
 /// Every database known here.
 pub fn servers() -> &'static [&'static dyn Server] {
     SERVERS
 }
 
-/// The database of that name.
+/// The database of that name, or what beside the databases can be started under it by
+/// [`start_private`](crate::start_private).
 pub fn server(name: &str) -> Result<&'static dyn Server> {
     SERVERS
         .iter()
+        .chain(PRIVATE)
         .copied()
         .find(|server| server.name() == name)
         .ok_or_else(|| {
@@ -152,6 +188,11 @@ pub fn server(name: &str) -> Result<&'static dyn Server> {
                 known.join(", ")
             ))
         })
+}
+
+/// The variable of the database of that name that tells `what`: `IDEM_REDIS_CLUSTER_URL` for `redis-cluster`, `URL`.
+pub fn variable(name: &str, what: &str) -> String {
+    format!("IDEM_{}_{what}", name.to_uppercase().replace('-', "_"))
 }
 
 /// The first folder of `$PATH` that holds all of these programs.
@@ -184,6 +225,14 @@ mod tests {
         let postgres = server("postgres").unwrap();
         assert_eq!(postgres.url_variable(), "IDEM_POSTGRES_URL");
         assert_eq!(postgres.programs_variable(), "IDEM_POSTGRES_BIN_DIR");
+    }
+
+    #[test]
+    fn a_variable_has_underscores_where_the_name_has_dashes() {
+        assert_eq!(
+            super::variable("redis-cluster", "MISSING"),
+            "IDEM_REDIS_CLUSTER_MISSING"
+        );
     }
 
     #[test]

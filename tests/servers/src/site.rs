@@ -14,6 +14,7 @@ pub struct Site<'a> {
     pub(crate) programs: &'a Path,
     pub(crate) folder: &'a Path,
     pub(crate) port: u16,
+    pub(crate) second_port: Option<u16>,
     pub(crate) account: Option<Account>,
     pub(crate) options: &'a Options,
     pub(crate) node: Option<&'a Node>,
@@ -38,6 +39,11 @@ impl Site<'_> {
     /// The port of 127.0.0.1 to listen on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// A second port of 127.0.0.1, of a server that needs one.
+    pub fn second_port(&self) -> Option<u16> {
+        self.second_port
     }
 
     /// Which node of its cluster it is.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Doing;
 use crate::process::Identity;
+use crate::server::variable;
 use crate::{Error, Product, Result, Signal, Source, server};
 
 const FILE: &str = "idem/servers.json";
@@ -166,9 +167,9 @@ pub fn url_for(name: &str) -> Option<String> {
 /// Why [`url_for`] has none, in one line, for a test that is skipped: what `cargo xtask test` found out when it
 /// looked for one, or what to do.
 pub fn missing_reason(name: &str) -> String {
-    let upper = name.to_uppercase();
-    std::env::var(format!("IDEM_{upper}_MISSING")).unwrap_or_else(|_| {
-        format!("no {name}: IDEM_{upper}_URL is not set and no server runs; `cargo xtask servers up {name}` starts one")
+    std::env::var(variable(name, "MISSING")).unwrap_or_else(|_| {
+        let url = variable(name, "URL");
+        format!("no {name}: {url} is not set and no server runs; `cargo xtask servers up {name}` starts one")
     })
 }
 

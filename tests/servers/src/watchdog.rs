@@ -1,3 +1,4 @@
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,13 +14,14 @@ pub(crate) struct Watchdog {
 }
 
 /// `$1` is the server's folder, where the file `pid` names its process, or that of a cluster, with such a folder for
-/// each node; `$2` is the signal to try first.
+/// each node; `$2` is the signal to try first. A frozen process takes it when it goes on.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
 pids=$(cat "$1/pid" "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
     kill -s "$2" "$pid" 2> /dev/null
+    kill -s CONT "$pid" 2> /dev/null
 done
 for pid in $pids; do
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
@@ -32,6 +34,14 @@ rm -rf "$1"
 "#;
 
 impl Watchdog {
+    pub(crate) const NOTE: &'static str = "pid";
+
+    /// Notes the process to be ended, on a line of its own: the notes of a cluster's nodes are read as one text.
+    pub(crate) fn note(folder: &Path, pid: u32) -> Result<()> {
+        fs::write(folder.join(Self::NOTE), format!("{pid}\n"))
+            .doing(|| "cannot note the server's process".into())
+    }
+
     pub(crate) fn start(folder: &Path, signal: Signal) -> Result<Self> {
         let child = Command::new("sh")
             .args(["-c", SCRIPT, "idem-watchdog"])
@@ -53,5 +63,37 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::Watchdog;
+    use crate::folder::Folder;
+    use crate::process::wait_until;
+    use crate::{Identity, Signal};
+
+    #[test]
+    fn every_node_ends_with_whoever_held_them_even_a_frozen_one() {
+        let folder = Folder::create("watchdog-test", None).unwrap();
+        let mut nodes = Vec::new();
+        for number in ["0", "1"] {
+            let child = Command::new("sleep").arg("600").spawn().unwrap();
+            let place = folder.within(number, None).unwrap();
+            Watchdog::note(place.path(), child.id()).unwrap();
+            nodes.push(child);
+        }
+        Identity::of(nodes[1].id()).freeze();
+        let mut watchdog = Watchdog::start(folder.path(), Signal::Term).unwrap();
+        // As the system does it when the process that holds the other end is gone.
+        drop(watchdog.child.stdin.take());
+        for node in &mut nodes {
+            let gone = || !matches!(node.try_wait(), Ok(None));
+            assert!(wait_until(std::time::Duration::from_secs(30), gone));
+        }
+        let removed = || !folder.path().exists();
+        assert!(wait_until(std::time::Duration::from_secs(60), removed));
     }
 }

@@ -68,7 +68,7 @@ impl Serve {
     }
 
     fn request(&self, place: Place) -> Result<ContainerRequest<GenericImage>> {
-        let variable = format!("IDEM_{}_IMAGE", self.server.name().to_uppercase());
+        let variable = idem_servers::variable(self.server.name(), "IMAGE");
         let reference = std::env::var(variable).ok().filter(|name| !name.is_empty());
         let (name, tag) = split_tag(reference.as_deref().unwrap_or(self.image.default));
         let image = GenericImage::new(name, tag).with_exposed_port(self.image.port.tcp());

@@ -1,0 +1,124 @@
+//! A real Redis Cluster whose masters are killed and come back as replicas. Shown as ignored, with the reason, where
+//! there is none; `cargo xtask test` installs one on Debian as root.
+
+mod redis_client;
+mod support;
+
+use idem_servers::{Cluster, Durability, Options, server, start_private_cluster};
+use libtest_mimic::Failed;
+use redis_client::{ask_with, eventually};
+use support::{Outcome, Run, trials};
+
+/// The second third of the slots holds `k`.
+const MASTER: usize = 1;
+const REPLICA: usize = 4;
+
+const TRIALS: &[(&str, Run)] = &[
+    (
+        "a_replica_takes_over_from_a_killed_master_which_then_follows_it",
+        replica_takes_over,
+    ),
+    (
+        "a_frozen_master_is_replaced_and_thawed_as_a_replica",
+        frozen_is_replaced,
+    ),
+    (
+        "a_durable_cluster_that_was_killed_as_a_whole_has_its_values",
+        all_come_back,
+    ),
+    (
+        "a_dropped_cluster_leaves_neither_servers_nor_folders",
+        nothing_is_left,
+    ),
+];
+
+fn main() {
+    support::main(trials("redis-cluster", "redis-cli", TRIALS));
+}
+
+fn ask(cluster: &Cluster, node: usize, command: &str) -> Result<String, Failed> {
+    ask_with(cluster.url(node), &[], command)
+}
+
+fn role(cluster: &Cluster, node: usize) -> Result<String, Failed> {
+    let told = ask(cluster, node, "ROLE")?;
+    Ok(told.lines().next().unwrap_or_default().to_owned())
+}
+
+fn replica_takes_over() -> Outcome {
+    let mut cluster = start_private_cluster("redis-cluster", &Options::new())?;
+    assert_eq!(cluster.product().name, "Redis Cluster");
+    assert_eq!((cluster.nodes(), cluster.urls().split(',').count()), (6, 6));
+    cluster.wait_for_size(6)?;
+    ask(&cluster, MASTER, "SET k 1")?;
+    assert!(ask(&cluster, 0, "GET k").is_err(), "nobody is sent on");
+    assert_eq!(ask(&cluster, MASTER, "WAIT 1 10000")?, "1");
+
+    cluster.kill(MASTER)?;
+    eventually("the replica takes over", || {
+        ask(&cluster, REPLICA, "SET k 2").is_ok()
+    })?;
+    cluster.wait_for_size(5)?;
+    assert!(
+        ask(&cluster, MASTER, "PING").is_err(),
+        "the killed node answers"
+    );
+
+    cluster.restart(MASTER)?;
+    assert_eq!(role(&cluster, MASTER)?, "slave");
+    cluster.kill(REPLICA)?;
+    // At once: before anybody has noticed.
+    cluster.restart(REPLICA)?;
+    assert_eq!(role(&cluster, REPLICA)?, "slave");
+    assert_eq!(ask(&cluster, MASTER, "GET k")?, "2");
+    Ok(())
+}
+
+fn frozen_is_replaced() -> Outcome {
+    let mut cluster = start_private_cluster("redis-cluster", &Options::new())?;
+    cluster.freeze(MASTER)?;
+    eventually("the replica takes over", || {
+        ask(&cluster, REPLICA, "SET k 2").is_ok()
+    })?;
+    cluster.wait_for_size(5)?;
+    cluster.thaw(MASTER)?;
+    cluster.wait_for_size(6)?;
+    eventually("the thawed master learns of it", || {
+        role(&cluster, MASTER).is_ok_and(|role| role == "slave")
+    })?;
+    cluster.freeze(0)?;
+    Ok(cluster.stop()?)
+}
+
+fn all_come_back() -> Outcome {
+    let options = Options::new()
+        .with_durability(Durability::Durable)
+        .with_setting("maxmemory", "7mb");
+    let mut cluster = start_private_cluster("redis-cluster", &options)?;
+    assert_eq!(
+        ask(&cluster, 5, "CONFIG GET maxmemory")?,
+        "maxmemory\n7340032"
+    );
+    ask(&cluster, MASTER, "SET k 1")?;
+    assert_eq!(ask(&cluster, MASTER, "WAIT 1 10000")?, "1");
+    cluster.kill_all()?;
+    cluster.restart_all()?;
+    cluster.wait_for_size(6)?;
+    assert_eq!(ask_with(cluster.url(0), &["-c"], "GET k")?, "1");
+    Ok(())
+}
+
+fn nothing_is_left() -> Outcome {
+    let cluster = start_private_cluster("redis-cluster", &Options::new())?;
+    let urls = cluster.urls();
+    let told = ask(&cluster, 0, "CONFIG GET dir")?;
+    let folder = std::path::Path::new(told.lines().nth(1).ok_or("no folder")?).parent();
+    let folder = folder.ok_or("no folder")?.to_path_buf();
+    assert!(folder.join("5").exists(), "{}", folder.display());
+    drop(cluster);
+    assert!(!folder.exists());
+    for url in urls.split(',') {
+        assert!(server("redis")?.probe(url).is_err(), "{url} still answers");
+    }
+    Ok(())
+}
