@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, Key, MemoryStore, Response,
+    AttemptId, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, Key, MemoryStore,
+    Response,
 };
 use idem_postgres::PostgresStore;
+use idem_redis::RedisStore;
+use idem_redis::redis::Client;
 use idem_sqlite::SqliteStore;
 use tempfile::TempDir;
 
@@ -23,6 +26,8 @@ pub struct Backend {
     /// The statements that it is compared with.
     pub bare: Option<Bare>,
     next: AtomicU64,
+    /// Before each id, where an earlier run may have left some.
+    prefix: String,
     /// Removed with the backend.
     _folder: Option<TempDir>,
 }
@@ -34,13 +39,15 @@ impl Backend {
             store: Arc::new(store),
             bare,
             next: AtomicU64::new(0),
+            prefix: "key".to_owned(),
             _folder: None,
         }
     }
 
     /// An id that was not used before.
     pub fn fresh_id(&self) -> String {
-        format!("key-{:012}", self.next.fetch_add(1, Ordering::Relaxed))
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number:012}", self.prefix)
     }
 
     /// A claim of the key with this id.
@@ -90,6 +97,10 @@ pub async fn backends() -> Result<Vec<Backend>, BoxError> {
         Some(url) => backends.push(postgres(&url).await?),
         None => eprintln!("postgres: not run, no server (`cargo xtask servers up postgres`)"),
     }
+    match idem_servers::url_for("redis") {
+        Some(url) => backends.push(redis(&url).await?),
+        None => eprintln!("redis: not run, no server (`cargo xtask servers up redis`)"),
+    }
     Ok(backends)
 }
 
@@ -114,4 +125,20 @@ async fn postgres(url: &str) -> Result<Backend, BoxError> {
     sqlx::raw_sql(Bare::TABLE).execute(store.pool()).await?;
     let bare = Bare::Postgres(store.pool().clone());
     Ok(Backend::new("postgres", store, Some(bare)))
+}
+
+/// The keys go when their server does, or after a day.
+async fn redis(url: &str) -> Result<Backend, BoxError> {
+    let run = AttemptId::random()
+        .as_bytes()
+        .map(|byte| format!("{byte:02x}"))
+        .concat();
+    let config = idem_redis::Config::new().with_namespace(format!("bench-{run}"))?;
+    let store = RedisStore::connect(url, config).await?;
+    let connection = Client::open(url)?
+        .get_multiplexed_async_connection()
+        .await?;
+    let mut backend = Backend::new("redis", store, Some(Bare::Redis(connection)));
+    backend.prefix = run;
+    Ok(backend)
 }

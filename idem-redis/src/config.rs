@@ -162,7 +162,9 @@ impl Config {
 
     /// The grace in whole milliseconds.
     pub(crate) fn grace_millis(&self) -> u64 {
-        u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX >> 12)
+        // Far beyond any retention, and within what the server counts.
+        const MOST: u128 = 1 << 48;
+        u64::try_from(self.grace.as_millis().min(MOST)).unwrap_or(1 << 48)
     }
 }
 

@@ -12,6 +12,7 @@ mod nonce;
 mod operations;
 mod pipeline;
 mod record;
+mod replicas;
 mod script;
 mod scripts;
 mod store;

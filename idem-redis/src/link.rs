@@ -1,7 +1,7 @@
 //! [`Link`]: the way to the server, made again when it is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use idem_core::{Effect, Error, ErrorKind, Result};
@@ -12,6 +12,7 @@ use crate::config::{Config, Eviction, Replicas};
 use crate::connect::{Connection, Connector};
 use crate::error::{Sent, classify, code_of, is_connection_useless, is_elsewhere};
 use crate::info::Info;
+use crate::replicas::{Waits, count, enough, wait};
 use crate::script::Call;
 
 /// How often a command is sent again because another node has its key now: each time it has done nothing.
@@ -27,7 +28,7 @@ pub(crate) struct Link {
     pub(crate) connector: Connector,
     timeout: Duration,
     eviction: Eviction,
-    pub(crate) replicas: Option<Replicas>,
+    replicas: Option<Replicas>,
     current: RwLock<Option<Live>>,
     connecting: Mutex<()>,
     generations: AtomicU64,
@@ -37,6 +38,7 @@ pub(crate) struct Link {
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
     pub(crate) connection: Connection,
+    waits: Arc<Waits>,
     generation: u64,
 }
 
@@ -92,12 +94,14 @@ impl Link {
         wrote: fn(&Value) -> bool,
     ) -> Result<Value> {
         let progress = Progress::default();
-        let asked = self.ask(call, sent, &progress);
-        let (value, replicas) = self.in_time(&progress, sent, asked).await?;
-        if wrote(&value) {
-            self.enough(replicas)?;
-        }
-        Ok(value)
+        let asked = async {
+            let (live, (value, acknowledged)) = self.ask(call, sent, &progress).await?;
+            if wrote(&value) {
+                self.replicated(&live, acknowledged).await?;
+            }
+            Ok(value)
+        };
+        self.in_time(&progress, sent, asked).await
     }
 
     /// One command that is no script, at every master.
@@ -105,6 +109,7 @@ impl Link {
         let progress = Progress::default();
         let asked = async {
             let mut live = self.live().await?;
+            progress.sent_on(&live);
             let answers = live.connection.at_masters(cmd).await;
             answers.map_err(|error| self.failed(error, &live, Sent::Harmless))
         };
@@ -116,6 +121,7 @@ impl Link {
         let progress = Progress::default();
         let asked = async {
             let mut live = self.live().await?;
+            progress.sent_on(&live);
             let answer = match place.and_then(address) {
                 None => live.connection.command(cmd).await,
                 Some(place) => {
@@ -132,14 +138,19 @@ impl Link {
     }
 
     /// Asks until somebody has an answer, as long as those who were asked have done nothing.
-    async fn ask(&self, call: &Call<'_>, sent: Sent, progress: &Progress) -> Result<Answered> {
+    async fn ask(
+        &self,
+        call: &Call<'_>,
+        sent: Sent,
+        progress: &Progress,
+    ) -> Result<(Live, Answered)> {
         let mut pause = FIRST_PAUSE;
         let mut asks = 1;
         loop {
             let mut live = self.live().await?;
             progress.sent_on(&live);
             let error = match self.script(&mut live.connection, call).await {
-                Ok(answered) => return Ok(answered),
+                Ok(answered) => return Ok((live, answered)),
                 Err(error) => error,
             };
             let elsewhere = is_elsewhere(&error);
@@ -166,16 +177,16 @@ impl Link {
 
     /// At the node that has the key, or that is about to get it.
     async fn command(&self, connection: &mut Connection, cmd: &Cmd) -> RedisResult<Answered> {
-        let answered = if self.replicas.is_none() {
-            connection.command(cmd).await.map(|value| (value, None))
-        } else {
-            let mut pipeline = Pipeline::with_capacity(2);
-            pipeline.add_command(cmd.clone());
-            self.add_wait(&mut pipeline);
-            connection
-                .commands(&pipeline)
-                .await
-                .and_then(|answers| self.answered(answers))
+        let answered = match self.replicas_of_a_node() {
+            None => connection.command(cmd).await.map(|value| (value, None)),
+            Some(replicas) => {
+                let mut pipeline = Pipeline::with_capacity(2);
+                pipeline
+                    .add_command(cmd.clone())
+                    .add_command(wait(replicas));
+                let answers = connection.commands(&pipeline).await;
+                answers.and_then(with_count)
+            }
         };
         match answered {
             Err(error) if code_of(&error) == "ASK" => {
@@ -185,46 +196,32 @@ impl Link {
                 };
                 let mut pipeline = Pipeline::with_capacity(3);
                 pipeline.cmd("ASKING").add_command(cmd.clone());
-                self.add_wait(&mut pipeline);
+                if let Some(replicas) = self.replicas_of_a_node() {
+                    pipeline.add_command(wait(replicas));
+                }
                 let mut answers = connection.commands_at(place, pipeline).await?;
                 answers.remove(0).extract_error()?;
-                self.answered(answers)
+                with_count(answers)
             }
             answered => answered,
         }
     }
 
-    /// <https://redis.io/docs/latest/commands/wait/>: for all writes that this connection has sent before.
-    pub(crate) fn add_wait(&self, pipeline: &mut Pipeline) {
-        if let Some(Replicas { count, within }) = self.replicas {
-            let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX).max(1);
-            pipeline.cmd("WAIT").arg(count).arg(millis);
-        }
+    /// In a cluster, `WAIT` has to go where the write went, on the same connection: both are sent as one.
+    fn replicas_of_a_node(&self) -> Option<Replicas> {
+        self.replicas.filter(|_| !self.connector.is_one_node())
     }
 
-    fn answered(&self, answers: Vec<Value>) -> RedisResult<Answered> {
-        let mut answers = answers.into_iter();
-        let value = answers.next().unwrap_or_default().extract_error()?;
-        Ok((value, answers.next().map(count)))
-    }
-
-    /// Whether as many replicas have a write as are asked for.
-    pub(crate) fn enough(&self, acknowledged: Option<i64>) -> Result<()> {
-        let (Some(wanted), Some(acknowledged)) = (self.replicas, acknowledged) else {
+    /// Returns when as many replicas as are asked for have what was written; `acknowledged` if that is known already.
+    pub(crate) async fn replicated(&self, live: &Live, acknowledged: Option<i64>) -> Result<()> {
+        let Some(wanted) = self.replicas else {
             return Ok(());
         };
-        if acknowledged >= i64::from(wanted.count) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            Effect::Unknown,
-            format!(
-                "the master has the write, but only {acknowledged} of {} replicas had it within {} ms",
-                wanted.count,
-                wanted.within.as_millis()
-            ),
-        ))
+        let acknowledged = match acknowledged {
+            Some(acknowledged) => acknowledged,
+            None => live.waits.acknowledged(&live.connection, wanted).await?,
+        };
+        enough(wanted, acknowledged)
     }
 
     /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
@@ -245,6 +242,7 @@ impl Link {
         self.inspect(&mut connection).await?;
         let live = Live {
             connection,
+            waits: Arc::default(),
             generation: self.generations.fetch_add(1, Ordering::Relaxed) + 1,
         };
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -320,9 +318,10 @@ fn address(place: &str) -> Option<(&str, u16)> {
     Some((host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
-/// The number of replicas that `WAIT` answers; none when it failed.
-pub(crate) fn count(answer: Value) -> i64 {
-    redis::from_redis_value(answer).unwrap_or(0)
+fn with_count(answers: Vec<Value>) -> RedisResult<Answered> {
+    let mut answers = answers.into_iter();
+    let value = answers.next().unwrap_or_default().extract_error()?;
+    Ok((value, answers.next().map(count)))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Many scripts in one round trip.
 
 use futures_util::future::join_all;
-use idem_core::Result;
+use idem_core::{Error, Result};
 use redis::{Pipeline, Value};
 
 use crate::error::{Sent, classify, code_of, is_elsewhere};
-use crate::link::{Link, Progress, count};
+use crate::link::{Link, Progress};
 use crate::script::Call;
 
 /// What is sent in one pipeline at most.
@@ -40,46 +40,52 @@ impl Link {
             return join_all(calls.iter().map(|call| self.run(call, sent, wrote))).await;
         }
         let progress = Progress::default();
-        let asked = self.ask_all(calls, sent, &progress);
-        let (answers, replicas) = match self.in_time(&progress, sent, asked).await {
+        let asked = self.ask_all(calls, sent, wrote, &progress);
+        let (answers, replicated) = match self.in_time(&progress, sent, asked).await {
             Ok(answered) => answered,
             Err(error) => {
                 let each = error.for_each_item();
                 return calls.iter().map(|_| Err(each())).collect();
             }
         };
+        let lacking = replicated.err().map(Error::for_each_item);
         let mut results = Vec::with_capacity(calls.len());
         for (call, answer) in calls.iter().zip(answers) {
-            results.push(match answer.extract_error() {
-                Ok(value) if wrote(&value) => self.enough(replicas).map(|()| value),
-                Ok(value) => Ok(value),
+            results.push(match (answer.extract_error(), &lacking) {
+                (Ok(value), Some(lacking)) if wrote(&value) => Err(lacking()),
+                (Ok(value), _) => Ok(value),
                 // Not known to this server yet, or to be asked elsewhere.
-                Err(error) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
+                (Err(error), _) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
                     self.run(call, sent, wrote).await
                 }
-                Err(error) => Err(classify(error, sent)),
+                (Err(error), _) => Err(classify(error, sent)),
             });
         }
         results
     }
 
+    /// All answers, and whether replicas have what was written.
     async fn ask_all(
         &self,
         calls: &[Call<'_>],
         sent: Sent,
+        wrote: fn(&Value) -> bool,
         progress: &Progress,
-    ) -> Result<(Vec<Value>, Option<i64>)> {
+    ) -> Result<(Vec<Value>, Result<()>)> {
         let mut live = self.live().await?;
         progress.sent_on(&live);
-        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
+        let mut pipeline = Pipeline::with_capacity(calls.len());
         for call in calls {
             pipeline.add_command(call.by_hash().clone());
         }
-        self.add_wait(&mut pipeline);
         let answers = live.connection.commands(&pipeline).await;
-        let mut answers = answers.map_err(|error| self.failed(error, &live, sent))?;
-        let replicas = self.replicas.and_then(|_| answers.pop()).map(count);
-        Ok((answers, replicas))
+        let answers = answers.map_err(|error| self.failed(error, &live, sent))?;
+        let replicated = if answers.iter().any(wrote) {
+            self.replicated(&live, None).await
+        } else {
+            Ok(())
+        };
+        Ok((answers, replicated))
     }
 }
 

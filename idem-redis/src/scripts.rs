@@ -10,7 +10,7 @@ use crate::script::Script;
 
 macro_rules! script {
     ($($file:literal),+) => {
-        Script::new(concat!(include_str!("scripts/layout.lua"), $(include_str!($file)),+))
+        Script::new(concat!(include_str!("scripts/header.lua"), $(include_str!($file)),+))
     };
 }
 
@@ -28,12 +28,28 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            claim: script!("scripts/claim.lua"),
-            seal: script!("scripts/owned.lua", "scripts/seal.lua"),
-            release: script!("scripts/owned.lua", "scripts/release.lua"),
-            renew: script!("scripts/owned.lua", "scripts/renew.lua"),
-            get: script!("scripts/get.lua"),
-            sweep: script!("scripts/sweep.lua"),
+            claim: script!(
+                "scripts/fresh.lua",
+                "scripts/layout.lua",
+                "scripts/claim.lua"
+            ),
+            seal: script!(
+                "scripts/layout.lua",
+                "scripts/owned.lua",
+                "scripts/seal.lua"
+            ),
+            release: script!(
+                "scripts/layout.lua",
+                "scripts/owned.lua",
+                "scripts/release.lua"
+            ),
+            renew: script!(
+                "scripts/layout.lua",
+                "scripts/owned.lua",
+                "scripts/renew.lua"
+            ),
+            get: script!("scripts/layout.lua", "scripts/get.lua"),
+            sweep: script!("scripts/layout.lua", "scripts/sweep.lua"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Failing what is abandoned and may not be taken over.
 
-use idem_core::{Error, Result, check};
+use idem_core::{Effect, Error, Result, check};
 use redis::{Cmd, Value};
 
 use crate::error::Sent;
@@ -17,14 +17,24 @@ impl RedisStore {
     pub(crate) async fn sweep_some(&self, limit: u32) -> Result<u64> {
         let limit = u64::from(check::batch(limit)?);
         let mut failed = 0;
+        let walked = self.walk(limit, &mut failed).await;
+        walked.map(|()| failed).map_err(|error| {
+            if failed > 0 {
+                error.with_effect(Effect::Unknown)
+            } else {
+                error
+            }
+        })
+    }
+
+    async fn walk(&self, limit: u64, failed: &mut u64) -> Result<()> {
         let first = self.link.at_masters(&self.scan("0")).await?;
         for (place, mut answer) in first {
             loop {
                 let (cursor, keys) = step(answer)?;
-                let left = usize::try_from(limit - failed).unwrap_or(usize::MAX);
-                failed += self.fail_abandoned(&keys, left).await?;
-                if failed >= limit {
-                    return Ok(failed);
+                self.fail_abandoned(&keys, limit, failed).await?;
+                if *failed >= limit {
+                    return Ok(());
                 }
                 if cursor == "0" {
                     break;
@@ -32,7 +42,7 @@ impl RedisStore {
                 answer = self.link.at(place.as_deref(), &self.scan(&cursor)).await?;
             }
         }
-        Ok(failed)
+        Ok(())
     }
 
     fn scan(&self, cursor: &str) -> Cmd {
@@ -43,14 +53,19 @@ impl RedisStore {
         cmd
     }
 
-    /// Fails at most `limit` of these.
-    async fn fail_abandoned(&self, keys: &[String], limit: usize) -> Result<u64> {
+    /// Fails of these as many as are left to the limit, and counts them.
+    async fn fail_abandoned(&self, keys: &[Vec<u8>], limit: u64, failed: &mut u64) -> Result<()> {
         let operations = &self.operations;
-        let mut failed = 0;
-        let mut rest = keys;
-        while !rest.is_empty() && failed < limit {
+        // What is not text is none of ours.
+        let keys: Vec<_> = keys
+            .iter()
+            .filter_map(|key| std::str::from_utf8(key).ok())
+            .collect();
+        let mut rest = &keys[..];
+        while !rest.is_empty() && *failed < limit {
             // No more than may still be failed: each of these might be.
-            let (now, later) = rest.split_at(rest.len().min(limit - failed));
+            let left = usize::try_from(limit - *failed).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(rest.len().min(left));
             let calls: Vec<_> = now
                 .iter()
                 .map(|key| {
@@ -60,17 +75,22 @@ impl RedisStore {
                         .arg(operations.announced_for(key))
                 })
                 .collect();
+            let mut result = Ok(());
             for answer in self.link.run_all(&calls, Sent::Write, nothing).await {
-                failed += usize::from(answer? == Value::Int(1));
+                match answer {
+                    Ok(answer) => *failed += u64::from(answer == Value::Int(1)),
+                    Err(error) => result = Err(error),
+                }
             }
+            result?;
             rest = later;
         }
-        Ok(failed as u64)
+        Ok(())
     }
 }
 
 /// The next cursor, and the keys that were found. A cursor is a number of 64 bits without sign.
-fn step(answer: Value) -> Result<(String, Vec<String>)> {
+fn step(answer: Value) -> Result<(String, Vec<Vec<u8>>)> {
     redis::from_redis_value(answer).map_err(|error| {
         Error::corrupt("the server's answer to SCAN makes no sense").with_source(error)
     })

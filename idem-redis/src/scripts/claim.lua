@@ -1,37 +1,31 @@
--- KEYS[1] record; ARGV: fingerprint, attempt id, lease and retention in microseconds, whether a stale claim fails
--- (1 or 0), whether a failure is tried again (1 or 0), metadata, grace in ms, failure of an abandoned record.
--- Answers {1, now, token, attempts, end of lease} to the winner, {0, now, record} to everybody else.
-local key, fingerprint, attempt = KEYS[1], ARGV[1], ARGV[2]
-local now, grace = clock(), tonumber(ARGV[8])
+-- What a claim comes to that meets a record.
+local fingerprint, attempt = ARGV[1], ARGV[2]
 local token, attempts, created_at = now, 1, now
-local blob = redis.call('GET', key)
-if blob then
-    local r = read(blob)
-    if not r then
+grace = tonumber(grace)
+local r = read(blob)
+if not r then
+    return {0, now, blob}
+end
+token = math.max(r.token + 1, now)
+if r.state ~= RELEASED and r.expires_at > now then
+    if r.fingerprint ~= fingerprint then
+        return {0, now, string.sub(blob, 1, HEADER_BYTES + r.metadata_bytes)}
+    end
+    created_at, attempts = r.created_at, r.attempts + 1
+    if r.state == IN_FLIGHT and r.attempt == attempt then
+        token, attempts = r.token, r.attempts
+    elseif is_stale(r, now) then
+        if r.fails_when_stale == 1 or ARGV[5] == '1' then
+            abandon(key, r, blob, ARGV[9], now, grace)
+            return {0, now, redis.call('GET', key)}
+        end
+    elseif r.state ~= FAILED or ARGV[6] == '0' then
         return {0, now, blob}
     end
-    token = math.max(r.token + 1, now)
-    if r.state ~= RELEASED and r.expires_at > now then
-        if r.fingerprint ~= fingerprint then
-            return {0, now, string.sub(blob, 1, HEADER_BYTES + r.metadata_bytes)}
-        end
-        created_at, attempts = r.created_at, r.attempts + 1
-        if r.state == IN_FLIGHT and r.attempt == attempt then
-            token, attempts = r.token, r.attempts
-        elseif is_stale(r, now) then
-            if r.fails_when_stale == 1 or ARGV[5] == '1' then
-                abandon(key, r, blob, ARGV[9], now, grace)
-                return {0, now, redis.call('GET', key)}
-            end
-        elseif r.state ~= FAILED or ARGV[6] == '0' then
-            return {0, now, blob}
-        end
-    end
 end
-local lease_ends_at = now + tonumber(ARGV[3])
 write(key, {
     state = IN_FLIGHT, fails_when_stale = tonumber(ARGV[5]), attempts = attempts, token = token,
-    created_at = created_at, expires_at = lease_ends_at + tonumber(ARGV[4]), lease_ends_at = lease_ends_at,
+    created_at = created_at, expires_at = expires_at, lease_ends_at = lease_ends_at,
     sealed_at = 0, attempt = attempt, fingerprint = fingerprint,
 }, ARGV[7], '', grace)
 return {1, now, token, attempts, lease_ends_at}

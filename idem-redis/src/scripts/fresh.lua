@@ -1,0 +1,16 @@
+-- KEYS[1] record; ARGV: fingerprint, attempt id, lease and retention in microseconds, whether a stale claim fails
+-- (1 or 0), whether a failure is tried again (1 or 0), metadata, grace in ms, failure of an abandoned record.
+-- Answers {1, now, token, attempts, end of lease} to the winner, {0, now, record} to everybody else.
+--
+-- First the way that most claims go, before anything else is set up: a key that nobody has.
+local key, now, grace = KEYS[1], redis.call('TIME'), ARGV[8]
+now = now[1] * 1000000 + now[2]
+local lease_ends_at = now + ARGV[3]
+local expires_at = lease_ends_at + ARGV[4]
+local blob = redis.call('GET', key)
+if not blob then
+    local header = struct.pack(HEADER, VERSION, 0, ARGV[5], 1, now, now, expires_at, lease_ends_at, 0, ARGV[2], ARGV[1],
+        #ARGV[7])
+    redis.call('SET', key, header .. ARGV[7], 'PXAT', string.format('%.0f', math.ceil(expires_at / 1000) + grace))
+    return {1, now, now, 1, lease_ends_at}
+end
