@@ -1,6 +1,5 @@
 //! [`main`]: the test program of a backend.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ const THREADS: usize = 8;
 /// Runs every case against every target, as `cargo test` and nextest want it; the `main` of a test target
 /// with `harness = false`.
 ///
-/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas), `IDEM_SEED` (a
-/// number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
+/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*` are all whose
+/// names begin so), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -122,8 +121,11 @@ impl Suite {
 
     fn is_required(&self) -> bool {
         let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
-        let names: BTreeSet<_> = required.split(',').map(str::trim).collect();
-        names.contains(self.name.as_str())
+        let mut names = required.split(',').map(str::trim);
+        names.any(|name| match name.strip_suffix('*') {
+            Some(beginning) => self.name.starts_with(beginning),
+            None => self.name == name,
+        })
     }
 
     fn trials(&self, arguments: &Arguments, settings: &Settings) -> Vec<Trial> {
