@@ -1,1 +1,22 @@
 #![doc = include_str!("../README.md")]
+
+mod batch;
+mod config;
+mod error;
+mod maintenance;
+mod operations;
+mod row;
+mod schema;
+mod session;
+mod statements;
+mod store;
+mod tx;
+
+pub use config::{Config, Durability};
+pub use error::is_transaction_retryable;
+pub use schema::{SCHEMA_VERSION, schema_commands};
+pub use store::MongoStore;
+pub use tx::{Attempts, Transactions};
+
+pub use idem_core;
+pub use mongodb;

@@ -1,0 +1,174 @@
+//! Many claims or completions at once.
+//!
+//! One command looks at all keys of a batch of claims, so duplicates cost one round trip together. What is written is written
+//! key by key, some at a time: the answers of `bulkWrite` (MongoDB 8.0) and of an `update` with many statements are counts,
+//! which prove of no single item that it has won.
+
+use std::collections::HashMap;
+
+use futures_util::{StreamExt, stream};
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, check};
+
+use crate::error::Sent;
+use crate::operations::Operations;
+use crate::row::Row;
+use crate::session::Session;
+use crate::statements::{self, Asked};
+
+/// Most keys that are in hand at a time: of one look, for claims.
+const MAX_ITEMS: usize = 500;
+
+/// How many items are written at a time.
+const AT_A_TIME: usize = 32;
+
+/// An item's position in the batch, and what is told of it.
+type Answer<T> = (usize, Result<T>);
+
+/// The positions of each key; those of one key are handled one after the other.
+fn by_key<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut places: HashMap<&Key, usize> = HashMap::new();
+    for (position, key) in keys.enumerate() {
+        let place = *places.entry(key).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(position),
+            None => groups.push(vec![position]),
+        }
+    }
+    groups
+}
+
+fn in_order<T>(mut answers: Vec<Answer<T>>) -> Vec<Result<T>> {
+    answers.sort_by_key(|(position, _)| *position);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn some_at_a_time<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    stream::iter(futures)
+        .buffer_unordered(AT_A_TIME)
+        .collect()
+        .await
+}
+
+impl Operations {
+    pub(crate) async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        let groups = by_key(requests.iter().map(ClaimRequest::key));
+        let checked = check::batch_items(requests.len());
+        for groups in groups.chunks(MAX_ITEMS) {
+            let looked = match &checked {
+                Ok(()) => self.look_many(requests, groups).await,
+                Err(_) => check::batch_items(requests.len()).map(|()| HashMap::new()),
+            };
+            match looked {
+                Ok(mut seen) => {
+                    let claims = groups.iter().map(|group| {
+                        let first = group.first().and_then(|&position| requests.get(position));
+                        let seen = first.and_then(|first| seen.remove(&first.key().path()));
+                        self.claim_group(requests, group, seen)
+                    });
+                    let done = some_at_a_time(claims.collect()).await;
+                    answers.extend(done.into_iter().flatten());
+                }
+                Err(error) => {
+                    let each = error.for_each_item();
+                    let positions = groups.iter().flatten();
+                    answers.extend(positions.map(|&position| (position, Err(each()))));
+                }
+            }
+        }
+        in_order(answers)
+    }
+
+    /// The records of all keys, each by its `_id`.
+    async fn look_many(
+        &self,
+        requests: &[ClaimRequest],
+        groups: &[Vec<usize>],
+    ) -> Result<HashMap<String, Row>> {
+        let mut session = Session::alone(&self.config);
+        self.ready(&session).await?;
+        let first = groups.iter().filter_map(|group| group.first());
+        let keys = first.filter_map(|&position| requests.get(position));
+        let look = statements::look_many(keys.map(|request| request.key().path()).collect());
+        let found = session.read(&self.collection, look, Sent::Harmless).await?;
+        let rows = found.into_iter().map(Row::new);
+        Ok(rows
+            .filter_map(|row| Some((row.id()?.to_owned(), row)))
+            .collect())
+    }
+
+    /// The claims of one key. The look serves the first of them only.
+    async fn claim_group(
+        &self,
+        requests: &[ClaimRequest],
+        group: &[usize],
+        mut seen: Option<Row>,
+    ) -> Vec<Answer<ClaimOutcome>> {
+        let mut answers = Vec::with_capacity(group.len());
+        for (place, &position) in group.iter().enumerate() {
+            let Some(request) = requests.get(position) else {
+                continue;
+            };
+            let mut session = Session::alone(&self.config);
+            let answer = if place == 0 {
+                match check::claim(request, &self.config.limits()) {
+                    Ok(checked) => {
+                        let asked = Asked::new(request, checked);
+                        self.claim_seen(&mut session, &asked, seen.take()).await
+                    }
+                    Err(error) => Err(error),
+                }
+            } else {
+                self.claim(&mut session, request).await
+            };
+            answers.push((position, answer));
+        }
+        answers
+    }
+
+    pub(crate) async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        let groups = by_key(completions.iter().map(|item| item.claim.key()));
+        let mut answers = Vec::with_capacity(completions.len());
+        for groups in groups.chunks(MAX_ITEMS) {
+            let sealed = groups
+                .iter()
+                .map(|group| self.complete_group(completions, group));
+            let done = some_at_a_time(sealed.collect()).await;
+            answers.extend(done.into_iter().flatten());
+        }
+        in_order(answers)
+    }
+
+    async fn complete_group(&self, completions: &[Completion], group: &[usize]) -> Vec<Answer<()>> {
+        let mut answers = Vec::with_capacity(group.len());
+        for &position in group {
+            let Some(item) = completions.get(position) else {
+                continue;
+            };
+            let sealing = check::batch_items(completions.len())
+                .and_then(|()| self.response(&item.response, item.retention));
+            let answer = match sealing {
+                Ok(sealing) => {
+                    let mut session = Session::alone(&self.config);
+                    self.seal(&mut session, &item.claim, &sealing).await
+                }
+                Err(error) => Err(error),
+            };
+            answers.push((position, answer));
+        }
+        answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_one_key_stay_together_and_in_order() {
+        let key = |id: &str| Key::new("tenant", "pay", id).unwrap();
+        let keys = [key("a"), key("b"), key("a"), key("c"), key("b")];
+        assert_eq!(by_key(keys.iter()), [vec![0, 2], vec![1, 4], vec![3]]);
+    }
+}

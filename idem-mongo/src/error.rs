@@ -1,0 +1,315 @@
+//! What an error of the driver or the server means for the caller.
+
+use std::error::Error as StdError;
+
+use idem_core::{Effect, Error, ErrorKind};
+use mongodb::error::{
+    Error as MongoError, ErrorKind as MongoKind, NO_WRITES_PERFORMED, TRANSIENT_TRANSACTION_ERROR,
+    UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+};
+
+/// Whether the failed call could have changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing was sent yet, or only a read.
+    Harmless,
+    /// A statement that writes was sent.
+    Write,
+}
+
+type Meaning = (ErrorKind, Effect, &'static str);
+
+/// The driver's error as one of ours; the driver's is kept as the source, unless it quotes the key.
+pub(crate) fn classify(error: MongoError, sent: Sent) -> Error {
+    let (kind, effect, message) = meaning(&error);
+    let harmless = sent == Sent::Harmless || error.contains_label(NO_WRITES_PERFORMED);
+    let effect = if harmless { Effect::None } else { effect };
+    let classified = Error::new(kind, effect, message);
+    if code(&error) == Some(DUPLICATE_KEY) {
+        return classified;
+    }
+    classified.with_source(error)
+}
+
+fn meaning(error: &MongoError) -> Meaning {
+    use ErrorKind::{Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
+    if let Some(meaning) = by_label(error) {
+        return meaning;
+    }
+    match &*error.kind {
+        MongoKind::Command(error) => by_code(error.code),
+        MongoKind::Write(WriteFailure::WriteError(error)) => by_code(error.code),
+        // The write is on the primary; whether it stays there is not known.
+        MongoKind::Write(WriteFailure::WriteConcernError(error)) => {
+            let (kind, _, message) = by_code(error.code);
+            (kind, Effect::Unknown, message)
+        }
+        // The driver reports these three only where nothing was sent: after a try whose answer was lost it reports
+        // that one (retryable writes).
+        MongoKind::ServerSelection { .. } | MongoKind::DnsResolve { .. } => (
+            Unavailable,
+            Effect::None,
+            "no suitable server was found in time: none runs, none is primary, or the address is wrong",
+        ),
+        MongoKind::ConnectionPoolCleared { .. } => (
+            Unavailable,
+            Effect::None,
+            "the connections to the server were closed because one of them failed",
+        ),
+        MongoKind::Authentication { .. } => (
+            Misconfigured,
+            Effect::None,
+            "the server refused user, password or mechanism",
+        ),
+        MongoKind::Io(_) => (
+            Unavailable,
+            Effect::Unknown,
+            "the connection to the server was lost",
+        ),
+        MongoKind::Shutdown => (Misconfigured, Effect::None, "the client has been shut down"),
+        MongoKind::InvalidTlsConfig { .. } => (
+            Misconfigured,
+            Effect::None,
+            "the TLS settings cannot be used; see the source",
+        ),
+        MongoKind::InvalidArgument { .. } => (
+            Misconfigured,
+            Effect::None,
+            "the driver refused an argument; see the source",
+        ),
+        MongoKind::IncompatibleServer { .. } => (
+            Misconfigured,
+            Effect::None,
+            "the server is too old or too new for the driver; MongoDB 5.0 or later is needed",
+        ),
+        MongoKind::SessionsNotSupported | MongoKind::Transaction { .. } => (
+            Misconfigured,
+            Effect::None,
+            "no transaction can run: the deployment has none (a standalone server; make it a replica set of \
+             one), or none was started on the session",
+        ),
+        MongoKind::BsonSerialization(_) => (InvalidInput, Effect::None, "a value cannot be sent"),
+        MongoKind::Bson(_)
+        | MongoKind::BsonDeserialization(_)
+        | MongoKind::InvalidResponse { .. } => (
+            Corrupt,
+            Effect::Unknown,
+            "the server's answer makes no sense",
+        ),
+        _ => (Other, Effect::Unknown, "the driver failed; see the source"),
+    }
+}
+
+/// Labels say more than codes where they are there:
+/// <https://www.mongodb.com/docs/manual/core/transactions-in-applications/#transaction-error-handling>.
+fn by_label(error: &MongoError) -> Option<Meaning> {
+    if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
+        return Some((
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            "whether the transaction was committed is not known; ask again with the same key",
+        ));
+    }
+    error.contains_label(TRANSIENT_TRANSACTION_ERROR).then_some((
+        ErrorKind::Contention,
+        Effect::None,
+        "the transaction failed for a moment's reason, such as a write conflict; repeat the whole transaction",
+    ))
+}
+
+const NO_TRANSACTIONS: Meaning = (
+    ErrorKind::Misconfigured,
+    Effect::None,
+    "the deployment has no transactions: a standalone server; make it a replica set of one",
+);
+
+/// A deployment that has no transactions.
+pub(crate) fn no_transactions() -> Error {
+    let (kind, effect, message) = NO_TRANSACTIONS;
+    Error::new(kind, effect, message)
+}
+
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
+const WRITE_CONFLICT: i32 = 112;
+
+/// The server's code, of a command, a write, or a write concern.
+pub(crate) fn code(error: &MongoError) -> Option<i32> {
+    match &*error.kind {
+        MongoKind::Command(error) => Some(error.code),
+        MongoKind::Write(WriteFailure::WriteError(error)) => Some(error.code),
+        MongoKind::Write(WriteFailure::WriteConcernError(error)) => Some(error.code),
+        _ => None,
+    }
+}
+
+/// Whether a statement outside of a transaction has lost a race, and was undone: it may be sent again at once.
+pub(crate) fn is_lost_race(error: &MongoError) -> bool {
+    !matches!(
+        &*error.kind,
+        MongoKind::Write(WriteFailure::WriteConcernError(_))
+    ) && matches!(code(error), Some(DUPLICATE_KEY | WRITE_CONFLICT))
+}
+
+/// What a code of the server means: kind, effect, and what to do. A statement that fails is undone, so most have no
+/// effect; where a member steps down or goes down, the write may have come first.
+///
+/// Codes: <https://www.mongodb.com/docs/manual/reference/error-codes/>.
+fn by_code(code: i32) -> Meaning {
+    use Effect::{None, Unknown};
+    use ErrorKind::{Contention, Misconfigured, Other, Unavailable};
+    match code {
+        DUPLICATE_KEY => (
+            Contention,
+            None,
+            "the key was claimed at the same time (11000)",
+        ),
+        WRITE_CONFLICT => (Contention, None, "a concurrent write got in the way (112)"),
+        24 => (Contention, None, "a lock was not free in time (24)"),
+        251 | 244 => (
+            Contention,
+            None,
+            "the server has ended the transaction (251, 244), perhaps because it took too long; repeat the whole \
+             transaction",
+        ),
+        50 | 262 => (
+            Unavailable,
+            Unknown,
+            "the server stopped the statement because it took too long (50, 262)",
+        ),
+        64 => (
+            Unavailable,
+            Unknown,
+            "not enough members confirmed the write in time (64)",
+        ),
+        75 | 79 | 100 => (
+            Misconfigured,
+            Unknown,
+            "the write concern cannot be met by this deployment (75, 79, 100)",
+        ),
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 10058 => (
+            Unavailable,
+            Unknown,
+            "the member is shutting down, or is primary no longer or not yet",
+        ),
+        6 | 7 | 89 | 9001 => (
+            Unavailable,
+            Unknown,
+            "the server lost its connection to another one (6, 7, 89, 9001)",
+        ),
+        46 | 202 | 134 | 133 | 317 => (
+            Unavailable,
+            Unknown,
+            "the server is out of a resource, or cannot read yet (46, 133, 134, 202, 317)",
+        ),
+        13 | 18 | 8000 => (
+            Misconfigured,
+            None,
+            "the user may not do this (13, 18, 8000); grant readWrite on the database",
+        ),
+        20 | 263 => NO_TRANSACTIONS,
+        26 | 27 | 48 | 85 | 86 | 166 => (
+            Misconfigured,
+            None,
+            "the collection or an index is missing or not this crate's; run `migrate()` or the printed commands",
+        ),
+        59 | 9 | 40324 | 31325 | 168 => (
+            Misconfigured,
+            None,
+            "the server does not know a command or operator; MongoDB 5.0 or later is needed",
+        ),
+        10334 | 17419 | 17420 => (
+            ErrorKind::InvalidInput,
+            None,
+            "the record would be larger than 16 MB; lower the limits",
+        ),
+        121 => (
+            Misconfigured,
+            None,
+            "a validator of the collection refuses the record (121); remove it",
+        ),
+        _ => (
+            Other,
+            Unknown,
+            "the server refused the statement; see the source for its code",
+        ),
+    }
+}
+
+/// Whether the whole transaction is to be repeated after this error, or one that it comes from: it carries the label
+/// `TransientTransactionError`, as write conflicts (112) in a transaction do, or is a
+/// [`Contention`](ErrorKind::Contention) of this crate's.
+#[must_use]
+pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<Error>()
+            && error.kind() == ErrorKind::Contention
+        {
+            return true;
+        }
+        if let Some(error) = error.downcast_ref::<MongoError>() {
+            return error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_classified() {
+        use Effect::{None, Unknown};
+        use ErrorKind::{Contention, InvalidInput, Misconfigured, Other, Unavailable};
+        for (code, kind, effect) in [
+            (11000, Contention, None),
+            (112, Contention, None),
+            (24, Contention, None),
+            (251, Contention, None),
+            (244, Contention, None),
+            (50, Unavailable, Unknown),
+            (64, Unavailable, Unknown),
+            (100, Misconfigured, Unknown),
+            (91, Unavailable, Unknown),
+            (189, Unavailable, Unknown),
+            (10107, Unavailable, Unknown),
+            (11602, Unavailable, Unknown),
+            (6, Unavailable, Unknown),
+            (202, Unavailable, Unknown),
+            (13, Misconfigured, None),
+            (18, Misconfigured, None),
+            (20, Misconfigured, None),
+            (263, Misconfigured, None),
+            (26, Misconfigured, None),
+            (86, Misconfigured, None),
+            (59, Misconfigured, None),
+            (10334, InvalidInput, None),
+            (121, Misconfigured, None),
+            (1, Other, Unknown),
+            (-1, Other, Unknown),
+        ] {
+            let (found, found_effect, message) = by_code(code);
+            assert_eq!((found, found_effect), (kind, effect), "{code}");
+            assert!(!message.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
+        let lost = || MongoError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
+        assert!(classify(lost(), Sent::Write).is_retryable());
+        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert!(!is_transaction_retryable(&lost()));
+    }
+
+    #[test]
+    fn contention_repeats_the_transaction() {
+        let lost = Error::new(ErrorKind::Contention, Effect::None, "lost");
+        assert!(is_transaction_retryable(&lost));
+        assert!(!is_transaction_retryable(&Error::claim_lost()));
+    }
+}

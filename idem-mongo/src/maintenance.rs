@@ -1,0 +1,115 @@
+//! Purge and sweep: a batch of ids is read through an index, then changed in one statement each hundred or so, in which the
+//! clock and the state of each document decide again.
+
+use idem_core::{Effect, Error, Failure, Result, check, encode_failure};
+use mongodb::bson::{Bson, Document, doc};
+
+use crate::error::Sent;
+use crate::operations::Operations;
+use crate::session::Session;
+use crate::statements;
+
+/// Most documents that one statement changes: their ids, of at most 1,916 bytes, have to fit into a command.
+const MAX_ITEMS: u64 = 500;
+
+/// What is done to the documents that a filter finds.
+#[derive(Debug, Clone)]
+enum Change {
+    Delete,
+    Update(Vec<Document>),
+}
+
+impl Operations {
+    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        self.in_rounds(session, limit, statements::expired, &Change::Delete)
+            .await
+    }
+
+    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        let failure = encode_failure(&Failure::abandoned())?;
+        let change = Change::Update(statements::sweep(&failure));
+        self.in_rounds(session, limit, statements::sweepable, &change)
+            .await
+    }
+
+    /// Goes on until the limit is reached or nothing more is found: what others have changed in between does not count.
+    /// A failure after the first round leaves what was done before.
+    async fn in_rounds(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+        which: fn(i64) -> Document,
+        change: &Change,
+    ) -> Result<u64> {
+        self.ready(session).await?;
+        let limit = u64::from(limit);
+        let mut done = 0;
+        while done < limit {
+            let round = (limit - done).min(MAX_ITEMS);
+            let changed = self.round(session, round, which, change).await;
+            match changed {
+                Ok(None) => break,
+                Ok(Some(changed)) => done += changed,
+                Err(error) if done > 0 => return Err(error.with_effect(Effect::Unknown)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// How many documents were changed; `None` when none was found.
+    async fn round(
+        &self,
+        session: &mut Session<'_>,
+        limit: u64,
+        which: fn(i64) -> Document,
+        change: &Change,
+    ) -> Result<Option<u64>> {
+        let filter = which(self.clock(session).await?);
+        let look = vec![
+            doc! { "$match": filter.clone() },
+            doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
+            doc! { "$project": { "_id": 1 } },
+        ];
+        let collection = self.collection.clone();
+        let found: Vec<Document> = session.read(&collection, look, Sent::Harmless).await?;
+        let ids: Vec<Bson> = found
+            .into_iter()
+            .filter_map(|mut found| found.remove("_id"))
+            .collect();
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let filter = statements::among(&ids, filter);
+        let change = change.clone();
+        let statement = || {
+            let (collection, filter, change) = (collection.clone(), filter.clone(), change.clone());
+            async move {
+                Ok(match change {
+                    Change::Delete => collection.delete_many(filter).await?.deleted_count,
+                    Change::Update(update) => {
+                        collection.update_many(filter, update).await?.modified_count
+                    }
+                })
+            }
+        };
+        session.again(statement).await.map(Some)
+    }
+
+    /// The server's clock a moment ago, in microseconds.
+    async fn clock(&self, session: &Session<'_>) -> Result<i64> {
+        let database = self.database.clone();
+        let hello = session
+            .by_itself(Sent::Harmless, async move {
+                database.run_command(doc! { "hello": 1 }).await
+            })
+            .await?
+            .map_err(|error| crate::error::classify(error, Sent::Harmless))?;
+        match hello.get_datetime("localTime") {
+            Ok(now) => Ok(now.timestamp_millis().saturating_mul(1000)),
+            Err(_) => Err(Error::corrupt("the server does not tell the time")),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! From a document to a record.
+
+use idem_core::{
+    Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, StoredRecord, Timestamp,
+};
+use mongodb::bson::{Bson, Document};
+
+use crate::statements::Asked;
+
+/// A record's document as a read or a claim answers with it.
+#[derive(Debug)]
+pub(crate) struct Row(Document);
+
+impl Row {
+    pub(crate) fn new(document: Document) -> Self {
+        Self(document)
+    }
+
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.0.get_str("_id").ok()
+    }
+
+    pub(crate) fn number(&self, field: &'static str) -> Result<i64> {
+        match self.0.get(field) {
+            Some(Bson::Int64(number)) => Ok(*number),
+            // A number that a person wrote in a shell.
+            Some(Bson::Int32(number)) => Ok(i64::from(*number)),
+            _ => Err(unreadable(field)),
+        }
+    }
+
+    fn optional(&self, field: &'static str) -> Result<Option<i64>> {
+        match self.0.contains_key(field) {
+            true => self.number(field).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn bytes(&self, field: &'static str) -> Result<&[u8]> {
+        let bytes = self.0.get_binary_generic(field);
+        bytes.map(Vec::as_slice).map_err(|_| unreadable(field))
+    }
+
+    pub(crate) fn state(&self) -> Result<i64> {
+        self.number("state")
+    }
+
+    /// The record's result, moved out.
+    pub(crate) fn take_result(&mut self) -> Result<Option<Bytes>> {
+        match self.0.remove("result") {
+            Some(Bson::Binary(binary)) => Ok(Some(Bytes::from(binary.bytes))),
+            None => Ok(None),
+            Some(_) => Err(unreadable("result")),
+        }
+    }
+
+    /// Whether the record was live when it was read.
+    pub(crate) fn is_live(&self) -> Result<bool> {
+        Ok(self.number("expires_at")? > self.number("now")?)
+    }
+
+    /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
+    pub(crate) fn is_held_against(&self, asked: &Asked<'_>) -> Result<bool> {
+        let request = asked.request;
+        if !self.is_live()? {
+            return Ok(false);
+        }
+        if self.bytes("fingerprint")? != request.fingerprint().to_bytes() {
+            return Ok(true);
+        }
+        Ok(match self.state()? {
+            StoredRecord::IN_FLIGHT => {
+                let own = self.bytes("attempt_id")? == request.attempt().as_bytes();
+                let stale = self.number("lease_ends_at")? <= self.number("now")?;
+                !own && !stale
+            }
+            StoredRecord::FAILED => request.on_failed() == FailedPolicy::Replay,
+            _ => true,
+        })
+    }
+
+    /// The outcome for a claimant that may not have the key.
+    pub(crate) fn loses(mut self, asked: &Asked<'_>) -> Result<ClaimOutcome> {
+        let result = self.take_result()?;
+        let now = self.number("now")?;
+        self.stored(result, now)?.loses(asked.request)
+    }
+
+    /// The record, if it is live.
+    pub(crate) fn record(mut self) -> Result<Option<Record>> {
+        if !self.is_live()? {
+            return Ok(None);
+        }
+        let result = self.take_result()?;
+        let now = self.number("now")?;
+        self.stored(result, now)?.record().map(Some)
+    }
+
+    /// What the update of a claim has made of the record: the claim, if it carries this attempt's id in flight; a failure,
+    /// if the update has failed it; nothing, if somebody else came first.
+    ///
+    /// The clock of the update is told by the end of the lease, or by the moment of the failure.
+    pub(crate) fn decided(
+        &self,
+        asked: &Asked<'_>,
+        failure: &Bytes,
+    ) -> Result<Option<ClaimOutcome>> {
+        let request = asked.request;
+        let same = self.bytes("fingerprint")? == request.fingerprint().to_bytes();
+        let attempt = self.bytes("attempt_id")?;
+        match self.state()? {
+            StoredRecord::IN_FLIGHT if same && attempt == request.attempt().as_bytes() => {
+                let now = self.number("lease_ends_at")? - asked.lease;
+                let claim = self.stored(None, now)?.claim(request);
+                Ok(Some(ClaimOutcome::Acquired(claim)))
+            }
+            // Of a live record that was failed before, a claim that retries failures would have made one in flight; to
+            // one that does not it is the same.
+            StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NOBODY.as_bytes() => {
+                let now = self.number("sealed_at")?;
+                let stored = self.stored(Some(failure.clone()), now)?;
+                stored.loses(request).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn stored(&self, result: Option<Bytes>, now: i64) -> Result<StoredRecord<'_>> {
+        Ok(StoredRecord {
+            state: self.state()?,
+            token: self.number("token")?,
+            attempts: self.number("attempts")?,
+            fingerprint: self.bytes("fingerprint")?,
+            created_at: self.number("created_at")?,
+            expires_at: self.number("expires_at")?,
+            lease_ends_at: self.number("lease_ends_at")?,
+            fails_when_stale: self.0.contains_key("sweep_at"),
+            sealed_at: self.optional("sealed_at")?,
+            metadata: self.0.get_str("metadata").ok(),
+            result,
+            now,
+        })
+    }
+
+    pub(crate) fn instant(&self, field: &'static str) -> Result<Timestamp> {
+        self.number(field).map(Timestamp::from_micros)
+    }
+}
+
+fn unreadable(field: &'static str) -> Error {
+    Error::corrupt(format!(
+        "a record has no readable `{field}`; it was written by another version or by a person"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idem_core::ErrorKind;
+    use mongodb::bson::doc;
+
+    #[test]
+    fn what_cannot_be_understood_is_corrupt() {
+        let row = Row::new(doc! { "_id": "a:b:c", "expires_at": 5_i64, "now": "late" });
+        assert_eq!(row.is_live().unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(row.state().unwrap_err().kind(), ErrorKind::Corrupt);
+        assert!(Row::new(doc! { "result": 7 }).take_result().is_err());
+        assert_eq!(Row::new(doc! {}).take_result().unwrap(), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! The statements, each with the argument why it is safe.
+//!
+//! Each changes one document in one command, which MongoDB does atomically: a pipeline update reads the document as it
+//! is when it is written, and of two at once one is undone and run again, by the server or by this crate (112). See
+//! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is the key, so the one
+//! index that every collection has lets one record in for each key, on every shard where the shard key is the `_id`.
+//!
+//! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate keeps microseconds. It is
+//! read before any wait: an instant that is a little old lets a lease look live for longer, never stale too early.
+//!
+//! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter (224), and dates are made
+//! of numbers, because not every server can add to a date.
+
+use idem_core::check::CheckedClaim;
+use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy, StoredRecord};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, Document, bson, doc};
+
+/// How much later than it may, in microseconds, a record is deleted by the server itself: a minute. The TTL monitor goes
+/// by the clock of the member that is primary then; one that is ahead by less than this deletes nothing that another
+/// still counts as live, and no token that another's clock has not passed.
+pub(crate) const TTL_MARGIN: i64 = 60_000_000;
+
+/// The server's clock in microseconds.
+fn clock() -> Bson {
+    bson!({ "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] })
+}
+
+/// `body` with the clock in `$$clock`.
+fn at_clock(body: impl Into<Bson>) -> Bson {
+    bson!({ "$let": { "vars": { "clock": clock() }, "in": body.into() } })
+}
+
+fn later(micros: i64) -> Bson {
+    bson!({ "$add": ["$$clock", micros] })
+}
+
+/// When the TTL monitor may delete the record: some time after the clock has passed all of these.
+fn purge_at(instants: impl Into<Bson>) -> Bson {
+    bson!({ "$toDate": { "$toLong": { "$divide": [
+        { "$add": [{ "$max": instants.into() }, TTL_MARGIN] },
+        1000_i64,
+    ] } } })
+}
+
+pub(crate) fn binary(bytes: &[u8]) -> Bson {
+    Bson::Binary(Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: bytes.to_vec(),
+    })
+}
+
+/// The document of this key.
+pub(crate) fn key_filter(key: &Key) -> Document {
+    doc! { "_id": key.path() }
+}
+
+/// The document as long as this claim is its latest acquisition.
+fn claim_filter(claim: &Claim) -> Document {
+    doc! {
+        "_id": claim.key().path(),
+        "token": claim.token().as_i64(),
+        "attempt_id": binary(claim.attempt().as_bytes()),
+    }
+}
+
+/// The same while it is in flight and live; not of an upsert, so `$expr` may judge by the clock.
+pub(crate) fn held_filter(claim: &Claim) -> Document {
+    let mut filter = claim_filter(claim);
+    filter.insert("state", StoredRecord::IN_FLIGHT);
+    filter.insert("$expr", doc! { "$gt": ["$expires_at", clock()] });
+    filter
+}
+
+/// The record of the key as it is, with the clock in `now`; the result only for the same request.
+///
+/// A look before a claim, and after one that lost. It proves nothing about who has won: a claim that finds the key free
+/// here still has to write. What it tells a duplicate can only have become true, and is read with the read concern
+/// that goes with the writes, so it is not rolled back either.
+pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
+    vec![doc! { "$match": key_filter(key) }, with_clock(fingerprint)]
+}
+
+/// The same for many keys.
+pub(crate) fn look_many(keys: Vec<String>) -> Vec<Document> {
+    vec![
+        doc! { "$match": { "_id": { "$in": keys } } },
+        doc! { "$set": { "now": clock() } },
+    ]
+}
+
+fn with_clock(fingerprint: &Bson) -> Document {
+    let same = doc! { "$eq": ["$fingerprint", fingerprint.clone()] };
+    doc! { "$set": {
+        "now": clock(),
+        "result": { "$cond": [same, "$result", "$$REMOVE"] },
+    } }
+}
+
+/// The record of the key, whole, with the clock.
+pub(crate) fn get(key: &Key) -> Vec<Document> {
+    vec![
+        doc! { "$match": key_filter(key) },
+        doc! { "$set": { "now": clock() } },
+    ]
+}
+
+/// The claim's own record, while it is the latest acquisition, with the clock. What a statement that changed nothing has
+/// met: a no-op with a majority write concern waits until what it has seen is confirmed, so a majority read after it
+/// sees that, too.
+pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
+    vec![
+        doc! { "$match": claim_filter(claim) },
+        doc! { "$set": { "now": clock() } },
+    ]
+}
+
+/// A checked claim in the form that statements take.
+#[derive(Debug)]
+pub(crate) struct Asked<'r> {
+    pub(crate) request: &'r ClaimRequest,
+    pub(crate) fingerprint: Bson,
+    pub(crate) lease: i64,
+    attempt: Bson,
+    kept: i64,
+    metadata: Option<String>,
+}
+
+impl<'r> Asked<'r> {
+    pub(crate) fn new(request: &'r ClaimRequest, checked: CheckedClaim) -> Self {
+        Self {
+            request,
+            fingerprint: binary(&request.fingerprint().to_bytes()),
+            lease: checked.lease,
+            attempt: binary(request.attempt().as_bytes()),
+            kept: checked.lease + checked.retention,
+            metadata: checked.metadata,
+        }
+    }
+}
+
+/// The update of a claim, for an upsert on the key: all that a claim may come to, decided where it is written.
+///
+/// Of any number of claims of a free key one inserts; the others meet its document, at once or when they are sent again
+/// after 11000 or 112, and the pipeline leaves it as it is: a replacement by itself, of which the server writes nothing. The
+/// document that comes back carries this attempt's id in a record in flight if, and only if, it has won. `failure` is the
+/// stored form of the failure of a stale record that may not be taken over.
+pub(crate) fn claim(asked: &Asked<'_>, failure: &[u8]) -> Vec<Document> {
+    let decided = bson!({ "$switch": {
+        "branches": [
+            { "case": { "$in": ["$$verdict", ["fresh", "own", "again"]] }, "then": acquired(asked) },
+            { "case": { "$eq": ["$$verdict", "abandoned"] }, "then": abandoned(failure) },
+        ],
+        "default": "$$ROOT",
+    } });
+    let judged = bson!({ "$let": { "vars": { "verdict": verdict(asked) }, "in": decided } });
+    vec![doc! { "$replaceWith": at_clock(judged) }]
+}
+
+/// What the claim comes to, in one word.
+fn verdict(asked: &Asked<'_>) -> Bson {
+    let is = |state: i64| bson!({ "$eq": ["$state", state] });
+    let stale = bson!({ "$and": [
+        is(StoredRecord::IN_FLIGHT),
+        { "$lte": ["$lease_ends_at", "$$clock"] },
+    ] });
+    let both_take_over = bson!({ "$and": [
+        asked.request.on_stale() == StalePolicy::TakeOver,
+        { "$eq": [{ "$ifNull": ["$sweep_at", 0_i64] }, 0_i64] },
+    ] });
+    let own = bson!({ "$and": [
+        is(StoredRecord::IN_FLIGHT),
+        { "$eq": ["$attempt_id", asked.attempt.clone()] },
+    ] });
+    let retried = bson!({ "$and": [
+        is(StoredRecord::FAILED),
+        asked.request.on_failed() == FailedPolicy::Retry,
+    ] });
+    let live = bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] });
+    bson!({ "$switch": {
+        "branches": [
+            { "case": { "$not": [live] }, "then": "fresh" },
+            { "case": { "$ne": ["$fingerprint", asked.fingerprint.clone()] }, "then": "lost" },
+            { "case": own, "then": "own" },
+            { "case": { "$and": [stale.clone(), both_take_over] }, "then": "again" },
+            { "case": stale, "then": "abandoned" },
+            { "case": retried, "then": "again" },
+        ],
+        "default": "lost",
+    } })
+}
+
+/// The record in flight. An attempt that asks again for what is its own keeps its token.
+fn acquired(asked: &Asked<'_>) -> Bson {
+    let next_token = bson!({ "$max": [
+        "$$clock",
+        { "$add": [{ "$ifNull": ["$token", 0_i64] }, 1_i64] },
+    ] });
+    let by_verdict = |fresh: Bson, own: &str, again: Bson| {
+        bson!({ "$switch": { "branches": [
+            { "case": { "$eq": ["$$verdict", "fresh"] }, "then": fresh },
+            { "case": { "$eq": ["$$verdict", "own"] }, "then": own },
+        ], "default": again } })
+    };
+    let mut record = doc! {
+        "_id": "$_id",
+        "state": StoredRecord::IN_FLIGHT,
+        "token": by_verdict(next_token.clone(), "$token", next_token),
+        "attempts": by_verdict(1_i64.into(), "$attempts", bson!({ "$add": ["$attempts", 1_i64] })),
+        "fingerprint": asked.fingerprint.clone(),
+        "attempt_id": asked.attempt.clone(),
+        "created_at": by_verdict("$$clock".into(), "$created_at", "$created_at".into()),
+        "lease_ends_at": later(asked.lease),
+        "expires_at": later(asked.kept),
+        // The token is ahead of the clock where that was set back.
+        "purge_at": purge_at(bson!([later(asked.kept), { "$ifNull": ["$token", 0_i64] }])),
+    };
+    if asked.request.on_stale() == StalePolicy::Fail {
+        record.insert("sweep_at", later(asked.lease));
+    }
+    if let Some(metadata) = &asked.metadata {
+        record.insert("metadata", doc! { "$literal": metadata });
+    }
+    record.into()
+}
+
+/// The stale record as a failed one. Nobody owns it then; its retention is unchanged.
+fn abandoned(failure: &[u8]) -> Bson {
+    bson!({
+        "_id": "$_id",
+        "state": StoredRecord::FAILED,
+        "token": "$token",
+        "attempts": "$attempts",
+        "fingerprint": "$fingerprint",
+        "attempt_id": binary(AttemptId::NOBODY.as_bytes()),
+        "created_at": "$created_at",
+        "lease_ends_at": "$lease_ends_at",
+        "expires_at": "$expires_at",
+        "purge_at": "$purge_at",
+        "sealed_at": "$$clock",
+        "metadata": "$metadata",
+        "result": binary(failure),
+    })
+}
+
+/// The update of a completion or failure, for the document that [`held_filter`] finds. Ownership is judged on the document
+/// as it is when it is written.
+pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
+    vec![
+        doc! { "$set": {
+            "state": state,
+            "result": binary(result),
+            "sealed_at": clock(),
+            "expires_at": at_clock(later(retention)),
+            "purge_at": at_clock(purge_at(bson!([later(retention), "$token"]))),
+        } },
+        doc! { "$unset": "sweep_at" },
+    ]
+}
+
+/// The update of a release. The document stays for a while, so that a release can be repeated and the next token is
+/// greater whatever the clock does; it counts as absent.
+pub(crate) fn release() -> Vec<Document> {
+    vec![
+        doc! { "$set": {
+            "state": StoredRecord::RELEASED,
+            "expires_at": 0_i64,
+            "purge_at": at_clock(purge_at(bson!(["$$clock", "$token"]))),
+        } },
+        doc! { "$unset": ["sweep_at", "metadata"] },
+    ]
+}
+
+/// The update of a renewal; never shortens a lease. `renewed_at` tells the clock to the caller.
+pub(crate) fn renew(lease: i64) -> Vec<Document> {
+    let longer = bson!({ "$max": [0_i64, { "$subtract": [later(lease), "$lease_ends_at"] }] });
+    let lease_ends_at = bson!({ "$add": ["$lease_ends_at", "$$longer"] });
+    let swept = bson!({ "$gt": [{ "$ifNull": ["$sweep_at", 0_i64] }, 0_i64] });
+    let renewed = bson!({ "$mergeObjects": ["$$ROOT", {
+        "lease_ends_at": lease_ends_at.clone(),
+        "expires_at": { "$add": ["$expires_at", "$$longer"] },
+        "purge_at": purge_at(bson!([{ "$add": ["$expires_at", "$$longer"] }, "$token"])),
+        "sweep_at": { "$cond": [swept, lease_ends_at, "$$REMOVE"] },
+        "renewed_at": "$$clock",
+    }] });
+    let renewed = bson!({ "$let": { "vars": { "longer": longer }, "in": renewed } });
+    vec![doc! { "$replaceWith": at_clock(renewed) }]
+}
+
+/// Records whose retention has ended and whose token the clock has passed: the next token may be made from the clock
+/// alone. `now` is the server's clock a moment ago, which an index can be searched by; the clock at the time of the
+/// statement decides.
+pub(crate) fn expired(now: i64) -> Document {
+    let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
+    doc! {
+        "purge_at": { "$lte": by_index },
+        "$expr": { "$and": [
+            { "$lte": ["$expires_at", clock()] },
+            { "$lt": ["$token", clock()] },
+        ] },
+    }
+}
+
+/// Stale records that may not be taken over; `now` as for [`expired`].
+pub(crate) fn sweepable(now: i64) -> Document {
+    doc! {
+        "sweep_at": { "$lte": now },
+        "state": StoredRecord::IN_FLIGHT,
+        "$expr": { "$and": [
+            { "$lte": ["$sweep_at", clock()] },
+            { "$gt": ["$expires_at", clock()] },
+        ] },
+    }
+}
+
+/// The update of a sweep, for the documents that [`sweepable`] finds.
+pub(crate) fn sweep(failure: &[u8]) -> Vec<Document> {
+    vec![doc! { "$replaceWith": at_clock(abandoned(failure)) }]
+}
+
+/// One of these documents, if it is still as the filter says.
+pub(crate) fn among(ids: &[Bson], mut filter: Document) -> Document {
+    filter.insert("_id", doc! { "$in": ids });
+    filter
+}

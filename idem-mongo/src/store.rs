@@ -1,0 +1,210 @@
+//! [`MongoStore`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
+    Key, Limits, Record, Response, Result,
+};
+use mongodb::Client;
+use mongodb::bson::doc;
+use mongodb::options::ClientOptions;
+
+use crate::config::Config;
+use crate::error::{Sent, classify};
+use crate::operations::Operations;
+use crate::session::Session;
+
+pub(crate) const BACKEND: &str = "mongo";
+
+/// How long [`MongoStore::connect`] lets the driver look for a primary, unless the URL says otherwise; the driver's own
+/// default of 30 s is longer than callers wait.
+const SERVER_SELECTION: Duration = Duration::from_secs(5);
+/// The driver's own default is 10.
+const MAX_POOL_SIZE: u32 = 64;
+
+/// The store on MongoDB.
+///
+/// A clone shares the client. Nothing is created here: see [`migrate`](Self::migrate). Until the collection was migrated
+/// every operation is `Misconfigured`, which the first one of a store finds out; drop the collection under a working
+/// store, and MongoDB creates a bare one with the next write.
+#[derive(Clone)]
+pub struct MongoStore {
+    client: Client,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl MongoStore {
+    /// A store on the caller's client, with the default [`Config`].
+    ///
+    /// The client's pool has at most 10 connections and it looks for a server for 30 s unless it was told otherwise; see
+    /// [`connect`](Self::connect).
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self::with_config(client, Config::new())
+    }
+
+    /// A store on the caller's client. Read preference, read concern and write concern are the store's own, whatever the
+    /// client's are.
+    #[must_use]
+    pub fn with_config(client: Client, config: Config) -> Self {
+        let operations = Arc::new(Operations::new(&client, config));
+        Self { client, operations }
+    }
+
+    /// A store on a client of its own: retryable writes, at most 64 connections, opened as they are needed, and 5 s to
+    /// find a server, unless the URL says otherwise.
+    ///
+    /// `url` is `mongodb://user:password@host:port/database?replicaSet=…`, as the driver reads it.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be made.
+    pub async fn connect(url: &str, config: Config) -> Result<Self> {
+        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let mut options = ClientOptions::parse(url).await.map_err(at)?;
+        options
+            .server_selection_timeout
+            .get_or_insert(SERVER_SELECTION);
+        options.max_pool_size.get_or_insert(MAX_POOL_SIZE);
+        options.app_name.get_or_insert_with(|| "idem".to_owned());
+        let client = Client::with_options(options).map_err(at)?;
+        let store = Self::with_config(client, config);
+        let database = store.operations.database.clone();
+        let hello = async move { database.run_command(doc! { "hello": 1 }).await };
+        let answer = store.session().by_itself(Sent::Harmless, hello).await;
+        answer
+            .map_err(|error| error.at(BACKEND, "connect"))?
+            .map_err(at)?;
+        Ok(store)
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How the store is set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.operations.config
+    }
+
+    pub(crate) fn session(&self) -> Session<'static> {
+        Session::alone(&self.operations.config)
+    }
+}
+
+/// Shows the names, not the client, whose options hold the password.
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoStore")
+            .field("config", &self.operations.config)
+            .finish_non_exhaustive()
+    }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl IdempotencyStore for MongoStore {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.operations.config.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.operations
+            .claim(&mut self.session(), request)
+            .await
+            .map_err(at("claim"))
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let sealing = self
+            .operations
+            .response(response, retention)
+            .map_err(at("complete"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("complete"))
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        let sealing = self
+            .operations
+            .failure(failure, retention)
+            .map_err(at("fail"))?;
+        self.operations
+            .seal(&mut self.session(), claim, &sealing)
+            .await
+            .map_err(at("fail"))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.operations
+            .release(&mut self.session(), claim)
+            .await
+            .map_err(at("release"))
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.operations
+            .renew(&mut self.session(), claim, lease)
+            .await
+            .map_err(at("renew"))
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.operations
+            .get(&mut self.session(), key)
+            .await
+            .map_err(at("get"))
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        let purged = self.operations.purge(&mut self.session(), limit).await;
+        purged.map_err(at("purge"))
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        let swept = self.operations.sweep(&mut self.session(), limit).await;
+        swept.map_err(at("sweep"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl BatchStore for MongoStore {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        let answers = self.operations.claim_many(requests).await;
+        answers
+            .into_iter()
+            .map(|answer| answer.map_err(at("claim_many")))
+            .collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        let answers = self.operations.complete_many(completions).await;
+        answers
+            .into_iter()
+            .map(|answer| answer.map_err(at("complete_many")))
+            .collect()
+    }
+}

@@ -1,0 +1,312 @@
+//! Operations in a caller's transaction, and transactions that are repeated as a whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idem_core::{
+    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Response,
+    Result,
+};
+use mongodb::bson::doc;
+use mongodb::error::{Error as MongoError, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions};
+use mongodb::{Client, ClientSession};
+use tokio::time::Instant;
+
+use crate::config::{Durability, LONGEST};
+use crate::error::{Sent, classify, is_transaction_retryable, no_transactions};
+use crate::session::Session;
+use crate::store::{BACKEND, MongoStore};
+
+/// The record and the caller's own documents commit together: the only true exactly-once there is. MongoDB has
+/// transactions on replica sets (of one member, too) and sharded clusters; elsewhere beginning one is `Misconfigured`.
+///
+/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that writes the
+/// business documents: others see the key in flight while the work runs. Or [`claim_in`](Self::claim_in) and `complete_in`
+/// both run in it: others that claim the key wait for the transaction's end (bounded by
+/// [`Config::with_timeout`](crate::Config::with_timeout)), and an abort leaves no trace of the claim.
+///
+/// A transaction is started on the session before the first of these; without one each statement commits by itself. The
+/// read and write concern are the transaction's, so start it with `snapshot` or `majority` and a majority write concern,
+/// as [`Transactions`] does. An error of the server fails the transaction, a lost race with `Contention`: abort it and
+/// repeat it as a whole, with the same key.
+impl MongoStore {
+    /// [`claim`](idem_core::IdempotencyStore::claim) in the transaction of the caller's session.
+    ///
+    /// # Errors
+    ///
+    /// As for `claim`; also `Contention` when the key was claimed after the transaction's snapshot was taken, and
+    /// `Misconfigured` on a deployment without transactions.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: abort it.
+    pub async fn claim_in(
+        &self,
+        session: &mut ClientSession,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        let at = |error: Error| error.at(BACKEND, "claim_in");
+        let mut session = self.session_in(session).await.map_err(at)?;
+        self.operations
+            .claim(&mut session, request)
+            .await
+            .map_err(at)
+    }
+
+    /// [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's session. When it answers
+    /// `ClaimLost`, abort: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `complete`, and as for [`claim_in`](Self::claim_in).
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: abort it.
+    pub async fn complete_in(
+        &self,
+        session: &mut ClientSession,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "complete_in");
+        let sealing = self.operations.response(response, retention).map_err(at)?;
+        let mut session = self.session_in(session).await.map_err(at)?;
+        self.operations
+            .seal(&mut session, claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    /// [`fail`](idem_core::IdempotencyStore::fail) in the transaction of the caller's session.
+    ///
+    /// # Errors
+    ///
+    /// As for `fail`, and as for [`claim_in`](Self::claim_in).
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: abort it.
+    pub async fn fail_in(
+        &self,
+        session: &mut ClientSession,
+        claim: &Claim,
+        failure: &Failure,
+        retention: Duration,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "fail_in");
+        let sealing = self.operations.failure(failure, retention).map_err(at)?;
+        let mut session = self.session_in(session).await.map_err(at)?;
+        self.operations
+            .seal(&mut session, claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    async fn session_in<'t>(&self, session: &'t mut ClientSession) -> Result<Session<'t>> {
+        let operations = &self.operations;
+        has_transactions(self.client(), &operations.has_transactions).await?;
+        Ok(Session::in_transaction(session, &operations.config))
+    }
+}
+
+/// Refuses a deployment without transactions; asks the server once. The driver begins one on any, and a server says only at its
+/// first statement, in words about retryable writes, that it has none.
+async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
+    if known.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let admin = client.database("admin");
+    let hello = tokio::spawn(async move { admin.run_command(doc! { "hello": 1 }).await });
+    let hello = hello.await.map_err(task_failed)?;
+    let hello = hello.map_err(|error| classify(error, Sent::Harmless))?;
+    let is_sharded = hello.get_str("msg").is_ok_and(|told| told == "isdbgrid");
+    if !is_sharded && !hello.contains_key("setName") {
+        return Err(no_transactions());
+    }
+    known.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs transactions, each repeated as a whole after an error that is labelled `TransientTransactionError`, such as a
+/// write conflict (112).
+#[derive(Debug, Clone)]
+pub struct Transactions {
+    client: Client,
+    durability: Durability,
+    limit: Duration,
+    has_transactions: Arc<AtomicBool>,
+}
+
+impl Transactions {
+    /// Transactions of this client, on a snapshot, journaled by a majority, each repeated for at most 10 s.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            durability: Durability::default(),
+            limit: Duration::from_secs(10),
+            has_transactions: Arc::default(),
+        }
+    }
+
+    /// Another worth of a commit.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// For how long a transaction is repeated; a day at most.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit.min(LONGEST);
+        self
+    }
+
+    fn options(&self) -> TransactionOptions {
+        TransactionOptions::builder()
+            .read_concern(ReadConcern::snapshot())
+            .write_concern(self.durability.write_concern(self.limit))
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .build()
+    }
+
+    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
+    ///
+    /// ```no_run
+    /// # async fn pay(store: &idem_mongo::MongoStore, request: &idem_core::ClaimRequest)
+    /// #     -> Result<idem_core::ClaimOutcome, idem_core::BoxError> {
+    /// # async fn work(_: &mut mongodb::ClientSession) -> Result<idem_core::ClaimOutcome, idem_core::BoxError> { Err("…".into()) }
+    /// let transactions = idem_mongo::Transactions::new(store.client().clone());
+    /// let mut attempts = transactions.attempts();
+    /// loop {
+    ///     let mut session = attempts.begin().await?;
+    ///     let result = work(&mut session).await; // claim_in, the business documents, complete_in
+    ///     if let Some(result) = attempts.finish(session, result).await {
+    ///         return result;
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The work does nothing but through its session, and uses one key: after a commit whose answer was lost the caller
+    /// runs it again and meets the record.
+    #[must_use]
+    pub fn attempts(&self) -> Attempts {
+        Attempts {
+            transactions: self.clone(),
+            deadline: Instant::now() + self.limit,
+            pause: FIRST_PAUSE,
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Those that come back too soon are in the way of the next one, and all of them starve: hence so long, and the jitter.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The attempts at one transaction: see [`Transactions::attempts`].
+#[derive(Debug)]
+pub struct Attempts {
+    transactions: Transactions,
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    /// A session with a transaction started, for the first time or again.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` on a deployment without transactions (a standalone server); `Unavailable`.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is left open.
+    pub async fn begin(&mut self) -> Result<ClientSession> {
+        let at = |error: Error| error.at(BACKEND, "begin");
+        let transactions = &self.transactions;
+        let (client, options) = (transactions.client.clone(), transactions.options());
+        has_transactions(&client, &transactions.has_transactions)
+            .await
+            .map_err(at)?;
+        let begun = tokio::spawn(async move {
+            let mut session = client.start_session().await?;
+            session.start_transaction().with_options(options).await?;
+            Ok::<_, MongoError>(session)
+        });
+        let begun = begun.await.map_err(|failed| at(task_failed(failed)))?;
+        begun.map_err(|error| at(classify(error, Sent::Harmless)))
+    }
+
+    /// Commits when the result is good and aborts when it is not. `None`, after a pause, when a concurrent transaction got
+    /// in the way and the limit has not passed: begin again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is aborted unless the commit was under way, which then goes on.
+    pub async fn finish<T, E: Into<BoxError>>(
+        &mut self,
+        mut session: ClientSession,
+        result: Result<T, E>,
+    ) -> Option<Result<T, BoxError>> {
+        let result = match result.map_err(Into::into) {
+            Ok(value) => match self.commit(session).await {
+                Ok(()) => Ok(value),
+                Err(error) => Err(error.at(BACKEND, "commit").into()),
+            },
+            Err(error) => {
+                // That the abort failed is not what the caller wants to know: the server aborts it then.
+                let _ = tokio::spawn(async move { session.abort_transaction().await }).await;
+                Err(error)
+            }
+        };
+        match result {
+            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
+            result => Some(result),
+        }
+    }
+
+    /// A commit whose outcome is not known is sent again, which the server takes for the same one.
+    async fn commit(&self, mut session: ClientSession) -> Result<()> {
+        let deadline = self.deadline;
+        let committing = tokio::spawn(async move {
+            loop {
+                match session.commit_transaction().await {
+                    Err(error)
+                        if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+                            && Instant::now() < deadline =>
+                    {
+                        tokio::time::sleep(FIRST_PAUSE).await;
+                    }
+                    done => return done,
+                }
+            }
+        });
+        let committed = committing.await.map_err(task_failed)?;
+        committed.map_err(|error| classify(error, Sent::Write))
+    }
+
+    /// Waits for the next attempt; `false` when the limit has passed.
+    async fn wait(&mut self) -> bool {
+        if Instant::now() + self.pause >= self.deadline {
+            return false;
+        }
+        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.0..=1.0))).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+fn task_failed(failed: tokio::task::JoinError) -> Error {
+    let ended = "the driver's task ended early";
+    Error::new(ErrorKind::Other, Effect::Unknown, ended).with_source(failed)
+}

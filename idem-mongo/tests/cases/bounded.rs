@@ -1,0 +1,214 @@
+//! Law 16, and what the server deletes by itself.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::{BatchStore, IdempotencyStore, Response};
+use idem_mongo::mongodb::bson::{Bson, Document, doc};
+
+use super::case;
+use super::reads::duplicates;
+use crate::support::{self, Watch, documents};
+
+pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
+    case(5, "a_clock_that_was_set_back_takes_no_token_back", |cx| {
+        Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
+    });
+pub(super) const NO_OPERATION_SCANS_THE_COLLECTION: Case =
+    case(16, "no_operation_scans_the_collection", |cx| {
+        Box::pin(no_operation_scans_the_collection(cx))
+    });
+pub(super) const PURGE_COUNTS_WHAT_IT_DELETES: Case =
+    case(16, "purge_counts_what_it_deletes", |cx| {
+        Box::pin(purge_counts_what_it_deletes(cx))
+    });
+pub(super) const PURGES_BESIDE_EACH_OTHER_COUNT_EACH_RECORD_ONCE: Case = case(
+    16,
+    "purges_beside_each_other_count_each_record_once",
+    |cx| Box::pin(purges_beside_each_other_count_each_record_once(cx)),
+);
+pub(super) const THE_SERVER_DELETES_NOTHING_THAT_MAY_BE_NEEDED: Case =
+    case(8, "the_server_deletes_nothing_that_may_be_needed", |cx| {
+        Box::pin(the_server_deletes_nothing_that_may_be_needed(cx))
+    });
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A token from the future is what a clock that was set back leaves behind.
+async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
+    let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
+    cx.store().release(&claim).await?;
+    let hour = 3_600_000_000_i64;
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let records = database.collection::<Document>("idem_records");
+    records
+        .update_one(
+            doc! { "_id": claim.key().path() },
+            doc! { "$inc": { "token": hour } },
+        )
+        .await?;
+    assert_eq!(cx.store().purge(10).await?, 0, "the next token needs it");
+    let next = cx.claim(&cx.request(claim.key())).await?;
+    assert!(next.token().as_i64() > claim.token().as_i64() + hour);
+    let found = documents(cx).await?;
+    let purge_at = found[0].get_datetime("purge_at")?.timestamp_millis();
+    assert!(purge_at * 1000 > next.token().as_i64(), "too early");
+    Ok(())
+}
+
+/// A minute later than the end of the retention and than the token, so that members may differ about the time.
+async fn the_server_deletes_nothing_that_may_be_needed(cx: &Context) -> CaseResult {
+    let minute = 60_000_000;
+    duplicates(cx).await?;
+    let claim = cx.claim(&cx.request(&cx.key("renewed"))).await?;
+    let _renewed = cx.store().renew(&claim, HOUR).await?;
+    let claim = cx.claim(&cx.request(&cx.key("released"))).await?;
+    cx.store().release(&claim).await?;
+    let found = documents(cx).await?;
+    assert_eq!(found.len(), 5);
+    for document in found {
+        let purge_at = document.get_datetime("purge_at")?.timestamp_millis() * 1000;
+        for field in ["token", "expires_at"] {
+            let instant = document.get_i64(field)?;
+            assert!(purge_at >= instant + minute - 1000, "{field} in {document}");
+        }
+    }
+    Ok(())
+}
+
+async fn expired(cx: &Context, count: usize) -> CaseResult {
+    let mut claims = Vec::new();
+    for at in 0..count {
+        let request = cx.request(&cx.key(format!("expired {at}")));
+        claims.push(cx.claim(&request).await?);
+    }
+    let response = Response::new(200, "x");
+    for claim in &claims {
+        cx.store().complete(claim, &response, cx.short()).await?;
+    }
+    for claim in &claims {
+        cx.until_free(claim.key()).await?;
+    }
+    Ok(())
+}
+
+/// For a minute after the end of the retention the server leaves the record to `purge`.
+async fn purge_counts_what_it_deletes(cx: &Context) -> CaseResult {
+    let live = cx.claim(&cx.request(&cx.key("live"))).await?;
+    expired(cx, 10).await?;
+    for purged in [4, 4, 2, 0] {
+        assert_eq!(cx.store().purge(4).await?, purged, "purged");
+    }
+    assert!(cx.store().get(live.key()).await?.is_some());
+    assert_eq!(documents(cx).await?.len(), 1);
+    Ok(())
+}
+
+async fn purges_beside_each_other_count_each_record_once(cx: &Context) -> CaseResult {
+    expired(cx, 40).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let store = cx.store().clone();
+        tasks.spawn(async move {
+            let mut total = 0;
+            while let purged @ 1.. = store.purge(7).await? {
+                total += purged;
+            }
+            Ok::<_, idem_core::Error>(total)
+        });
+    }
+    let mut total = 0;
+    while let Some(purged) = tasks.join_next().await {
+        total += purged??;
+    }
+    assert_eq!(total, 40, "purged by all together");
+    Ok(())
+}
+
+/// The server's own plan for each command of each operation, among thousands of records.
+async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
+    let (harness, watch) = (support::harness()?, Watch::default());
+    fill(cx, 3000).await?;
+    let requests = duplicates(cx).await?;
+    let store = watch.store(&harness, harness.config(cx.namespace())?);
+    let store = store.await?;
+    store.get(&cx.key("none")).await?;
+    watch.take(&[]);
+    for outcome in store.claim_many(&requests).await {
+        drop(outcome?);
+    }
+    let claim = store.claim(&cx.request(&cx.key("fresh"))).await?;
+    let claim = store.renew(&claim.acquired().expect("fresh"), HOUR).await?;
+    store
+        .complete(&claim, &Response::new(200, "x"), HOUR)
+        .await?;
+    assert_eq!(store.purge(700).await?, 300);
+    assert_eq!(store.sweep(700).await?, 0);
+    let database = harness.database(cx.namespace()).await?;
+    let mut explained = 0;
+    for mut command in watch.take(&["aggregate", "findAndModify", "update", "delete"]) {
+        for field in [
+            "lsid",
+            "$db",
+            "$clusterTime",
+            "txnNumber",
+            "writeConcern",
+            "readConcern",
+        ] {
+            command.remove(field);
+        }
+        let name = command.keys().next().cloned().unwrap_or_default();
+        let explain = doc! { "explain": command, "verbosity": "queryPlanner" };
+        let plan = database.run_command(explain).await?;
+        let stages = stages(&Bson::Document(plan));
+        assert!(!stages.is_empty(), "no plan for {name}");
+        assert!(
+            !stages.contains(&"COLLSCAN".to_owned()),
+            "{name}: {stages:?}"
+        );
+        explained += 1;
+    }
+    match explained {
+        8.. => Ok(()),
+        few => Err(CaseError::new(format!("{few} commands"))),
+    }
+}
+
+/// The stages of the plan that is to be taken; those of rejected ones do not count.
+fn stages(plan: &Bson) -> Vec<String> {
+    match plan {
+        Bson::Array(parts) => parts.iter().flat_map(stages).collect(),
+        Bson::Document(parts) => parts
+            .iter()
+            .filter(|(name, _)| *name != "rejectedPlans" && *name != "command")
+            .flat_map(|(name, part)| match part {
+                Bson::String(stage) if name == "stage" => vec![stage.clone()],
+                part => stages(part),
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Records of which one in ten has expired.
+async fn fill(cx: &Context, count: i64) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let record = |number: i64| {
+        let expires_at = if number % 10 == 0 {
+            1_i64
+        } else {
+            4_000_000_000_000_000
+        };
+        // Late, so that the server does not delete it before it is counted.
+        let purge_at = idem_mongo::mongodb::bson::DateTime::now();
+        let live = idem_mongo::mongodb::bson::DateTime::from_millis(4_000_000_000_000);
+        doc! {
+            "_id": format!("other:payments.create:filler-{number}"), "token": 1_i64, "state": 0_i64,
+            "expires_at": expires_at, "lease_ends_at": 0_i64,
+            "purge_at": if number % 10 == 0 { purge_at } else { live },
+        }
+    };
+    let records = database.collection::<Document>("idem_records");
+    records.insert_many((0..count).map(record)).await?;
+    Ok(())
+}

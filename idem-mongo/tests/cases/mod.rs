@@ -1,0 +1,57 @@
+//! Cases that only MongoDB has, beside those of the suite.
+
+mod bounded;
+mod concerns;
+mod failures;
+mod reads;
+mod schema;
+mod transactions;
+
+pub(crate) use schema::migrate_as_child;
+
+use idem_conformance::{Case, CaseFuture, Context};
+
+/// All of them.
+pub(crate) const ALL: &[Case] = &[
+    bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
+    bounded::NO_OPERATION_SCANS_THE_COLLECTION,
+    bounded::PURGE_COUNTS_WHAT_IT_DELETES,
+    bounded::PURGES_BESIDE_EACH_OTHER_COUNT_EACH_RECORD_ONCE,
+    bounded::THE_SERVER_DELETES_NOTHING_THAT_MAY_BE_NEEDED,
+    concerns::WRITES_ARE_JOURNALED_BY_A_MAJORITY,
+    concerns::A_WEAKER_CONCERN_IS_SENT_WHEN_IT_IS_CHOSEN,
+    concerns::WRITES_CAN_BE_RETRIED_BY_THE_DRIVER,
+    concerns::NOTHING_IS_SENT_OF_WHAT_IS_TOO_LARGE,
+    concerns::FIFTEEN_MEBIBYTES_ARE_REPLAYED,
+    failures::A_STANDALONE_SERVER_HAS_NO_TRANSACTIONS,
+    failures::A_SERVER_THAT_DOES_NOT_ANSWER_IS_UNAVAILABLE,
+    failures::DROPPED_OPERATIONS_BREAK_NO_CONNECTION,
+    failures::DEBUG_SHOWS_NO_PASSWORD,
+    reads::DUPLICATES_LEAVE_NOTHING_IN_THE_LOG,
+    reads::OF_A_STORM_ONE_WRITE_IS_LOGGED,
+    reads::A_CLAIM_THAT_LOSES_WHERE_IT_WRITES_CHANGES_NOTHING,
+    schema::MANY_PROCESSES_MIGRATE_AT_ONCE,
+    schema::A_MISSING_COLLECTION_IS_NAMED_WITH_ITS_CURE,
+    schema::A_COLLECTION_WITHOUT_INDEXES_IS_REFUSED,
+    schema::A_COLLATION_IS_REFUSED,
+    schema::A_LATER_SCHEMA_IS_REFUSED,
+    schema::THE_INDEXES_ARE_AS_PRINTED,
+    transactions::RECORD_AND_BUSINESS_DOCUMENT_COMMIT_TOGETHER,
+    transactions::AN_ABORT_LEAVES_NEITHER,
+    transactions::TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
+    transactions::A_LOST_CLAIM_ABORTS_THE_BUSINESS_DOCUMENT,
+    transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
+    transactions::A_CLAIM_BESIDE_A_TRANSACTION_HAS_ONE_WINNER,
+    transactions::A_LOST_RACE_IN_A_TRANSACTION_IS_CONTENTION,
+    transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
+];
+
+/// A case of this crate.
+const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law,
+        name,
+        needs: &[],
+        run,
+    }
+}

@@ -1,0 +1,194 @@
+//! Migration and names.
+
+use std::process::{Command, Stdio};
+
+use idem_conformance::{Case, CaseError, CaseResult, Context, Harness};
+use idem_core::{BoxError, Effect, Error, ErrorKind, IdempotencyStore};
+use idem_mongo::mongodb::bson::{Bson, Document, doc};
+use idem_mongo::{MongoStore, schema_commands};
+
+use super::case;
+use crate::support::{self, MongoHarness};
+
+pub(super) const MANY_PROCESSES_MIGRATE_AT_ONCE: Case =
+    case(12, "many_processes_migrate_at_once", |cx| {
+        Box::pin(many_processes_migrate_at_once(cx))
+    });
+pub(super) const A_MISSING_COLLECTION_IS_NAMED_WITH_ITS_CURE: Case =
+    case(14, "a_missing_collection_is_named_with_its_cure", |cx| {
+        Box::pin(a_missing_collection_is_named_with_its_cure(cx))
+    });
+pub(super) const A_COLLECTION_WITHOUT_INDEXES_IS_REFUSED: Case =
+    case(11, "a_collection_without_indexes_is_refused", |cx| {
+        Box::pin(a_collection_without_indexes_is_refused(cx))
+    });
+pub(super) const A_COLLATION_IS_REFUSED: Case = case(10, "a_collation_is_refused", |cx| {
+    Box::pin(a_collation_is_refused(cx))
+});
+pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_refused", |cx| {
+    Box::pin(a_later_schema_is_refused(cx))
+});
+pub(super) const THE_INDEXES_ARE_AS_PRINTED: Case = case(8, "the_indexes_are_as_printed", |cx| {
+    Box::pin(the_indexes_are_as_printed(cx))
+});
+
+/// The database that a child process is to migrate.
+const CHILD: &str = "IDEM_TEST_MIGRATE";
+
+/// The answer of a child process that was started to migrate.
+pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
+    let namespace = std::env::var(CHILD).ok()?;
+    let migrate = async {
+        let harness = MongoHarness::found().map_err(|missing| missing.to_string())?;
+        let store = harness.store(&namespace).await?;
+        store.migrate().await?;
+        store.verify().await?;
+        Ok(())
+    };
+    let runtime = tokio::runtime::Runtime::new();
+    Some(
+        runtime
+            .map_err(BoxError::from)
+            .and_then(|runtime| runtime.block_on(migrate)),
+    )
+}
+
+async fn many_processes_migrate_at_once(cx: &Context) -> CaseResult {
+    let harness = support::harness()?;
+    let namespace = format!("{}_new", cx.namespace());
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .env(CHILD, &namespace)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
+    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
+        children
+            .into_iter()
+            .map(std::process::Child::wait_with_output)
+            .collect::<Vec<_>>()
+    })
+    .await?;
+    let verified = harness.store(&namespace).await?.verify().await;
+    harness.destroy(&namespace).await?;
+    for output in outputs {
+        let output = output?;
+        if !output.status.success() {
+            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(verified?)
+}
+
+/// A store on another collection of the case's database.
+async fn store_on(cx: &Context, collection: &str) -> CaseResult<MongoStore> {
+    let harness = support::harness()?;
+    let config = harness
+        .config(cx.namespace())?
+        .with_collection(collection)?;
+    let client = harness.store(cx.namespace()).await?.client().clone();
+    Ok(MongoStore::with_config(client, config))
+}
+
+fn is_misconfigured(error: &Error, text: &str) {
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert_eq!(error.effect(), Effect::None);
+    assert!(!error.is_retryable());
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+async fn a_missing_collection_is_named_with_its_cure(cx: &Context) -> CaseResult {
+    let store = store_on(cx, "missing").await?;
+    let request = cx.request(&cx.key("one"));
+    let errors = [
+        store.verify().await.unwrap_err(),
+        store.claim(&request).await.unwrap_err(),
+        store.get(request.key()).await.unwrap_err(),
+        store.purge(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        is_misconfigured(&error, "migrate()");
+    }
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let names = database.list_collection_names().await?;
+    assert!(!names.contains(&"missing".to_owned()), "it was created");
+    store.migrate().await?;
+    assert!(store.claim(&request).await?.acquired().is_some());
+    assert_eq!(cx.store().get(request.key()).await?, None, "another one");
+    Ok(())
+}
+
+/// MongoDB creates what a write does not find: without the index by which expired records are deleted.
+async fn a_collection_without_indexes_is_refused(cx: &Context) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    database.create_collection("bare").await?;
+    let store = store_on(cx, "bare").await?;
+    let error = store.claim(&cx.request(&cx.key("one"))).await.unwrap_err();
+    is_misconfigured(&error, "migrate()");
+    store.migrate().await?;
+    drop(store.claim(&cx.request(&cx.key("one"))).await?);
+    Ok(())
+}
+
+/// Under a collation keys that differ in case alone would be equal.
+async fn a_collation_is_refused(cx: &Context) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let collation = doc! { "locale": "en", "strength": 2 };
+    let create = doc! { "create": "collated", "collation": collation };
+    database.run_command(create).await?;
+    let store = store_on(cx, "collated").await?;
+    for error in [
+        store.migrate().await.unwrap_err(),
+        store.verify().await.unwrap_err(),
+        store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
+    ] {
+        is_misconfigured(&error, "collation");
+    }
+    Ok(())
+}
+
+async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let records = database.collection::<Document>("idem_records");
+    let later = doc! { "$set": { "schema_version": 2 } };
+    let updated = records.update_one(doc! { "_id": "idem" }, later).await?;
+    assert_eq!(updated.matched_count, 1);
+    let store = store_on(cx, "idem_records").await?;
+    for error in [
+        store.migrate().await.unwrap_err(),
+        store.verify().await.unwrap_err(),
+        store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
+    ] {
+        is_misconfigured(&error, "upgrade the crate");
+    }
+    Ok(())
+}
+
+async fn the_indexes_are_as_printed(cx: &Context) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let listed = database
+        .run_command(doc! { "listIndexes": "idem_records" })
+        .await?;
+    let listed = listed.get_document("cursor")?.get_array("firstBatch")?;
+    let index = |name: &str| {
+        let mut all = listed.iter().filter_map(Bson::as_document);
+        all.find(|index| index.get_str("name").is_ok_and(|found| found == name))
+    };
+    let printed = schema_commands(&idem_mongo::Config::new());
+    let purge = index("idem_purge_at").expect("an index for the TTL monitor");
+    assert!(purge.get_document("key")?.contains_key("purge_at"));
+    let expires = purge.get("expireAfterSeconds").cloned();
+    assert!(
+        matches!(expires, Some(Bson::Int32(0) | Bson::Int64(0))),
+        "{expires:?}"
+    );
+    assert!(
+        printed.contains(r#"{ purge_at: 1 }, { name: "idem_purge_at", expireAfterSeconds: 0 }"#)
+    );
+    let sweep = index("idem_sweep_at").expect("an index for sweeps");
+    assert!(sweep.get_bool("sparse")?);
+    assert!(printed.contains(r#"{ sweep_at: 1 }, { name: "idem_sweep_at", sparse: true }"#));
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! The suite, and cases of this crate's own, against MongoDB or a server like it.
+
+mod cases;
+mod support;
+
+use std::process::ExitCode;
+
+use idem_conformance::Target;
+use support::MongoHarness;
+
+fn main() -> ExitCode {
+    if let Some(migrated) = cases::migrate_as_child() {
+        return match migrated {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}: {:?}", error.source());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    idem_conformance::main(vec![
+        Target::new("mongo", || async { MongoHarness::found() }).with_cases(cases::ALL),
+    ])
+}

@@ -1,0 +1,160 @@
+//! What needs a server of its own: one that is killed, or that is given a minute to delete what has expired.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use idem_core::{
+    BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key, Record,
+    Response,
+};
+use idem_mongo::mongodb::Collection;
+use idem_mongo::mongodb::bson::{DateTime, Document, doc};
+use idem_mongo::{Config, MongoStore};
+use idem_servers::{Durability, Options, start_private};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The server looks for what has expired each minute.
+const TTL_PATIENCE: Duration = Duration::from_secs(150);
+
+fn main() -> ExitCode {
+    let missing = idem_servers::server("mongo").map_or(true, |server| server.programs().is_none());
+    if missing {
+        eprintln!("ignored: no mongod, nor a server like it (`cargo xtask servers up mongo`)");
+    }
+    let trials = [
+        trial(
+            "no_acknowledged_completion_is_lost_when_the_server_is_killed",
+            crash,
+        ),
+        trial(
+            "the_server_deletes_what_has_expired_and_nothing_else",
+            expiry,
+        ),
+    ];
+    let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(name: &str, test: fn(&Runtime) -> Result<(), BoxError>) -> Trial {
+    Trial::test(name, move || {
+        let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;
+        test(&runtime).map_err(|error| Failed::from(format!("{error}: {:?}", error.source())))
+    })
+}
+
+fn request(id: impl AsRef<str>) -> ClaimRequest {
+    let key = Key::new("tenant", "payments.create", id).expect("a valid id");
+    ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
+}
+
+async fn store(url: &str) -> Result<MongoStore, BoxError> {
+    let store = MongoStore::connect(url, Config::new()).await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+fn crash(runtime: &Runtime) -> Result<(), BoxError> {
+    let durable = Options::new().with_durability(Durability::Durable);
+    let mut server = start_private("mongo", &durable)?;
+    let store = runtime.block_on(store(server.url()))?;
+    let mut acknowledged = Vec::new();
+    for round in 0..3 {
+        let writers: Vec<_> = (0..8)
+            .map(|writer| runtime.spawn(complete_until_killed(store.clone(), round, writer)))
+            .collect();
+        // Any moment will do.
+        std::thread::sleep(Duration::from_millis(500));
+        server.kill()?;
+        for writer in writers {
+            acknowledged.extend(runtime.block_on(writer)?);
+        }
+        server.restart()?;
+        runtime.block_on(check(&store, &acknowledged))?;
+    }
+    let count = acknowledged.len();
+    assert!(count > 30, "only {count} were acknowledged");
+    Ok(())
+}
+
+/// What this writer was told is stored.
+async fn complete_until_killed(store: MongoStore, round: u32, writer: u32) -> Vec<Claim> {
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        let request = request(format!("{round}-{writer}-{number}"));
+        let Ok(outcome) = store.claim(&request).await else {
+            break;
+        };
+        let claim = outcome.acquired().expect("a fresh key");
+        let response = Response::new(200, request.key().id().to_owned());
+        if store.complete(&claim, &response, HOUR).await.is_err() {
+            break;
+        }
+        acknowledged.push(claim);
+    }
+    acknowledged
+}
+
+async fn check(store: &MongoStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
+    for claim in acknowledged {
+        // The pool's old connections are dead; asking again is what a caller does.
+        let asked = request(claim.key().id());
+        let _first = store
+            .claim_retrying(&asked, Duration::from_secs(30))
+            .await?;
+        let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
+            return Err("an acknowledged completion is lost".into());
+        };
+        assert_eq!(record.info.token, claim.token());
+        assert_eq!(record.response.body(), claim.key().id());
+    }
+    Ok(())
+}
+
+/// The index that `migrate` makes is one that the server acts on.
+fn expiry(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("mongo", &Options::new())?;
+    runtime.block_on(async {
+        let store = store(server.url()).await?;
+        let [expired, live] = ["expired", "live"].map(request);
+        let claim = store.claim(&expired).await?.acquired().ok_or("fresh")?;
+        let shortest = Duration::from_millis(1);
+        store
+            .complete(&claim, &Response::new(200, "x"), shortest)
+            .await?;
+        let held = store.claim(&live).await?.acquired().ok_or("fresh")?;
+        let database = store.client().database("idem");
+        let records = database.collection::<Document>("idem_records");
+        // Not to wait for the minute that the server gives others.
+        let due = doc! { "$set": { "purge_at": DateTime::now() } };
+        let key = doc! { "_id": expired.key().path() };
+        records.update_one(key, due).await?;
+        until_gone(&records, &expired).await?;
+        assert_eq!(store.purge(10).await?, 0, "nothing was left to purge");
+        store
+            .complete(&held, &Response::new(200, "x"), HOUR)
+            .await?;
+        store.verify().await?;
+        let again = store.claim(&expired).await?.acquired().ok_or("fresh")?;
+        assert!(again.token() > claim.token(), "the token has to grow");
+        Ok(())
+    })
+}
+
+async fn until_gone(
+    records: &Collection<Document>,
+    request: &ClaimRequest,
+) -> Result<(), BoxError> {
+    let deadline = Instant::now() + TTL_PATIENCE;
+    let key = doc! { "_id": request.key().path() };
+    while records.find_one(key.clone()).await?.is_some() {
+        if Instant::now() > deadline {
+            return Err("the server does not delete what has expired".into());
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}

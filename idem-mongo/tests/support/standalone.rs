@@ -1,0 +1,63 @@
+//! A server that says that it stands alone, and does nothing else.
+
+use std::net::SocketAddr;
+
+use idem_core::BoxError;
+use idem_mongo::mongodb::bson::{DateTime, Document, doc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const HEADER_BYTES: usize = 16;
+const OP_MSG: i32 = 2013;
+const OP_REPLY: i32 = 1;
+const OP_QUERY: i32 = 2004;
+
+/// Listens until the runtime ends.
+pub(crate) async fn start() -> Result<SocketAddr, BoxError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move { answer_all(stream).await });
+        }
+    });
+    Ok(address)
+}
+
+/// Every command gets the greeting of a standalone server.
+async fn answer_all(mut stream: TcpStream) -> Result<(), BoxError> {
+    loop {
+        let mut header = [0; HEADER_BYTES];
+        stream.read_exact(&mut header).await?;
+        let number = |at: usize| -> Result<i32, BoxError> {
+            Ok(i32::from_le_bytes(header[at..at + 4].try_into()?))
+        };
+        let rest = usize::try_from(number(0)?)? - HEADER_BYTES;
+        stream.read_exact(&mut vec![0; rest]).await?;
+        stream.write_all(&answer(number(4)?, number(12)?)?).await?;
+    }
+}
+
+/// <https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/>.
+fn answer(request: i32, opcode: i32) -> Result<Vec<u8>, BoxError> {
+    let (opcode, prefix) = match opcode {
+        OP_QUERY => (
+            OP_REPLY,
+            [&[0; 4][..], &[0; 8], &[0; 4], &1_i32.to_le_bytes()].concat(),
+        ),
+        _ => (OP_MSG, vec![0; 5]),
+    };
+    let body = greeting().to_vec()?;
+    let length = i32::try_from(HEADER_BYTES + prefix.len() + body.len())?;
+    let header = [length, 1, request, opcode].map(i32::to_le_bytes).concat();
+    Ok([header, prefix, body].concat())
+}
+
+fn greeting() -> Document {
+    doc! {
+        "ok": 1.0, "isWritablePrimary": true, "ismaster": true, "helloOk": true,
+        "maxBsonObjectSize": 16_777_216, "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000,
+        "localTime": DateTime::now(), "minWireVersion": 0, "maxWireVersion": 21,
+        "logicalSessionTimeoutMinutes": 30, "readOnly": false,
+    }
+}
