@@ -1,0 +1,99 @@
+//! Batches: the cache answers what it can, the database the rest at once.
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream};
+use idem_core::{
+    BatchStore, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Result, check,
+};
+
+use crate::front::{Look, Miss};
+use crate::store::{BACKEND, completed, replay};
+use crate::{Cache, HybridStore};
+
+/// How many reads of the cache one batch has under way.
+const READS: usize = 32;
+
+/// What the cache said about an item.
+enum Item<T> {
+    Answered(ClaimOutcome),
+    /// For the database; without a miss where the cache was not asked.
+    Open(Option<Miss<T>>),
+}
+
+impl<C: Cache, S: BatchStore> HybridStore<C, S> {
+    async fn look_for_all(&self, requests: &[ClaimRequest]) -> Vec<Item<C::Ticket>> {
+        let looks: Vec<_> = requests
+            .iter()
+            .map(|request| self.look_for(request))
+            .collect();
+        stream::iter(looks).buffered(READS).collect().await
+    }
+
+    async fn look_for(&self, request: &ClaimRequest) -> Item<C::Ticket> {
+        if check::claim(request, &self.database.limits()).is_err() {
+            return Item::Open(None);
+        }
+        match self.front.look(request.key()).await {
+            Look::Hit(record) => Item::Answered(replay(*record, request)),
+            Look::Miss(miss) => Item::Open(Some(miss)),
+        }
+    }
+
+    /// The database's answers in the places that the cache left open.
+    fn fill_in(
+        &self,
+        requests: &[ClaimRequest],
+        items: Vec<Item<C::Ticket>>,
+        answers: Vec<Result<ClaimOutcome>>,
+    ) -> Vec<Result<ClaimOutcome>> {
+        let mut answers = answers.into_iter();
+        let answer = |(request, item): (&ClaimRequest, Item<C::Ticket>)| match item {
+            Item::Answered(outcome) => Ok(outcome),
+            Item::Open(miss) => {
+                let outcome = answers.next().unwrap_or_else(|| Err(no_answer()))?;
+                if let Some(miss) = miss {
+                    self.learn(request.key(), miss, completed(&outcome));
+                }
+                Ok(outcome)
+            }
+        };
+        requests.iter().zip(items).map(answer).collect()
+    }
+}
+
+fn no_answer() -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        Effect::Unknown,
+        "the database answered fewer items than it was asked",
+    )
+    .at(BACKEND, "claim_many")
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<C: Cache, S: BatchStore> BatchStore for HybridStore<C, S> {
+    /// Always the cache first, whatever [`Reads`](crate::Reads) says.
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        if check::batch_items(requests.len()).is_err() {
+            return self.database.claim_many(requests).await;
+        }
+        let items = self.look_for_all(requests).await;
+        let open: Vec<_> = requests
+            .iter()
+            .zip(&items)
+            .filter(|(_, item)| matches!(item, Item::Open(_)))
+            .map(|(request, _)| request.clone())
+            .collect();
+        let answers = if open.is_empty() {
+            Vec::new()
+        } else {
+            self.database.claim_many(&open).await
+        };
+        self.fill_in(requests, items, answers)
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        self.database.complete_many(completions).await
+    }
+}

@@ -1,0 +1,316 @@
+//! [`HybridStore`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, check,
+};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+
+use crate::front::{Front, Look, Miss};
+use crate::{Cache, CacheMetrics, Config, Reads};
+
+pub(crate) const BACKEND: &str = "hybrid";
+
+/// A cache in front of a database, which stays the only source of truth.
+///
+/// Completed records are answered from the cache; everything else, and every decision, is the database's. Whatever
+/// the cache does (down, slow, flushed, evicting, full of garbage or of other keys' entries), each answer is one that
+/// the database alone would have given, and no error of the cache reaches a caller, but from
+/// [`invalidate`](Self::invalidate).
+///
+/// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its timer, as the databases
+/// do.
+///
+/// # Why the cache cannot lie
+///
+/// * Only completed records are cached. The database never changes one until its retention ends, and the entry's
+///   lifetime ends before that: it is what the database said is left, counted from an instant *before* the
+///   database was asked, less a thousandth for clocks that drift.
+/// * An entry carries its key, a checksum and the fingerprint; each is checked on every hit.
+/// * Whoever deletes a completed record behind the store's back tells it afterwards: see
+///   [`invalidate`](Self::invalidate).
+#[derive(Debug)]
+pub struct HybridStore<C: Cache, S> {
+    pub(crate) front: Arc<Front<C>>,
+    pub(crate) database: Arc<S>,
+}
+
+impl<C: Cache, S> Clone for HybridStore<C, S> {
+    fn clone(&self) -> Self {
+        Self {
+            front: Arc::clone(&self.front),
+            database: Arc::clone(&self.database),
+        }
+    }
+}
+
+impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
+    /// The cache in front of the database, with the default [`Config`].
+    ///
+    /// The cache must keep entries of this database only.
+    #[must_use]
+    pub fn new(cache: C, database: S) -> Self {
+        Self::with_config(cache, database, Config::new())
+    }
+
+    /// The cache in front of the database.
+    #[must_use]
+    pub fn with_config(cache: C, database: S, config: Config) -> Self {
+        Self {
+            front: Arc::new(Front::new(cache, config)),
+            database: Arc::new(database),
+        }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &S {
+        &self.database
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &C {
+        &self.front.cache
+    }
+
+    /// How the cache is used.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.front.config
+    }
+
+    /// What became of the calls of the cache so far.
+    #[must_use]
+    pub fn metrics(&self) -> CacheMetrics {
+        self.front.counters.snapshot()
+    }
+
+    /// Makes the cache forget the key, after an operator has deleted or released its record *in the database*, behind
+    /// this store's back. In this order: the database first, then this.
+    ///
+    /// When it has returned `Ok`, no process that shares the cache replays the deleted record, however late a
+    /// promotion comes that was under way: a ticket issued before this call is void, and one issued after it comes
+    /// before a read of the database that does not find the record any more. The in-process tiers of *other*
+    /// processes are not reached; they may replay the record until its lifetime there ends (5 s unless set
+    /// otherwise).
+    ///
+    /// The breaker does not keep this call from being made.
+    ///
+    /// # Errors
+    ///
+    /// The cache could not be told within the background budget (`Unavailable` after a time-out; otherwise what the cache
+    /// says). The record may be replayed until its entry's lifetime ends. Repeat it until it succeeds.
+    ///
+    /// # Cancellation
+    ///
+    /// The cache may be told or not; repeat it.
+    pub async fn invalidate(&self, key: &Key) -> Result<()> {
+        let told = self.front.invalidate(key).await;
+        told.map_err(|error| error.at(BACKEND, "invalidate"))
+    }
+
+    /// Waits until the promotions that are under way have ended; for shutting down, and for tests.
+    ///
+    /// # Cancellation
+    ///
+    /// Without effect.
+    pub async fn settled(&self) {
+        self.front.settled().await;
+    }
+
+    async fn claim_cache_first(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let miss = match self.front.look(request.key()).await {
+            Look::Hit(record) => return Ok(replay(*record, request)),
+            Look::Miss(miss) => miss,
+        };
+        let outcome = self.database.claim(request).await?;
+        self.learn(request.key(), miss, completed(&outcome));
+        Ok(outcome)
+    }
+
+    /// The first of the cache's hit and the database's answer.
+    async fn claim_together(
+        &self,
+        request: &ClaimRequest,
+        (runtime, slot): (Handle, OwnedSemaphorePermit),
+    ) -> Result<ClaimOutcome> {
+        let (database, owned) = (Arc::clone(&self.database), request.clone());
+        let mut claiming = runtime.spawn(async move {
+            let outcome = database.claim(&owned).await;
+            drop(slot);
+            outcome
+        });
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut claiming => outcome,
+            look = self.front.look(request.key()) => match look {
+                Look::Hit(record) => {
+                    runtime.spawn(give_back(Arc::clone(&self.database), claiming));
+                    return Ok(replay(*record, request));
+                }
+                Look::Miss(_) => claiming.await,
+            },
+        };
+        let outcome = outcome.map_err(|error| ended_early().with_source(error))??;
+        if completed(&outcome).is_some() {
+            self.promote_anew(request.key());
+        }
+        Ok(outcome)
+    }
+
+    /// What a claim beside a look into the cache needs; none when too many are under way, so that a database that
+    /// hangs does not collect them without end.
+    fn beside(&self) -> Option<(Handle, OwnedSemaphorePermit)> {
+        let runtime = Handle::try_current().ok()?;
+        let slot = Arc::clone(&self.front.together).try_acquire_owned().ok()?;
+        Some((runtime, slot))
+    }
+
+    /// Uses what the database said, in the background: a completed record is promoted, garbage removed.
+    pub(crate) fn learn(&self, key: &Key, miss: Miss<C::Ticket>, record: Option<&Completed>) {
+        let (front, key) = (Arc::clone(&self.front), key.clone());
+        match (record.cloned(), miss.ticket) {
+            (Some(record), Some(ticket)) => self
+                .front
+                .in_background(async move { front.promote(&key, &ticket, &record).await }),
+            (None, _) if miss.is_garbage => self
+                .front
+                .in_background(async move { front.forget(&key).await }),
+            (Some(_) | None, _) => {}
+        }
+    }
+
+    /// Promotes the record under a ticket of its own, with a look into the database after it.
+    fn promote_anew(&self, key: &Key) {
+        let (front, database) = (Arc::clone(&self.front), Arc::clone(&self.database));
+        let key = key.clone();
+        self.front.in_background(async move {
+            let Some(ticket) = front.ticket(&key).await else {
+                return;
+            };
+            if let Ok(Some(Record::Completed(record))) = database.get(&key).await {
+                front.promote(&key, &ticket, &record).await;
+            }
+        });
+    }
+}
+
+/// The caller has its answer. A claim that the database grants nevertheless has no holder, and is released.
+///
+/// Nobody asks for this attempt's claim again: its caller was told that the work is done. A caller who *dropped* its
+/// claim may ask again, so that is left to the lease.
+async fn give_back<S: IdempotencyStore>(
+    database: Arc<S>,
+    claiming: JoinHandle<Result<ClaimOutcome>>,
+) {
+    if let Ok(Ok(ClaimOutcome::Acquired(claim))) = claiming.await {
+        // If this fails, the lease ends.
+        let _ = database.release(&claim).await;
+    }
+}
+
+pub(crate) fn replay(record: Completed, request: &ClaimRequest) -> ClaimOutcome {
+    ClaimOutcome::from_record(Record::Completed(record), request.fingerprint())
+}
+
+/// The record, if the answer carries one that may be cached.
+pub(crate) fn completed(outcome: &ClaimOutcome) -> Option<&Completed> {
+    match outcome {
+        ClaimOutcome::Completed(record) => Some(record),
+        ClaimOutcome::Acquired(_)
+        | ClaimOutcome::InFlight(_)
+        | ClaimOutcome::Failed(_)
+        | ClaimOutcome::Conflict(_) => None,
+    }
+}
+
+fn ended_early() -> Error {
+    Error::new(
+        ErrorKind::Other,
+        Effect::Unknown,
+        "the database's claim ended without an answer",
+    )
+    .at(BACKEND, "claim")
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
+    fn backend(&self) -> &'static str {
+        BACKEND
+    }
+
+    fn limits(&self) -> Limits {
+        self.database.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        // What the database refuses it refuses whatever is cached, and in its own words.
+        if check::claim(request, &self.limits()).is_err() {
+            return self.database.claim(request).await;
+        }
+        let beside = match self.front.config.reads {
+            Reads::CacheFirst => None,
+            Reads::Together => self.beside(),
+        };
+        match beside {
+            None => self.claim_cache_first(request).await,
+            Some(beside) => self.claim_together(request, beside).await,
+        }
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.database.complete(claim, response, retention).await
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.database.fail(claim, failure, retention).await
+    }
+
+    /// Inline, not in the background: when it returns, the cache has been told or the budget is spent. Nothing
+    /// completed can be cached for a key that is held, so this guards only against what should not be, and its
+    /// failure is no error.
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.database.release(claim).await?;
+        self.front.forget(claim.key()).await;
+        Ok(())
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.database.renew(claim, lease).await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        let miss = match self.front.look(key).await {
+            Look::Hit(record) => return Ok(Some(Record::Completed(*record))),
+            Look::Miss(miss) => miss,
+        };
+        let record = self.database.get(key).await?;
+        let found = match &record {
+            Some(Record::Completed(found)) => Some(found),
+            Some(Record::InFlight(_) | Record::Failed(_)) | None => None,
+        };
+        self.learn(key, miss, found);
+        Ok(record)
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.database.purge(limit).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.database.sweep(limit).await
+    }
+}

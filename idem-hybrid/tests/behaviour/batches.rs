@@ -1,0 +1,90 @@
+//! Batches: the database is asked for what the cache does not have, and answers stand in order.
+
+use idem_core::{BatchStore, ErrorKind, MAX_BATCH};
+use std::time::Duration;
+
+use super::fixture::{Fault, hybrid, other_request, request};
+
+#[tokio::test]
+async fn a_batch_asks_the_database_for_the_misses_only() {
+    let hybrid = hybrid();
+    for id in ["one", "two"] {
+        hybrid.cached(id, id).await;
+    }
+    hybrid.complete("three", "three").await;
+    hybrid.hold("held").await;
+    let work = hybrid.database.work();
+    let requests = [
+        request("held"),
+        request("two"),
+        request("new"),
+        other_request("one"),
+        request("three"),
+        request("one"),
+        request("one").with_lease(Duration::ZERO),
+    ];
+    let answers = hybrid.store.claim_many(&requests).await;
+    let names: Vec<_> = answers[..6]
+        .iter()
+        .map(|answer| answer.as_ref().unwrap().name())
+        .collect();
+    let wanted = [
+        "in_flight",
+        "completed",
+        "acquired",
+        "conflict",
+        "completed",
+        "completed",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(
+        answers[6].as_ref().unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(hybrid.database.work(), work + 1);
+    hybrid.store.settled().await;
+    let all = [request("one"), request("two"), request("three")];
+    assert!(
+        hybrid
+            .store
+            .claim_many(&all)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+    assert_eq!(hybrid.database.work(), work + 1, "all three are cached now");
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_long_is_refused_as_by_the_database() {
+    let hybrid = hybrid();
+    let requests = vec![request("one"); MAX_BATCH as usize + 1];
+    let answers = hybrid.store.claim_many(&requests).await;
+    assert_eq!(answers.len(), requests.len());
+    assert!(
+        answers.iter().all(|answer| {
+            matches!(answer, Err(error) if error.kind() == ErrorKind::InvalidInput)
+        })
+    );
+    assert_eq!(hybrid.cache.reads(), 0);
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_though_cache_or_database_fail() {
+    let hybrid = hybrid();
+    hybrid.cached("done", "x").await;
+    hybrid.database.break_down(true);
+    let answers = hybrid
+        .store
+        .claim_many(&[request("done"), request("new")])
+        .await;
+    assert!(answers[0].is_ok() && answers[1].is_err());
+    hybrid.database.break_down(false);
+    hybrid.cache.set(Fault::Failing);
+    let answers = hybrid
+        .store
+        .claim_many(&[request("done"), request("new")])
+        .await;
+    assert_eq!(answers[0].as_ref().unwrap().name(), "completed");
+    assert_eq!(answers[1].as_ref().unwrap().name(), "acquired");
+}

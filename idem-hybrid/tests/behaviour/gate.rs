@@ -1,0 +1,45 @@
+//! [`Gate`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Semaphore;
+
+/// A place where a call waits when it is told to.
+#[derive(Debug)]
+pub(super) struct Gate {
+    is_shut: AtomicBool,
+    arrived: Semaphore,
+    passes: Semaphore,
+}
+
+impl Gate {
+    pub(super) fn new() -> Self {
+        Self {
+            is_shut: AtomicBool::new(false),
+            arrived: Semaphore::new(0),
+            passes: Semaphore::new(0),
+        }
+    }
+
+    /// The next call that comes waits here.
+    pub(super) fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns when a call waits here.
+    pub(super) async fn someone_waits(&self) {
+        self.arrived.acquire().await.unwrap().forget();
+    }
+
+    /// Lets it go on.
+    pub(super) fn open(&self) {
+        self.passes.add_permits(1);
+    }
+
+    pub(super) async fn pass(&self) {
+        if self.is_shut.swap(false, Ordering::SeqCst) {
+            self.arrived.add_permits(1);
+            self.passes.acquire().await.unwrap().forget();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the store does over a memory store and caches that misbehave at will.
+
+#[path = "../contract/mod.rs"]
+mod contract;
+
+mod batches;
+mod breaker;
+mod caches;
+mod faults;
+mod fixture;
+mod gate;
+mod hits;
+mod invalidation;
+mod operator;
+mod together;
