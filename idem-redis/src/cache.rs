@@ -87,7 +87,7 @@ impl RedisCache {
     /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`; `Misconfigured` for a
     /// URL that cannot be read.
     pub fn new(url: &str, namespace: &str, config: &Config) -> Result<Self> {
-        Self::on(Connector::node(url), namespace, config)
+        Self::on(Connector::node(url, config), namespace, config)
     }
 
     /// The same on the server that sentinels say leads; see
@@ -104,7 +104,7 @@ impl RedisCache {
         config: &Config,
     ) -> Result<Self> {
         Self::on(
-            Connector::sentinel(urls, group, template),
+            Connector::sentinel(urls, group, template, config),
             namespace,
             config,
         )
@@ -116,11 +116,7 @@ impl RedisCache {
     ///
     /// As for [`new`](Self::new).
     pub fn new_cluster(urls: &[&str], namespace: &str, config: &Config) -> Result<Self> {
-        Self::on(
-            Connector::cluster(urls, config.timeout()),
-            namespace,
-            config,
-        )
+        Self::on(Connector::cluster(urls, config), namespace, config)
     }
 
     fn on(connector: RedisResult<Connector>, namespace: &str, config: &Config) -> Result<Self> {

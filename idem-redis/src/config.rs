@@ -57,6 +57,7 @@ pub struct Config {
     eviction: Eviction,
     replicas: Option<Replicas>,
     announce: Announce,
+    root_certificate: Option<Vec<u8>>,
 }
 
 impl Config {
@@ -72,6 +73,7 @@ impl Config {
             eviction: Eviction::default(),
             replicas: None,
             announce: Announce::default(),
+            root_certificate: None,
         }
     }
 
@@ -130,6 +132,14 @@ impl Config {
         self
     }
 
+    /// Whose certificates are trusted with `rediss://…`, in PEM: of the authority that has signed the server's. Without
+    /// it, the authorities of the crate `webpki-roots` are.
+    #[must_use]
+    pub fn with_root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.root_certificate = Some(pem.into());
+        self
+    }
+
     /// What the keys in Redis begin with.
     #[must_use]
     pub fn namespace(&self) -> &str {
@@ -158,6 +168,10 @@ impl Config {
 
     pub(crate) fn announces(&self) -> bool {
         self.announce == Announce::Changes
+    }
+
+    pub(crate) fn root_certificate(&self) -> Option<&[u8]> {
+        self.root_certificate.as_deref()
     }
 
     /// The grace in whole milliseconds.

@@ -8,12 +8,15 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisResult,
-    Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    Pipeline, RedisResult, TlsMode, Value,
 };
 use tokio::sync::Mutex;
+
+use crate::config::Config;
+use crate::trust;
 
 /// Requests that wait for one write to the socket: callers by the hundred share round trips.
 const PIPELINE_BUFFER: usize = 1024;
@@ -21,11 +24,11 @@ const PIPELINE_BUFFER: usize = 1024;
 /// Where the server is.
 pub(crate) enum Connector {
     /// One server.
-    Node(Client),
+    Node(Box<Client>),
     /// Whatever leads the group of that name, as the sentinels say at each connecting.
     Sentinel(Box<Mutex<SentinelClient>>),
     /// A cluster.
-    Cluster(Box<ClusterClient>, Vec<ConnectionInfo>),
+    Cluster(Box<ClusterClient>, Vec<Client>),
 }
 
 /// Sends each command when it comes, without Nagle's delay.
@@ -33,35 +36,71 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
+fn infos(urls: &[&str]) -> RedisResult<Vec<ConnectionInfo>> {
+    urls.iter().map(|url| url.into_connection_info()).collect()
+}
+
+fn client(info: ConnectionInfo, config: &Config) -> RedisResult<Client> {
+    trust::client(info.set_tcp_settings(tcp()), config)
+}
+
 impl Connector {
-    pub(crate) fn node(url: &str) -> RedisResult<Self> {
-        let info: ConnectionInfo = url.into_connection_info()?;
-        Ok(Self::Node(Client::open(info.set_tcp_settings(tcp()))?))
+    pub(crate) fn node(url: &str, config: &Config) -> RedisResult<Self> {
+        let client = client(url.into_connection_info()?, config)?;
+        Ok(Self::Node(Box::new(client)))
     }
 
-    /// `template` has user, password, database and TLS of the servers behind the sentinels.
-    pub(crate) fn sentinel(urls: &[&str], group: &str, template: &str) -> RedisResult<Self> {
-        let template: ConnectionInfo = template.into_connection_info()?;
-        let mut node = SentinelNodeConnectionInfo::default()
-            .set_redis_connection_info(template.redis_settings().clone())
-            .set_tcp_settings(tcp());
-        if let redis::ConnectionAddr::TcpTls { .. } = template.addr() {
-            node = node.set_tls_mode(redis::TlsMode::Secure);
+    /// `template` has user, password, database and TLS of the servers behind the sentinels; the first of `urls` has
+    /// those of the sentinels.
+    pub(crate) fn sentinel(
+        urls: &[&str],
+        group: &str,
+        template: &str,
+        config: &Config,
+    ) -> RedisResult<Self> {
+        let server: ConnectionInfo = template.into_connection_info()?;
+        let sentinels = infos(urls)?;
+        let places = sentinels.iter().map(|sentinel| sentinel.addr().clone());
+        let mut builder = SentinelClientBuilder::new(places, group, SentinelServerType::Master)?
+            .set_client_to_redis_tcp_settings(tcp())
+            .set_client_to_redis_db(server.redis_settings().db())
+            .set_client_to_redis_protocol(server.redis_settings().protocol());
+        if let ConnectionAddr::TcpTls { .. } = server.addr() {
+            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
         }
-        let master = SentinelServerType::Master;
-        let client = SentinelClient::build(urls.to_vec(), group.to_owned(), Some(node), master)?;
+        if let Some(user) = server.redis_settings().username() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = server.redis_settings().password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        if let Some(sentinel) = sentinels.first() {
+            if let ConnectionAddr::TcpTls { .. } = sentinel.addr() {
+                builder = builder.set_client_to_sentinel_tls_mode(TlsMode::Secure);
+            }
+            if let Some(user) = sentinel.redis_settings().username() {
+                builder = builder.set_client_to_sentinel_username(user);
+            }
+            if let Some(password) = sentinel.redis_settings().password() {
+                builder = builder.set_client_to_sentinel_password(password);
+            }
+        }
+        let client = trust::sentinels(builder, config)?.build()?;
         Ok(Self::Sentinel(Box::new(Mutex::new(client))))
     }
 
     /// The driver itself repeats nothing: it would also repeat what may have taken effect.
-    pub(crate) fn cluster(urls: &[&str], timeout: Duration) -> RedisResult<Self> {
-        let client = ClusterClientBuilder::new(urls.iter().copied())
+    pub(crate) fn cluster(urls: &[&str], config: &Config) -> RedisResult<Self> {
+        let builder = ClusterClientBuilder::new(urls.iter().copied())
             .retries(0)
-            .connection_timeout(timeout)
-            .response_timeout(timeout)
-            .tcp_settings(tcp())
-            .build()?;
-        let nodes = urls.iter().map(|url| url.into_connection_info());
+            // A node that hangs must not take all the time that there is for connecting to the others.
+            .connection_timeout(config.timeout() / 4)
+            .response_timeout(config.timeout())
+            .tcp_settings(tcp());
+        let client = trust::cluster(builder, config)?.build()?;
+        let nodes = infos(urls)?
+            .into_iter()
+            .map(|info| self::client(info, config));
         let nodes = nodes.collect::<RedisResult<_>>()?;
         Ok(Self::Cluster(Box::new(client), nodes))
     }
@@ -83,8 +122,7 @@ impl Connector {
         };
         let mut result = Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
         for node in nodes {
-            let client = Client::open(node.clone().set_tcp_settings(tcp()))?;
-            match tokio::time::timeout(timeout, client.get_async_pubsub()).await {
+            match tokio::time::timeout(timeout, node.get_async_pubsub()).await {
                 Ok(Ok(pubsub)) => return Ok(pubsub),
                 Ok(Err(error)) => result = Err(error),
                 Err(_) => {}

@@ -1,5 +1,8 @@
 //! What an error of the driver or the server means for the caller.
 
+use std::error::Error as StdError;
+use std::sync::Arc;
+
 use idem_core::{Effect, Error, ErrorKind};
 use redis::RedisError;
 
@@ -75,10 +78,12 @@ pub(crate) fn classify(error: RedisError, sent: Sent) -> Error {
     Error::new(kind, effect, message).with_source(error)
 }
 
-/// rustls reports a certificate that it does not trust in this way.
+/// rustls reports a certificate that it does not trust as invalid data.
 fn is_certificate(error: &RedisError) -> bool {
-    let source = std::error::Error::source(error);
-    let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    let source = error.source();
+    // The driver shares its sources.
+    let shared = source.and_then(|source| source.downcast_ref::<Arc<dyn StdError + Send + Sync>>());
+    let io = shared.and_then(|shared| shared.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
 }
 

@@ -17,6 +17,7 @@ mod script;
 mod scripts;
 mod store;
 mod sweep;
+mod trust;
 mod wake;
 
 pub use cache::{CacheHit, CacheRead, CacheTicket, RedisCache};

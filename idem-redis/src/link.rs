@@ -25,13 +25,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// does not come in time, and when what answers has become a replica.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) connector: Connector,
+    pub(crate) connector: Arc<Connector>,
     timeout: Duration,
     eviction: Eviction,
     replicas: Option<Replicas>,
-    current: RwLock<Option<Live>>,
+    current: Arc<RwLock<Option<Live>>>,
     connecting: Mutex<()>,
-    generations: AtomicU64,
+    generations: Arc<AtomicU64>,
+    is_replacing: Arc<AtomicBool>,
     checked: AtomicBool,
 }
 
@@ -40,6 +41,20 @@ pub(crate) struct Live {
     pub(crate) connection: Connection,
     waits: Arc<Waits>,
     generation: u64,
+}
+
+impl Live {
+    fn new(connection: Connection, generations: &AtomicU64) -> Self {
+        Self {
+            connection,
+            waits: Arc::default(),
+            generation: generations.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+}
+
+fn put(current: &RwLock<Option<Live>>, live: Live) {
+    *current.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
 }
 
 /// A script's answer, and how many replicas had its write, where that was asked.
@@ -64,13 +79,14 @@ impl Progress {
 impl Link {
     pub(crate) fn new(connector: Connector, config: &Config) -> Self {
         Self {
-            connector,
+            connector: Arc::new(connector),
             timeout: config.timeout(),
             eviction: config.eviction(),
             replicas: config.replicas(),
-            current: RwLock::default(),
+            current: Arc::default(),
             connecting: Mutex::default(),
-            generations: AtomicU64::default(),
+            generations: Arc::default(),
+            is_replacing: Arc::default(),
             checked: AtomicBool::default(),
         }
     }
@@ -240,13 +256,8 @@ impl Link {
             .await
             .map_err(harmless)?;
         self.inspect(&mut connection).await?;
-        let live = Live {
-            connection,
-            waits: Arc::default(),
-            generation: self.generations.fetch_add(1, Ordering::Relaxed) + 1,
-        };
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(live.clone());
+        let live = Live::new(connection, &self.generations);
+        put(&self.current, live.clone());
         Ok(live)
     }
 
@@ -279,9 +290,32 @@ impl Link {
         classify(error, sent)
     }
 
+    /// The next caller connects anew. In a cluster one node is the trouble, and the keys of the others must not wait for
+    /// it: their connection is used until another is there, which knows who has that node's keys by then.
     fn give_up(&self, generation: u64) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        current.take_if(|live| live.generation == generation);
+        if self.connector.is_one_node() {
+            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            current.take_if(|live| live.generation == generation);
+            return;
+        }
+        let is_current = self
+            .current()
+            .is_some_and(|live| live.generation == generation);
+        if !is_current || self.is_replacing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (connector, timeout) = (Arc::clone(&self.connector), self.timeout);
+        let (current, generations) = (Arc::clone(&self.current), Arc::clone(&self.generations));
+        let is_replacing = Arc::clone(&self.is_replacing);
+        tokio::spawn(async move {
+            // Without another the old one stays; its next failure tries again.
+            if let Ok(Ok(connection)) =
+                tokio::time::timeout(timeout, connector.connect(timeout)).await
+            {
+                put(&current, Live::new(connection, &generations));
+            }
+            is_replacing.store(false, Ordering::Relaxed);
+        });
     }
 
     pub(crate) async fn in_time<T>(

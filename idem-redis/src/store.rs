@@ -40,7 +40,7 @@ impl RedisStore {
     /// `Misconfigured` when the URL cannot be read, or the server is too old or may drop records (the message says
     /// which setting to change); `Unavailable` when it cannot be reached or is a replica.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        Self::connect_with(Connector::node(url), config).await
+        Self::connect_with(Connector::node(url, &config), config).await
     }
 
     /// A store on the server that leads the group of this name, as the sentinels at `urls` say; asked again at each
@@ -56,7 +56,7 @@ impl RedisStore {
         template: &str,
         config: Config,
     ) -> Result<Self> {
-        Self::connect_with(Connector::sentinel(urls, group, template), config).await
+        Self::connect_with(Connector::sentinel(urls, group, template, &config), config).await
     }
 
     /// A store on the cluster of which these are some nodes: the others are learnt from them.
@@ -65,7 +65,7 @@ impl RedisStore {
     ///
     /// As for [`connect`](Self::connect).
     pub async fn connect_cluster(urls: &[&str], config: Config) -> Result<Self> {
-        Self::connect_with(Connector::cluster(urls, config.timeout()), config).await
+        Self::connect_with(Connector::cluster(urls, &config), config).await
     }
 
     async fn connect_with(connector: RedisResult<Connector>, config: Config) -> Result<Self> {

@@ -1,6 +1,97 @@
-//! Cases that only Redis has.
+//! Cases that only Redis has, beside those of the suite.
 
-use idem_conformance::Case;
+mod bodies;
+mod cache;
+mod foreign;
+mod lifetimes;
+mod names;
+mod nonce;
+mod scripts;
+mod tokens;
+mod wakes;
+mod wire;
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseFuture, Context, Promise};
+use idem_core::Key;
+use idem_redis::RedisStore;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// All of them.
-pub(crate) const ALL: &[Case] = &[];
+pub(crate) const ALL: &[Case] = &[
+    bodies::EIGHT_MEBIBYTES_ARE_KEPT_TO_THE_BYTE,
+    bodies::A_BATCH_THAT_FILLS_SEVERAL_PIPELINES_IS_KEPT_TO_THE_BYTE,
+    cache::AN_ENTRY_IS_THERE_UNTIL_ITS_LIFETIME_ENDS,
+    cache::A_LATE_STORE_BRINGS_NOTHING_BACK,
+    cache::A_TICKET_IS_VOID_WHEN_ITS_EPOCH_IS_LOST,
+    cache::CACHES_OF_ONE_NAMESPACE_ARE_ONE_AND_OTHERS_ARE_APART,
+    cache::NO_RACE_LEAVES_AN_OLD_ENTRY,
+    cache::GARBAGE_IN_A_CACHE_IS_TOLD,
+    cache::A_CACHE_THAT_IS_DOWN_IS_FOUND_OUT_AT_FIRST_USE,
+    foreign::A_KEY_THAT_HOLDS_SOMETHING_ELSE_IS_REFUSED,
+    foreign::GARBAGE_UNDER_A_RECORDS_KEY_IS_CORRUPT_AND_STAYS,
+    foreign::OTHERS_KEYS_ARE_LEFT_ALONE,
+    lifetimes::EVERY_OPERATION_LEAVES_ITS_KEY_WITH_AN_END,
+    lifetimes::ABANDONED_RECORDS_KEEP_THEIR_END,
+    lifetimes::A_RELEASED_KEY_IS_FORGOTTEN_AFTER_THE_GRACE,
+    lifetimes::A_CACHE_LEAVES_NO_KEY_WITHOUT_AN_END,
+    names::NAMESPACES_NEVER_MIX,
+    names::NAMES_THAT_REDIS_READS_IN_ITS_OWN_WAY_ARE_KEPT_APART,
+    nonce::POSTS_THAT_RACE_ON_TWO_STORES_ARE_ONE,
+    nonce::A_POST_THAT_FAILED_FREES_ITS_NONCE,
+    nonce::A_POST_THAT_PANICKED_KEEPS_ITS_NONCE,
+    nonce::A_POST_WHOSE_CALLER_IS_GONE_IS_FINISHED,
+    nonce::A_LOST_ANSWER_NEITHER_BLOCKS_NOR_REPEATS_A_POST,
+    nonce::A_NONCE_IS_FREE_AFTER_ITS_WINDOW,
+    nonce::EVERY_NONCE_ENDS_WITH_ITS_FIRST_WINDOW,
+    nonce::A_NONCE_THAT_IS_NOT_ENFORCED_IS_NOT_KEPT,
+    nonce::NONCES_OF_TWO_AUTHORS_NEVER_MEET,
+    nonce::A_DUPLICATE_GETS_THE_ID_THAT_IT_WAITS_FOR,
+    scripts::EVERY_OPERATION_WORKS_ON_A_SERVER_THAT_FORGOT_ITS_SCRIPTS,
+    scripts::BATCHES_WORK_ON_A_SERVER_THAT_FORGOT_ITS_SCRIPTS,
+    scripts::SCRIPTS_FORGOTTEN_IN_A_RACE_LEAVE_ONE_WINNER,
+    scripts::A_CACHE_WORKS_ON_A_SERVER_THAT_FORGOT_ITS_SCRIPTS,
+    tokens::A_TOKEN_GROWS_THOUGH_THE_RECORD_WAS_DELETED,
+    tokens::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
+    tokens::AN_EXPIRED_RECORD_IS_REMEMBERED_FOR_THE_GRACE,
+    wakes::A_LISTENER_IS_TOLD_OF_EVERY_END,
+    wakes::RUNS_THAT_WAIT_REPLAY_WHAT_ANOTHER_STORE_COMPLETES,
+    wakes::A_KILLED_CONNECTION_IS_TOLD_AND_HEARS_AGAIN,
+    wakes::NOTHING_IS_PUBLISHED_WHERE_NOTHING_IS_ANNOUNCED,
+    wakes::WHO_LISTENS_NO_MORE_IS_NOT_SUBSCRIBED,
+    wakes::HUNDREDS_OF_LISTENERS_SHARE_ONE_CONNECTION,
+    wire::HUNDREDS_OF_CLAIMS_SHARE_ONE_CONNECTION,
+    wire::A_SWEEP_SCANS_IN_BOUNDED_STEPS,
+    wire::A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW,
+    wire::A_SWEEP_ON_A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW,
+    wire::A_SWEEP_CUT_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE,
+];
+
+/// A case of this crate.
+const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
+    Case {
+        law,
+        name,
+        needs: &[],
+        run,
+    }
+}
+
+/// A case for one server, which a proxy can be put in front of.
+const fn on_the_wire(
+    law: u8,
+    name: &'static str,
+    run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
+) -> Case {
+    Case {
+        needs: &[Promise::Network],
+        ..case(law, name, run)
+    }
+}
+
+/// Where Redis has the record of this key.
+fn record_key(store: &RedisStore, key: &Key) -> String {
+    format!("{}:r:{}", store.config().namespace(), key.path())
+}

@@ -1,5 +1,9 @@
 //! How the tests reach Redis.
 
+mod tap;
+
+pub(crate) use tap::Tap;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -7,7 +11,7 @@ use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_redis::redis::cluster::ClusterClient;
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue};
-use idem_redis::{Config, RedisStore};
+use idem_redis::{Config, RedisCache, RedisStore};
 
 /// A server, or the nodes of a cluster. Each namespace is a prefix of keys.
 pub(crate) struct RedisHarness {
@@ -36,11 +40,6 @@ impl RedisHarness {
         self.urls.len() > 1
     }
 
-    /// Where the nodes are.
-    pub(crate) fn urls(&self) -> &[String] {
-        &self.urls
-    }
-
     /// A store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
         self.store_with(Config::new().with_namespace(namespace)?)
@@ -53,6 +52,15 @@ impl RedisHarness {
         Ok(match urls[..] {
             [url] => RedisStore::connect(url, config).await?,
             _ => RedisStore::connect_cluster(&urls, config).await?,
+        })
+    }
+
+    /// A cache.
+    pub(crate) fn cache(&self, namespace: &str) -> Result<RedisCache, BoxError> {
+        let urls: Vec<_> = self.urls.iter().map(String::as_str).collect();
+        Ok(match urls[..] {
+            [url] => RedisCache::new(url, namespace, &Config::new())?,
+            _ => RedisCache::new_cluster(&urls, namespace, &Config::new())?,
         })
     }
 
@@ -77,8 +85,16 @@ impl RedisHarness {
         query_url(&self.urls[node], cmd).await
     }
 
+    /// The same at every node.
+    pub(crate) async fn query_everywhere(&self, cmd: &Cmd) -> Result<(), BoxError> {
+        for url in &self.urls {
+            query_url::<()>(url, cmd).await?;
+        }
+        Ok(())
+    }
+
     /// All keys of a namespace, by `SCAN` on every node.
-    pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>, BoxError> {
+    pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<Vec<u8>>, BoxError> {
         let mut found = Vec::new();
         for url in &self.urls {
             let client = Client::open(url.as_str())?;
@@ -86,8 +102,8 @@ impl RedisHarness {
             let mut cursor = "0".to_owned();
             loop {
                 let mut scan = redis::cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(format!("{namespace}:*"));
-                let (next, keys): (String, Vec<String>) = scan
+                scan.arg(&cursor).arg("MATCH").arg(format!("{namespace}*"));
+                let (next, keys): (String, Vec<Vec<u8>>) = scan
                     .arg("COUNT")
                     .arg(1000)
                     .query_async(&mut connection)

@@ -1,0 +1,183 @@
+//! What goes over the wire.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_conformance::proxy::Proxy;
+use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_core::{BatchStore, Effect, ErrorKind, IdempotencyStore, StalePolicy};
+use idem_redis::{Config, RedisStore};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::on_the_wire;
+use crate::support::{self, Tap};
+
+pub(super) const HUNDREDS_OF_CLAIMS_SHARE_ONE_CONNECTION: Case =
+    on_the_wire(16, "hundreds_of_claims_share_one_connection", |cx| {
+        Box::pin(hundreds_of_claims_share_one_connection(cx))
+    });
+pub(super) const A_SWEEP_SCANS_IN_BOUNDED_STEPS: Case =
+    on_the_wire(16, "a_sweep_scans_in_bounded_steps", |cx| {
+        Box::pin(a_sweep_scans_in_bounded_steps(cx))
+    });
+pub(super) const A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW: Case =
+    on_the_wire(14, "a_connection_that_fell_silent_is_made_anew", |cx| {
+        Box::pin(a_connection_that_fell_silent_is_made_anew(cx))
+    });
+pub(super) const A_SWEEP_ON_A_CONNECTION_THAT_FELL_SILENT_IS_MADE_ANEW: Case = on_the_wire(
+    14,
+    "a_sweep_on_a_connection_that_fell_silent_is_made_anew",
+    |cx| Box::pin(a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx)),
+);
+pub(super) const A_SWEEP_CUT_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case =
+    on_the_wire(14, "a_sweep_cut_half_way_is_not_reported_as_undone", |cx| {
+        Box::pin(a_sweep_cut_half_way_is_not_reported_as_undone(cx))
+    });
+
+/// How long an operation on a silent connection may take here.
+const SOON: Duration = Duration::from_millis(700);
+
+async fn tapped(cx: &Context) -> CaseResult<(Tap, RedisStore)> {
+    let server = support::harness(cx)?.server_address().expect("an address");
+    let tap = Tap::start(server).await?;
+    let config = Config::new().with_namespace(cx.namespace())?;
+    let url = format!("redis://{}", tap.address());
+    let store = RedisStore::connect(&url, config.with_timeout(SOON)).await?;
+    Ok((tap, store))
+}
+
+async fn hundreds_of_claims_share_one_connection(cx: &Context) -> CaseResult {
+    const CLAIMS: usize = 512;
+    let (tap, store) = tapped(cx).await?;
+    cx.hold(&cx.request(&cx.key("the script"))).await?;
+    let before = tap.messages();
+    tap.take();
+    let (barrier, mut racers) = (Arc::new(Barrier::new(CLAIMS)), JoinSet::new());
+    for number in 0..CLAIMS {
+        let (store, barrier) = (store.clone(), Arc::clone(&barrier));
+        let request = cx.request(&cx.key(format!("{number}")));
+        racers.spawn(async move {
+            barrier.wait().await;
+            store.claim(&request).await.map(|outcome| outcome.name())
+        });
+    }
+    for outcome in racers.join_all().await {
+        assert_eq!(outcome?, "acquired");
+    }
+    let (said, messages) = (tap.take(), tap.messages() - before);
+    assert_eq!(tap.connections(), 1);
+    let commands = said.matches("$7\r\nEVALSHA\r\n").count();
+    assert!(commands >= CLAIMS, "{commands} commands");
+    assert!(
+        messages * 2 < CLAIMS,
+        "{messages} messages for {CLAIMS} claims"
+    );
+    let requests: Vec<_> = (0..CLAIMS)
+        .map(|number| cx.request(&cx.key(format!("of a batch {number}"))))
+        .collect();
+    for outcome in store.claim_many(&requests).await {
+        assert_eq!(outcome?.name(), "acquired");
+    }
+    assert_eq!(tap.connections(), 1);
+    Ok(())
+}
+
+async fn a_sweep_scans_in_bounded_steps(cx: &Context) -> CaseResult {
+    let (tap, store) = tapped(cx).await?;
+    for number in 0..3 {
+        let stale = cx.request(&cx.key(format!("{number}")));
+        cx.leave_stale(&stale.with_on_stale(StalePolicy::Fail))
+            .await?;
+    }
+    tap.take();
+    let prefix = format!("{}:r:", cx.namespace());
+    // No more than asked for, and none twice.
+    for (limit, swept) in [(2, 2), (2, 1), (2, 0)] {
+        assert_eq!(store.sweep(limit).await?, swept);
+    }
+    let said = tap.take();
+    let scans = said.matches("$4\r\nSCAN\r\n").count();
+    let counts = said.matches("$5\r\nCOUNT\r\n$3\r\n500\r\n").count();
+    let matches = said.matches(&format!("\r\n{prefix}*\r\n")).count();
+    assert!(scans >= 2, "{scans} scans");
+    assert_eq!(
+        (counts, matches),
+        (scans, scans),
+        "in steps, and of its own"
+    );
+    assert!(!said.contains("\r\nKEYS\r\n"));
+    Ok(())
+}
+
+async fn a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult {
+    let (tap, store) = tapped(cx).await?;
+    let request = cx.request(&cx.key("one"));
+    let claim = store.claim(&request).await?.acquired().expect("fresh");
+    tap.fall_silent();
+    let asked = Instant::now();
+    let error = store.release(&claim).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    assert!(asked.elapsed() < SOON * 20, "after {:?}", asked.elapsed());
+    assert!(store.get(request.key()).await?.is_some(), "by a new one");
+    assert_eq!(tap.connections(), 2);
+    tap.fall_silent();
+    let error = store.get(request.key()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    store.release(&claim).await?;
+    assert_eq!(tap.connections(), 3);
+    tap.fall_silent();
+    let batch = [cx.request(&cx.key("two")), cx.request(&cx.key("three"))];
+    for outcome in store.claim_many(&batch).await {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    }
+    for outcome in store.claim_many(&batch).await {
+        assert_eq!(outcome?.name(), "acquired");
+    }
+    Ok(())
+}
+
+/// A process that does nothing else would otherwise sweep no more.
+async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult {
+    let (tap, store) = tapped(cx).await?;
+    store.sweep(10).await?;
+    tap.fall_silent();
+    let error = store.sweep(10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(store.sweep(10).await?, 0);
+    assert_eq!(tap.connections(), 2);
+    Ok(())
+}
+
+/// So many keys that a sweep scans several times, and fails some records before the cut.
+async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let server = harness.server_address().expect("an address");
+    let proxy = Proxy::start(server).await?;
+    let config = Config::new().with_namespace(cx.namespace())?;
+    let store = RedisStore::connect(&format!("redis://{}", proxy.address()), config).await?;
+    let requests: Vec<_> = (0..2500)
+        .map(|number| cx.request(&cx.key(format!("{number}"))))
+        .map(|request| request.with_on_stale(StalePolicy::Fail))
+        .map(|request| request.with_lease(cx.short()))
+        .collect();
+    for outcome in store.claim_many(&requests).await {
+        assert_eq!(outcome?.name(), "acquired");
+    }
+    for request in &requests {
+        cx.until_stale(request.key()).await?;
+    }
+    // A scan, what it has found, and the next scan, of which the answer is lost.
+    proxy.cut_after(2);
+    let error = store.sweep(10_000).await.unwrap_err();
+    proxy.disarm();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    let failed = store.sweep(10_000).await?;
+    assert!(failed < 2500, "nothing was failed before the cut");
+    Ok(())
+}

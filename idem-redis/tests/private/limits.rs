@@ -1,0 +1,134 @@
+//! What a server does not let one do.
+
+use std::time::Duration;
+
+use idem_core::{BatchStore, Effect, Error, ErrorKind, IdempotencyStore, Response, StalePolicy};
+use idem_redis::{Config, Eviction, RedisCache, RedisStore, Replicas};
+use idem_servers::{Options, start_private};
+use tokio::runtime::Runtime;
+
+use crate::own::{HOUR, Outcome, ask, request};
+
+pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
+    let options = Options::new()
+        .with_setting("maxmemory", "64mb")
+        .with_setting("maxmemory-policy", "allkeys-lru");
+    let server = start_private(server, &options)?;
+    let url = server.url();
+    runtime.block_on(async {
+        for policy in ["allkeys-lru", "volatile-ttl", "volatile-lru"] {
+            ask::<()>(url, &format!("CONFIG SET maxmemory-policy {policy}")).await?;
+            let error = RedisStore::connect(url, Config::new()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert_eq!(
+                (error.effect(), error.operation()),
+                (Effect::None, "connect")
+            );
+            let told = error.to_string();
+            assert!(told.contains(policy), "{told}");
+            assert!(
+                told.contains("CONFIG SET maxmemory-policy noeviction"),
+                "{told}"
+            );
+            assert!(told.contains("Eviction::Accept"), "{told}");
+        }
+        let accepting = Config::new().with_eviction(Eviction::Accept);
+        let store = RedisStore::connect(url, accepting).await?;
+        assert!(store.claim(&request("one")).await?.acquired().is_some());
+        let cache = RedisCache::new(url, "orders", &Config::new())?;
+        assert!(cache.read(request("one").key()).await?.hit.is_none());
+        ask::<()>(url, "CONFIG SET maxmemory-policy noeviction").await?;
+        RedisStore::connect(url, Config::new()).await?;
+        // With no limit nothing is ever evicted, whatever the policy.
+        ask::<()>(url, "CONFIG SET maxmemory 0 maxmemory-policy allkeys-lru").await?;
+        RedisStore::connect(url, Config::new()).await?;
+        Ok(())
+    })
+}
+
+fn is_undone(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert!(error.to_string().contains("maxmemory"), "{error}");
+}
+
+pub(crate) fn full(runtime: &Runtime, server: &str) -> Outcome {
+    let server = start_private(server, &Options::new())?;
+    let url = server.url();
+    runtime.block_on(async {
+        let store = RedisStore::connect(url, Config::new()).await?;
+        let [done, held] = ["done", "held"].map(request);
+        let claim = store.claim(&done).await?.acquired().ok_or("a fresh key")?;
+        let response = Response::new(200, "done");
+        store.complete(&claim, &response, HOUR).await?;
+        let claim = store.claim(&held).await?.acquired().ok_or("a fresh key")?;
+        ask::<()>(url, "CONFIG SET maxmemory 1").await?;
+        is_undone(&store.claim(&request("fresh")).await.unwrap_err());
+        is_undone(&store.complete(&claim, &response, HOUR).await.unwrap_err());
+        is_undone(&store.renew(&claim, HOUR).await.unwrap_err());
+        for outcome in store.claim_many(&[request("a"), request("b")]).await {
+            is_undone(&outcome.unwrap_err());
+        }
+        assert_eq!(store.claim(&request("done")).await?.name(), "completed");
+        assert_eq!(store.claim(&request("held")).await?.name(), "in_flight");
+        assert!(store.get(request("fresh").key()).await?.is_none());
+        ask::<()>(url, "CONFIG SET maxmemory 0").await?;
+        store.complete(&claim, &response, HOUR).await?;
+        let fresh = store.claim(&request("fresh")).await?;
+        assert!(fresh.acquired().is_some());
+        Ok(())
+    })
+}
+
+/// The rights that the README names, and no more; `+wait` with replicas.
+pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
+    let server = start_private(server, &Options::new())?;
+    let url = server.url();
+    runtime.block_on(async {
+        let rights = "on >secret resetkeys ~shop:* resetchannels &shop:* -@all +@read +@write +@scripting +info \
+                      +time +wait +@pubsub";
+        ask::<()>(url, &format!("ACL SETUSER app {rights}")).await?;
+        let as_app = url.replace("redis://", "redis://app:secret@");
+        let replicas = Replicas::new(0, Duration::from_millis(1));
+        let shop = || Config::new().with_namespace("shop");
+        for config in [shop()?, shop()?.with_replicas(replicas)] {
+            let store = RedisStore::connect(&as_app, config).await?;
+            everything(&store).await?;
+        }
+        let elsewhere = Config::new().with_namespace("orders")?;
+        let store = RedisStore::connect(&as_app, elsewhere).await?;
+        let error = store.claim(&request("one")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.to_string().contains("NOPERM"), "{error}");
+        let wrong = url.replace("redis://", "redis://app:wrong@");
+        let error = RedisStore::connect(&wrong, Config::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(!format!("{error:?}").contains("wrong@"), "{error:?}");
+        ask::<()>(url, "ACL SETUSER app resetchannels -@pubsub").await?;
+        everything(&RedisStore::connect(&as_app, shop()?).await?).await?;
+        Ok(())
+    })
+}
+
+/// The life of a key, and a sweep.
+async fn everything(store: &RedisStore) -> Outcome {
+    let one = request("one").with_lease(Duration::from_millis(1));
+    let claim = store.claim(&one).await?.acquired().ok_or("a fresh key")?;
+    let claim = store.renew(&claim, HOUR).await?;
+    store.release(&claim).await?;
+    let claim = store.claim(&request("one")).await?;
+    let claim = claim.acquired().ok_or("a fresh key")?;
+    let (response, short) = (Response::new(200, "done"), Duration::from_millis(1));
+    store.complete(&claim, &response, short).await?;
+    while store.get(claim.key()).await?.is_some() {}
+    let stale = request("stale").with_on_stale(StalePolicy::Fail);
+    let stale = stale.with_lease(short).with_retention(HOUR);
+    assert!(store.claim(&stale).await?.acquired().is_some());
+    while store.sweep(10).await? == 0 {}
+    let failed = store.claim(&request("stale")).await?;
+    assert_eq!(failed.name(), "failed");
+    let retried = request("stale").with_on_failed(idem_core::FailedPolicy::Retry);
+    let claim = store.claim(&retried).await?.acquired().ok_or("a retry")?;
+    Ok(store.release(&claim).await?)
+}

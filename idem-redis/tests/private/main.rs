@@ -1,0 +1,99 @@
+//! What needs servers of its own: killed, frozen, full, demoted, or set up in a way that is refused.
+
+mod durable;
+mod limits;
+#[path = "../own/mod.rs"]
+mod own;
+mod quiet;
+mod replicas;
+mod sentinel;
+mod stopped;
+mod switch;
+mod tls;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use own::{Outcome, trial};
+use tokio::runtime::Runtime;
+
+type Test = fn(&Runtime, &str) -> Outcome;
+
+/// Each on Redis and on Valkey.
+const EACH: &[(&str, Test)] = &[
+    (
+        "no_acknowledged_completion_is_lost_when_a_durable_server_is_killed",
+        durable::durable,
+    ),
+    (
+        "without_persistence_a_restart_loses_everything_but_the_order_of_tokens",
+        durable::forgetful,
+    ),
+    (
+        "a_server_that_evicts_is_refused_with_the_setting_to_change",
+        limits::evicts,
+    ),
+    (
+        "a_full_server_answers_duplicates_and_refuses_the_rest_undone",
+        limits::full,
+    ),
+    (
+        "a_user_with_the_documented_rights_can_do_everything",
+        limits::rights,
+    ),
+    ("duplicates_write_nothing", quiet::duplicates),
+    ("no_operation_sends_what_it_should_not", quiet::commands),
+    ("tickets_of_a_flushed_cache_are_void", quiet::flushed),
+    (
+        "a_frozen_server_costs_no_more_than_the_time_out",
+        stopped::frozen,
+    ),
+    (
+        "a_sweep_finds_what_is_abandoned_among_many",
+        stopped::sweeps,
+    ),
+    ("an_untrusted_certificate_is_refused", tls::untrusted),
+    ("an_authority_that_is_given_is_trusted", tls::trusted),
+];
+
+/// On Redis alone, which brings the sentinel.
+const PAIRS: &[(&str, Test)] = &[
+    ("a_replica_is_refused", replicas::refused),
+    (
+        "a_failover_loses_an_acknowledged_completion_without_wait",
+        replicas::lost,
+    ),
+    (
+        "a_failover_keeps_acknowledged_completions_with_wait",
+        replicas::kept,
+    ),
+    (
+        "what_replicas_did_not_acknowledge_is_asked_for_again",
+        replicas::asked_again,
+    ),
+    ("a_demoted_master_is_left", replicas::demoted),
+    (
+        "a_sentinel_leads_to_the_new_master_with_one_winner_per_key",
+        sentinel::failover,
+    ),
+    (
+        "a_sentinel_leads_away_from_a_master_that_was_demoted",
+        sentinel::demoted,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for (server, tests) in [("redis", EACH), ("valkey", EACH), ("redis", PAIRS)] {
+        let missing =
+            idem_servers::server(server).map_or(true, |server| server.programs().is_none());
+        if missing {
+            eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
+        }
+        trials.extend(tests.iter().map(|(name, test)| {
+            let trial: Trial = trial(format!("{server}::{name}"), |runtime| test(runtime, server));
+            trial.with_ignored_flag(missing)
+        }));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

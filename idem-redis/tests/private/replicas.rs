@@ -1,0 +1,242 @@
+//! A master and a replica, and what a failover between them loses.
+
+use std::time::Duration;
+
+use idem_core::{
+    BatchStore, Claim, Completion, Effect, Error, ErrorKind, IdempotencyStore, Record, Response,
+};
+use idem_redis::{Config, RedisStore, Replicas};
+use idem_servers::{Instance, Options, start_private};
+use tokio::runtime::Runtime;
+
+use crate::own::{HOUR, Outcome, ask, eventually, request};
+use crate::switch::Switch;
+
+pub(crate) const WITHIN: Duration = Duration::from_millis(300);
+
+/// With persistence off: nothing but replication is the subject.
+pub(crate) struct Pair {
+    pub(crate) master: Instance,
+    pub(crate) replica: Instance,
+}
+
+impl Pair {
+    pub(crate) fn start(runtime: &Runtime) -> Outcome<Self> {
+        let pair = Self {
+            master: start_private("redis", &Options::new())?,
+            replica: start_private("redis", &Options::new())?,
+        };
+        runtime.block_on(follow(pair.replica.url(), pair.master.url()))?;
+        Ok(pair)
+    }
+
+    /// Kills the master; the replica leads. A store on it.
+    fn fail_over(&mut self, runtime: &Runtime) -> Outcome<RedisStore> {
+        self.master.kill()?;
+        runtime.block_on(async {
+            ask::<()>(self.replica.url(), "REPLICAOF NO ONE").await?;
+            Ok(RedisStore::connect(self.replica.url(), Config::new()).await?)
+        })
+    }
+}
+
+/// Makes a replica of it, and waits until it has everything.
+pub(crate) async fn follow(replica: &str, master: &str) -> Outcome {
+    let place = master.trim_start_matches("redis://").replace(':', " ");
+    ask::<()>(replica, &format!("REPLICAOF {place}")).await?;
+    eventually("the replica follows", async || {
+        let told = ask::<String>(replica, "INFO replication").await;
+        let acknowledged = ask::<i64>(master, "WAIT 1 100").await;
+        told.is_ok_and(|told| told.contains("master_link_status:up"))
+            && acknowledged.is_ok_and(|count| count > 0)
+    })
+    .await
+}
+
+pub(crate) fn waiting() -> Config {
+    Config::new().with_replicas(Replicas::new(1, WITHIN))
+}
+
+async fn completed(store: &RedisStore, id: &str) -> Outcome<Claim> {
+    let outcome = store.claim(&request(id)).await?;
+    let claim = outcome.acquired().ok_or("a fresh key")?;
+    let response = Response::new(200, id.to_owned());
+    store.complete(&claim, &response, HOUR).await?;
+    Ok(claim)
+}
+
+async fn is_completed(store: &RedisStore, id: &str) -> Outcome<bool> {
+    let record = store.get(request(id).key()).await?;
+    Ok(matches!(record, Some(Record::Completed(record)) if record.response.body() == id))
+}
+
+pub(crate) fn refused(runtime: &Runtime, _: &str) -> Outcome {
+    let pair = Pair::start(runtime)?;
+    runtime.block_on(async {
+        let error = RedisStore::connect(pair.replica.url(), Config::new()).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.to_string().contains("connect_sentinel"), "{error}");
+        Ok(())
+    })
+}
+
+/// What the README warns of: a replica whose link is down has not heard of what its master acknowledges.
+pub(crate) fn lost(runtime: &Runtime, _: &str) -> Outcome {
+    let mut pair = Pair::start(runtime)?;
+    let before = runtime.block_on(async {
+        let store = RedisStore::connect(pair.master.url(), Config::new()).await?;
+        let early = completed(&store, "early").await?;
+        follow(pair.replica.url(), pair.master.url()).await?;
+        ask::<()>(pair.replica.url(), "REPLICAOF 127.0.0.1 1").await?;
+        let _late = completed(&store, "late").await?;
+        assert!(is_completed(&store, "late").await?, "it was acknowledged");
+        Outcome::Ok(early)
+    })?;
+    let store = pair.fail_over(runtime)?;
+    runtime.block_on(async {
+        assert!(is_completed(&store, "early").await?);
+        assert!(store.get(request("late").key()).await?.is_none(), "lost");
+        let again = store.claim(&request("late")).await?;
+        assert!(again.acquired().ok_or("runs once more")?.token() > before.token());
+        Ok(())
+    })
+}
+
+pub(crate) fn kept(runtime: &Runtime, _: &str) -> Outcome {
+    let mut pair = Pair::start(runtime)?;
+    let (acknowledged, released) = runtime.block_on(async {
+        let store = RedisStore::connect(pair.master.url(), waiting()).await?;
+        let mut acknowledged = Vec::new();
+        for number in 0..50 {
+            let _claim = completed(&store, &format!("single {number}")).await?;
+            acknowledged.push(format!("single {number}"));
+        }
+        let ids: Vec<_> = (0..50).map(|number| format!("batch {number}")).collect();
+        let requests: Vec<_> = ids.iter().map(request).collect();
+        let mut completions = Vec::new();
+        for (id, outcome) in ids.iter().zip(store.claim_many(&requests).await) {
+            let claim = outcome?.acquired().ok_or("a fresh key")?;
+            let (response, retention) = (Response::new(200, id.clone()), HOUR);
+            completions.push(Completion {
+                claim,
+                response,
+                retention,
+            });
+        }
+        for done in store.complete_many(&completions).await {
+            done?;
+        }
+        acknowledged.extend(ids);
+        let outcome = store.claim(&request("released")).await?;
+        let released = outcome.acquired().ok_or("a fresh key")?;
+        store.release(&released).await?;
+        Outcome::Ok((acknowledged, released))
+    })?;
+    let store = pair.fail_over(runtime)?;
+    runtime.block_on(async {
+        for id in &acknowledged {
+            assert!(is_completed(&store, id).await?, "{id} is lost");
+        }
+        let next = store.claim(&request("released")).await?;
+        let next = next.acquired().ok_or("it was released")?;
+        assert!(next.token() > released.token());
+        Ok(())
+    })
+}
+
+fn is_short_of_replicas(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+    assert!(
+        error.to_string().contains("only 0 of 1 replicas"),
+        "{error}"
+    );
+}
+
+/// The replica is frozen. Nothing that has to be on it is acknowledged, by whatever connection it is asked for again.
+pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
+    let mut pair = Pair::start(runtime)?;
+    let url = pair.master.url().to_owned();
+    let stores = async || {
+        let store = RedisStore::connect(&url, waiting()).await?;
+        Outcome::Ok((store, RedisStore::connect(&url, waiting()).await?))
+    };
+    let (store, other) = runtime.block_on(stores())?;
+    let (done, released, renewed, fresh) = ("done", "released", "renewed", request("fresh"));
+    let mut claims = Vec::new();
+    for id in [done, released, renewed] {
+        let outcome = runtime.block_on(store.claim(&request(id)))?;
+        claims.push(outcome.acquired().ok_or("a fresh key")?);
+    }
+    pair.replica.freeze()?;
+    let response = Response::new(200, done);
+    runtime.block_on(async {
+        for store in [&store, &other] {
+            let error = store.complete(&claims[0], &response, HOUR).await;
+            is_short_of_replicas(&error.unwrap_err());
+            is_short_of_replicas(&store.release(&claims[1]).await.unwrap_err());
+            is_short_of_replicas(&store.renew(&claims[2], 2 * HOUR).await.unwrap_err());
+            is_short_of_replicas(&store.claim(&fresh).await.unwrap_err());
+            for outcome in store.claim_many(std::slice::from_ref(&fresh)).await {
+                is_short_of_replicas(&outcome.unwrap_err());
+            }
+        }
+        // Nothing was written, so nothing is waited for.
+        assert_eq!(other.claim(&request("fresh")).await?.name(), "in_flight");
+        Outcome::Ok(())
+    })?;
+    pair.replica.thaw()?;
+    runtime.block_on(async {
+        follow(pair.replica.url(), &url).await?;
+        let (store, other) = stores().await?;
+        store.complete(&claims[0], &response, HOUR).await?;
+        other.release(&claims[1]).await?;
+        let _renewed = other.renew(&claims[2], 2 * HOUR).await?;
+        assert_eq!(other.claim(&fresh).await?.name(), "acquired", "its own");
+        Outcome::Ok(())
+    })?;
+    let store = pair.fail_over(runtime)?;
+    runtime.block_on(async {
+        assert!(is_completed(&store, done).await?);
+        let next = store.claim(&request(released)).await?;
+        assert!(next.acquired().ok_or("it was released")?.token() > claims[1].token());
+        assert_eq!(store.claim(&request(renewed)).await?.name(), "in_flight");
+        assert_eq!(store.claim(&request("fresh")).await?.name(), "in_flight");
+        Ok(())
+    })
+}
+
+/// One address, two servers: the connection to the one that was demoted still stands, and still answers.
+pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
+    let pair = Pair::start(runtime)?;
+    let (master, replica) = (pair.master.url(), pair.replica.url());
+    runtime.block_on(async {
+        let switch = Switch::start(master).await?;
+        let store = RedisStore::connect(switch.url(), Config::new()).await?;
+        let _claim = completed(&store, "before").await?;
+        follow(replica, master).await?;
+        ask::<()>(replica, "REPLICAOF NO ONE").await?;
+        switch.turn_to(replica)?;
+        follow(master, replica).await?;
+        let _claim = completed(&store, "after").await?;
+        assert!(is_completed(&store, "before").await?);
+        let there = RedisStore::connect(replica, Config::new()).await?;
+        assert!(is_completed(&there, "after").await?, "on the new master");
+        // Back again: the same for a batch.
+        ask::<()>(master, "REPLICAOF NO ONE").await?;
+        switch.turn_to(master)?;
+        follow(replica, master).await?;
+        for outcome in store.claim_many(&[request("a"), request("b")]).await {
+            assert!(outcome?.acquired().is_some());
+        }
+        // Nobody leads.
+        ask::<()>(master, "REPLICAOF 127.0.0.1 1").await?;
+        let error = store.claim(&request("c")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.to_string().contains("replica"), "{error}");
+        Ok(())
+    })
+}

@@ -1,0 +1,91 @@
+//! A server that answers nothing, and one that has much to tell.
+
+use std::time::{Duration, Instant};
+
+use idem_core::{BatchStore, Effect, Error, ErrorKind, IdempotencyStore, StalePolicy};
+use idem_redis::{Config, RedisCache, RedisStore};
+use idem_servers::{Options, start_private};
+use tokio::runtime::Runtime;
+
+use crate::own::{Outcome, ask, request};
+
+const SOON: Duration = Duration::from_millis(400);
+
+fn is_late(error: &Error, effect: Effect) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), effect, "{error}");
+}
+
+pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
+    let mut server = start_private(server, &Options::new())?;
+    let url = server.url().to_owned();
+    let config = Config::new().with_timeout(SOON);
+    let store = runtime.block_on(RedisStore::connect(&url, config.clone()))?;
+    let (held, fresh) = (request("held"), request("fresh"));
+    let claim = runtime.block_on(store.claim(&held))?;
+    let claim = claim.acquired().ok_or("a fresh key")?;
+    server.freeze()?;
+    runtime.block_on(async {
+        let asked = Instant::now();
+        is_late(&store.claim(&fresh).await.unwrap_err(), Effect::Unknown);
+        // By now the connection was given up; a new one is not made either.
+        is_late(&store.release(&claim).await.unwrap_err(), Effect::None);
+        is_late(&store.get(held.key()).await.unwrap_err(), Effect::None);
+        is_late(&store.sweep(1).await.unwrap_err(), Effect::None);
+        for outcome in store.claim_many(&[request("a"), request("b")]).await {
+            is_late(&outcome.unwrap_err(), Effect::None);
+        }
+        let connected = RedisStore::connect(&url, config.clone()).await;
+        is_late(&connected.unwrap_err(), Effect::None);
+        let cache = RedisCache::new(&url, "orders", &config)?;
+        is_late(&cache.read(held.key()).await.unwrap_err(), Effect::None);
+        assert!(asked.elapsed() < 20 * SOON, "{:?}", asked.elapsed());
+        Ok::<_, idem_core::BoxError>(())
+    })?;
+    server.thaw()?;
+    runtime.block_on(async {
+        assert_eq!(store.claim(&fresh).await?.name(), "acquired", "its own");
+        store.release(&claim).await?;
+        assert_eq!(store.claim(&request("held")).await?.name(), "acquired");
+        Ok(())
+    })
+}
+
+/// 3,000 records of its own and 5,000 keys of others, of which 700 are abandoned.
+pub(crate) fn sweeps(runtime: &Runtime, server: &str) -> Outcome {
+    const ABANDONED: u32 = 700;
+    let server = start_private(server, &Options::new())?;
+    runtime.block_on(async {
+        let filler = "for number=1,5000 do redis.call('SET','others:'..number,0) end";
+        let filler = filler.replace(' ', "\n");
+        ask::<()>(server.url(), &format!("EVAL {filler} 0")).await?;
+        let store = RedisStore::connect(server.url(), Config::new()).await?;
+        let mut requests: Vec<_> = (0..3000)
+            .map(|number| request(format!("{number}")))
+            .collect();
+        for stale in &mut requests[..ABANDONED as usize] {
+            *stale = stale.clone().with_lease(Duration::from_millis(1));
+            *stale = stale.clone().with_on_stale(StalePolicy::Fail);
+        }
+        for outcome in store.claim_many(&requests).await {
+            assert!(outcome?.acquired().is_some());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(store.sweep(1).await?, 1);
+        assert_eq!(store.sweep(300).await?, 300);
+        assert_eq!(store.sweep(10_000).await?, u64::from(ABANDONED) - 301);
+        assert_eq!(store.sweep(10_000).await?, 0);
+        for (number, request) in requests.iter().enumerate() {
+            let outcome = store
+                .claim(&crate::own::request(request.key().id()))
+                .await?;
+            let expected = if number < ABANDONED as usize {
+                "failed"
+            } else {
+                "in_flight"
+            };
+            assert_eq!(outcome.name(), expected, "{number}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,48 @@
+//! TLS.
+
+use idem_core::{Effect, ErrorKind};
+use idem_redis::{Config, RedisStore};
+use idem_servers::{Options, Transport, start_private};
+use tokio::runtime::Runtime;
+
+use crate::own::Outcome;
+
+/// The authority is one that nobody knows.
+pub(crate) fn untrusted(runtime: &Runtime, server: &str) -> Outcome {
+    let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
+    let url = server.tls_url().ok_or("no TLS")?;
+    runtime.block_on(async {
+        let error = RedisStore::connect(&url, Config::new()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.effect(), Effect::None, "{error}");
+        assert!(error.to_string().contains("certificate"), "{error}");
+        // It is the certificate alone that was wrong.
+        RedisStore::connect(server.url(), Config::new()).await?;
+        Ok(())
+    })
+}
+
+/// The authority is given. Without the feature it is said that it can be of no use.
+pub(crate) fn trusted(runtime: &Runtime, server: &str) -> Outcome {
+    let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
+    let url = server.tls_url().ok_or("no TLS")?;
+    let authority = std::fs::read(server.ca_certificate().ok_or("no certificate")?)?;
+    let config = Config::new().with_root_certificate(authority);
+    runtime.block_on(async {
+        let connected = RedisStore::connect(&url, config.clone()).await;
+        if cfg!(feature = "tls") {
+            let store = connected?;
+            let request = crate::own::request("one");
+            let claim = idem_core::IdempotencyStore::claim(&store, &request).await?;
+            assert!(claim.acquired().is_some());
+            // The server's certificate is for `localhost` and 127.0.0.1.
+            let elsewhere = url.replace("localhost", "127.0.0.2");
+            let error = RedisStore::connect(&elsewhere, config).await.unwrap_err();
+            assert_ne!(error.effect(), Effect::Unknown, "{error}");
+        } else {
+            let error = connected.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        }
+        Ok(())
+    })
+}

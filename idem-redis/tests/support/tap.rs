@@ -1,0 +1,122 @@
+//! [`Tap`]: a TCP proxy that listens in, and that may fall silent.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Forwards between clients and one server, and keeps what the clients say.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connections: AtomicUsize,
+    messages: AtomicUsize,
+    said: Mutex<Vec<u8>>,
+    silent: Mutex<Vec<Arc<AtomicBool>>>,
+}
+
+impl Tap {
+    /// Listens on a free port of this machine.
+    pub(crate) async fn start(server: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let accepting = tokio::spawn(accept(listener, server, Arc::clone(&shared)));
+        Ok(Self {
+            address,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Where clients connect to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections clients have made.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// How often a client's socket had something to say: many commands may be written at once.
+    pub(crate) fn messages(&self) -> usize {
+        self.shared.messages.load(Ordering::SeqCst)
+    }
+
+    /// What the clients have said since this was last asked.
+    pub(crate) fn take(&self) -> String {
+        let mut said = lock(&self.shared.said);
+        String::from_utf8_lossy(&std::mem::take(&mut *said)).into_owned()
+    }
+
+    /// From now on nothing passes on the connections that there are, though they stay open; later ones work.
+    pub(crate) fn fall_silent(&self) {
+        for silent in lock(&self.shared.silent).drain(..) {
+            silent.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, server: SocketAddr, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        shared.connections.fetch_add(1, Ordering::SeqCst);
+        let silent = Arc::new(AtomicBool::new(false));
+        lock(&shared.silent).push(Arc::clone(&silent));
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move { forward(client, server, &shared, &silent).await });
+    }
+}
+
+async fn forward(
+    mut client: TcpStream,
+    server: SocketAddr,
+    shared: &Shared,
+    silent: &AtomicBool,
+) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(server).await?;
+    let (mut question, mut answer) = (vec![0; 256 << 10], vec![0; 256 << 10]);
+    loop {
+        tokio::select! {
+            length = client.read(&mut question) => {
+                let said = &question[..length?];
+                if said.is_empty() {
+                    return Ok(());
+                }
+                shared.messages.fetch_add(1, Ordering::SeqCst);
+                lock(&shared.said).extend_from_slice(said);
+                if !silent.load(Ordering::SeqCst) {
+                    server.write_all(said).await?;
+                }
+            }
+            length = server.read(&mut answer) => {
+                let told = &answer[..length?];
+                if told.is_empty() {
+                    return Ok(());
+                }
+                if !silent.load(Ordering::SeqCst) {
+                    client.write_all(told).await?;
+                }
+            }
+        }
+    }
+}
