@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod chat;
 pub mod storm;
 
 /// The example of the project's README, so that it compiles and runs with the documentation tests.

@@ -5,7 +5,6 @@ mod support;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -238,10 +237,29 @@ fn wrong_arguments_are_explained() {
             &["--store=sqlite:/no/such/folder/x.db"],
             &["/no/such/folder/x.db", "folder exists"],
         ),
-        (&["--store=redis://localhost"], &["`redis`", "postgres://"]),
+        (
+            &["--store=oracle://localhost"],
+            &["`oracle`", "postgres://", "mongodb://", "hybrid+redis://"],
+        ),
+        (
+            &["--store=hybrid+redis://localhost"],
+            &["`hybrid+redis`", "+DATABASE"],
+        ),
         (
             &["--store=postgres://me:secret@127.0.0.1:1/x"],
             &["127.0.0.1:1 cannot be reached"],
+        ),
+        (
+            &["--store=mongodb://me:secret@127.0.0.1:1"],
+            &["MongoDB at 127.0.0.1:1 cannot be reached"],
+        ),
+        (
+            &["--store=redis://me:secret@127.0.0.1:1/2"],
+            &["Redis at 127.0.0.1:1/2 cannot be reached"],
+        ),
+        (
+            &["--store=hybrid+valkey://:secret@127.0.0.1:1+sqlite:unused.db"],
+            &["Redis at 127.0.0.1:1 cannot be reached"],
         ),
         (
             &["--input=/no/such/file"],
@@ -357,12 +375,13 @@ fn interrupt_stops_it() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually(|| folder.path().read_dir().unwrap().count() > 0);
-    // Its handler is set up soon after.
-    std::thread::sleep(Duration::from_millis(500));
-    let killed = Command::new("kill")
-        .args(["-INT", &storm.id().to_string()])
-        .status();
+    // Its handler is set up before the first worker starts.
+    let id = storm.id().to_string();
+    eventually(|| {
+        let workers = Command::new("pgrep").args(["-P", &id]).output().unwrap();
+        workers.status.success()
+    });
+    let killed = Command::new("kill").args(["-INT", &id]).status();
     assert!(killed.unwrap().success());
     let output = storm.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -14,12 +14,14 @@ use super::pointer::Pointer;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "storm", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE` or
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`
+    /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE`,
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mongodb://HOST:PORT`, `redis://HOST:PORT` or
+    /// `hybrid+redis://HOST:PORT+DATABASE`
     ///
-    /// Tables (PostgreSQL: a schema; MySQL and MariaDB: a database) of their own are created and dropped again. Several
-    /// `mysql` URLs, separated by commas, are the nodes of one Galera cluster. Without it, a SQLite file in a
-    /// temporary folder.
+    /// Tables (PostgreSQL: a schema; MySQL, MariaDB and MongoDB: a database; Redis and Valkey: keys) of their own are
+    /// created and dropped again. Several URLs, separated by commas, are the nodes of one cluster: `mysql` of Galera,
+    /// `redis` and `valkey` of Redis Cluster. A hybrid answers duplicates from Redis, and everything else from DATABASE,
+    /// the URL of one of the first four. Without it, a SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Fingerprint, IdempotencyStoreExt as _,
-    InFlight,
+    InFlight, Response,
 };
 use tokio::time::{Instant, sleep};
 
@@ -122,18 +122,18 @@ impl Desk {
             delivery: i64::from(order.delivery),
             worker: self.worker.clone(),
         };
-        let receipt = entry.receipt();
         let settlement = Settlement {
             response: entry.response(),
             claim,
             entry,
             probe,
         };
-        self.settle(&settlement).await?;
-        Ok(receipt)
+        let response = self.settle(&settlement).await?;
+        Ok(response.body().to_vec())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError> {
+    /// The answer that was sealed.
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let Settlement {
             claim,
             entry,
@@ -147,7 +147,8 @@ impl Desk {
         }
         probe.pass(Point::Uncommitted).await;
         let store = self.backend.store();
-        Ok(store.complete(claim, response, RETENTION).await?)
+        store.complete(claim, response, RETENTION).await?;
+        Ok(response.clone())
     }
 
     async fn without_claim(

@@ -15,6 +15,10 @@
 //! transaction that makes it exact: whoever lost the claim in the meantime is told so by `complete_in`, and
 //! its rollback takes the effect's row with it. A lease that is too short costs time, never a second effect.
 //!
+//! Redis has no such transaction. There the effect is a call to a service that has one effect for one key
+//! (`backend/redis`), and it is the derived key that makes it exact. A cache in front (`backend/hybrid.rs`) changes
+//! neither.
+//!
 //! # How crashes are placed
 //!
 //! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches the point
@@ -46,6 +50,7 @@ mod signals;
 mod stop;
 mod table;
 mod tally;
+mod url;
 mod worker;
 mod workload;
 

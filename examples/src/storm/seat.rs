@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::args::Args;
 use super::backend::Place;
 use super::stop::Stop;
+use super::url;
 
 /// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is a hundred.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
@@ -40,8 +41,9 @@ impl Seat {
             url,
             namespace: format!("idem_storm_{:08x}", rand::random::<u32>()),
             connections: connections(args),
+            worker: String::new(),
         };
-        let Some(url) = args.store.as_deref() else {
+        let Some(store) = args.store.as_deref() else {
             let folder = tempfile::Builder::new()
                 .prefix("idem-storm-")
                 .tempdir()
@@ -54,15 +56,25 @@ impl Seat {
                 file: None,
             });
         };
-        let path = sqlite_path(url);
-        if url.starts_with("sqlite:") && path.as_deref().is_some_and(|path| path == Path::new("")) {
+        let tiers = url::tiers(store);
+        let database = tiers.map_or(store, |(_, database)| database);
+        let path = sqlite_path(database);
+        if database.starts_with("sqlite:")
+            && path.as_deref().is_some_and(|path| path == Path::new(""))
+        {
             return Err(Stop::new("--store: `sqlite:` needs a file, sqlite:PATH"));
         }
+        let database = match &path {
+            Some(path) => path.display().to_string(),
+            None => url::without_credentials(database),
+        };
         Ok(Self {
-            place: place(url.to_owned()),
-            shown: match &path {
-                Some(path) => path.display().to_string(),
-                None => without_credentials(url),
+            place: place(store.to_owned()),
+            shown: match tiers {
+                Some((cache, _)) => {
+                    format!("{database} behind {}", url::without_credentials(cache))
+                }
+                None => database,
             },
             folder: None,
             file: path.map(|path| File {
@@ -78,9 +90,13 @@ impl Seat {
             folder.disable_cleanup(true);
         }
         let Place { url, namespace, .. } = &self.place;
-        match url.starts_with("sqlite:") {
-            true => format!("{url}, tables {namespace}_records and {namespace}_ledger"),
-            false => format!("schema or database {namespace}, tables idem_records and ledger"),
+        let database = url::tiers(url).map_or(&**url, |(_, database)| database);
+        match url::scheme(database) {
+            "sqlite" => format!("{database}, tables {namespace}_records and {namespace}_ledger"),
+            scheme if url::is_redis(scheme) => {
+                format!("keys {namespace}:r:* for records, stream {{{namespace}}}:ledger")
+            }
+            _ => format!("schema or database {namespace}, tables idem_records and ledger"),
         }
     }
 
@@ -133,28 +149,9 @@ fn escaped(path: &Path) -> String {
         .replace('?', "%3F")
 }
 
-/// `host:port/database` of a server's URL, or of each node's.
-fn without_credentials(urls: &str) -> String {
-    let place = |url: &str| {
-        let rest = url.split('?').next().unwrap_or_default();
-        let rest = rest.rsplit('@').next().unwrap_or_default();
-        rest.split(',').next().unwrap_or_default().to_owned()
-    };
-    let places: Vec<_> = urls.split("://").skip(1).map(place).collect();
-    places.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        let shown = without_credentials("postgres://me:p@ss@db.example:5432/idem?password=x");
-        assert_eq!(shown, "db.example:5432/idem");
-        let shown = without_credentials("mysql://me:p,x@one/idem,mysql://me:p,x@two:7/idem");
-        assert_eq!(shown, "one/idem, two:7/idem");
-    }
 
     #[test]
     fn files_of_urls_are_found() {

@@ -81,6 +81,7 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
         url: setup.store,
         namespace: setup.namespace,
         connections: setup.connections,
+        worker: setup.worker.clone(),
     };
     let desk = Arc::new(Desk {
         backend: backend::open(&place).await?,

@@ -1,10 +1,14 @@
 //! [`Backend`]: a store together with the place where effects happen.
 
+mod hybrid;
+mod mongo;
 mod mysql;
 mod postgres;
+mod redis;
 mod sqlite;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +17,7 @@ use idem_core::{BoxError, Claim, IdempotencyStore, Response};
 use super::desk::Probe;
 use super::entry::Entry;
 use super::stop::Stop;
+use super::url;
 
 /// How long a sealed answer is kept: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// [`Claim::derive`] is for), and completes the claim after it; the audit then reads that other ledger.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// The store.
-    fn store(&self) -> &dyn IdempotencyStore;
+    /// A handle on the store.
+    fn store(&self) -> Arc<dyn IdempotencyStore>;
 
     /// Name and version of what really ran.
     async fn product(&self) -> Result<String, BoxError>;
@@ -39,11 +44,13 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Removes what [`create`](Self::create) made.
     async fn remove(&self) -> Result<(), BoxError>;
 
-    /// Makes the effect happen and seals the claim with the answer; both or neither.
+    /// Makes the effect happen and seals the claim with the answer; both or neither. Returns the answer, which is another
+    /// than the settlement's where the effect had happened under an earlier claim.
     ///
-    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but not committed.
-    /// The error is the store's where the claim was lost.
-    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError>;
+    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but not committed; without a
+    /// transaction, when the effect has happened and the claim is not completed. The error is the store's where the
+    /// claim was lost.
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError>;
 
     /// Makes the effect happen, and nothing else: what a service without idempotency does.
     async fn append(&self, entry: &Entry) -> Result<(), BoxError>;
@@ -66,22 +73,41 @@ pub(crate) struct Settlement {
 pub(crate) struct Place {
     /// The URL of `--store`, or of the file in the temporary folder.
     pub(crate) url: String,
-    /// The run's own name for tables or schema.
+    /// The run's own name for tables, schema or keys.
     pub(crate) namespace: String,
     /// How many connections the process may have to a server.
     pub(crate) connections: u32,
+    /// The worker, such as `2.5`: its place, and how often it had been restarted. Empty for the parent.
+    pub(crate) worker: String,
 }
 
-/// Opens the store that the URL names.
+/// Opens the store that the URL names, with or without a cache in front of it.
 pub(crate) async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
-    let scheme = place.url.split(':').next().unwrap_or_default();
-    match scheme {
+    let Some((cache, database)) = url::tiers(&place.url) else {
+        return open_one(place).await;
+    };
+    let behind = Place {
+        url: database.to_owned(),
+        ..place.clone()
+    };
+    let database = open_one(&behind).await?;
+    Ok(Box::new(
+        hybrid::Hybrid::open(cache, place, database).await?,
+    ))
+}
+
+async fn open_one(place: &Place) -> Result<Box<dyn Backend>, Stop> {
+    match url::scheme(&place.url) {
         "sqlite" => Ok(Box::new(sqlite::Sqlite::open(place).await?)),
         "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(place).await?)),
         "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(place).await?)),
-        _ => Err(Stop::new(format!(
+        "mongodb" => Ok(Box::new(mongo::Mongo::open(place).await?)),
+        scheme if url::is_redis(scheme) => Ok(Box::new(redis::Redis::open(place).await?)),
+        scheme => Err(Stop::new(format!(
             "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
-             postgres://USER@HOST:PORT/DATABASE or mysql://USER:PASSWORD@HOST:PORT/DATABASE"
+             postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
+             mongodb://HOST:PORT, redis://HOST:PORT, or hybrid+redis://HOST:PORT+DATABASE where DATABASE is one \
+             of the first four"
         ))),
     }
 }

@@ -1,16 +1,18 @@
 //! MySQL and MariaDB, also as a Galera cluster: records and ledger in a database of the run's own.
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore};
+use idem_core::{BoxError, IdempotencyStore, Response};
 use idem_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use idem_mysql::sqlx::{AssertSqlSafe, Connection, Error, Executor, Row, query, raw_sql};
 use idem_mysql::{Config, MySqlStore, Transaction, Transactions};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
+use crate::storm::url::nodes;
 
 #[derive(Debug)]
 pub(crate) struct MySql {
@@ -22,7 +24,7 @@ impl MySql {
     /// Several URLs, separated by commas, are the nodes of one Galera cluster: each process takes one of them.
     pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
         let nodes = nodes(&place.url);
-        let node = &nodes[rand::random_range(0..nodes.len())];
+        let node = nodes[rand::random_range(0..nodes.len())];
         let options = MySqlConnectOptions::from_str(node)
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?;
         reach(&options).await?;
@@ -79,14 +81,6 @@ impl MySql {
     }
 }
 
-/// The URLs of the nodes. A comma alone may be part of a password.
-fn nodes(urls: &str) -> Vec<String> {
-    let (first, others) = urls.split_once(",mysql://").unwrap_or((urls, ""));
-    let others = others.split(",mysql://").filter(|url| !url.is_empty());
-    let others = others.map(|url| format!("mysql://{url}"));
-    std::iter::once(first.to_owned()).chain(others).collect()
-}
-
 /// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
 /// a minute.
 async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
@@ -137,8 +131,8 @@ async fn insert(
 
 #[async_trait]
 impl Backend for MySql {
-    fn store(&self) -> &dyn IdempotencyStore {
-        &self.store
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
     }
 
     async fn product(&self) -> Result<String, BoxError> {
@@ -176,14 +170,14 @@ impl Backend for MySql {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError> {
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let transactions = Transactions::new(self.store.pool().clone());
         let mut attempts = transactions.attempts();
         loop {
             let mut transaction = attempts.begin().await?;
             let result = self.write(&mut transaction, settlement).await;
             if let Some(result) = attempts.finish(transaction, result).await {
-                return result;
+                return result.map(|()| settlement.response.clone());
             }
         }
     }

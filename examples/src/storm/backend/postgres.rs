@@ -1,11 +1,12 @@
 //! PostgreSQL: records and ledger in a schema of the run's own.
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore};
+use idem_core::{BoxError, IdempotencyStore, Response};
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use idem_postgres::sqlx::{AssertSqlSafe, Connection, Error, PgTransaction, Row, query, raw_sql};
 use idem_postgres::{Config, PostgresStore, Transactions};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
 use crate::storm::entry::Entry;
@@ -115,8 +116,8 @@ async fn insert(
 
 #[async_trait]
 impl Backend for Postgres {
-    fn store(&self) -> &dyn IdempotencyStore {
-        &self.store
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
     }
 
     async fn product(&self) -> Result<String, BoxError> {
@@ -151,14 +152,14 @@ impl Backend for Postgres {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError> {
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let transactions = Transactions::new(self.store.pool().clone());
         let mut attempts = transactions.attempts();
         loop {
             let mut transaction = attempts.begin().await?;
             let result = self.write(&mut transaction, settlement).await;
             if let Some(result) = attempts.finish(transaction, result).await {
-                return result;
+                return result.map(|()| settlement.response.clone());
             }
         }
     }

@@ -1,10 +1,11 @@
 //! SQLite: records and ledger in one file.
 
 use async_trait::async_trait;
-use idem_core::{BoxError, IdempotencyStore};
+use idem_core::{BoxError, IdempotencyStore, Response};
 use idem_sqlite::sqlx::sqlite::SqliteConnection;
 use idem_sqlite::sqlx::{AssertSqlSafe, Row, SqliteTransaction, query, raw_sql};
 use idem_sqlite::{Config, SqliteStore, Transactions};
+use std::sync::Arc;
 
 use super::{Backend, Place, RETENTION, Settlement};
 use crate::storm::entry::Entry;
@@ -90,8 +91,8 @@ async fn insert(
 
 #[async_trait]
 impl Backend for Sqlite {
-    fn store(&self) -> &dyn IdempotencyStore {
-        &self.store
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
     }
 
     async fn product(&self) -> Result<String, BoxError> {
@@ -124,14 +125,14 @@ impl Backend for Sqlite {
         Ok(())
     }
 
-    async fn settle(&self, settlement: &Settlement) -> Result<(), BoxError> {
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let transactions = Transactions::new(self.store.pool().clone());
         let mut attempts = transactions.attempts();
         loop {
             let mut transaction = attempts.begin().await?;
             let result = self.write(&mut transaction, settlement).await;
             if let Some(result) = attempts.finish(transaction, result).await {
-                return result;
+                return result.map(|()| settlement.response.clone());
             }
         }
     }

@@ -1,0 +1,111 @@
+//! A chat in which a client may send a message again without posting it twice. See [`idem_examples::chat`].
+//!
+//! ```console
+//! $ cargo run -p idem-examples --bin chat_nonce -- --store redis://127.0.0.1:6379
+//! ```
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use idem_examples::chat::{self, Chat};
+use idem_redis::{Config, NonceWindow, RedisStore};
+use tokio::net::TcpListener;
+
+/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+#[derive(Debug, Parser)]
+#[command(name = "chat_nonce", version, max_term_width = 100)]
+struct Args {
+    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT`, Redis 6.2 or later or Valkey
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// What the nonces' keys in Redis begin with
+    #[arg(long, value_name = "NAME", default_value = "chat")]
+    namespace: String,
+
+    /// Where to serve; port 0 is any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+
+    /// For how long a nonce is honoured
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = duration)]
+    window: Duration,
+
+    /// For how long a duplicate waits for a message that is just being posted
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    wait: Duration,
+
+    /// How long it takes to keep a message: long, to see what happens meanwhile
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    delay: Duration,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match serve(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("chat_nonce: {reason}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
+    let url = args
+        .store
+        .ok_or("a Redis or Valkey server is needed, such as --store redis://127.0.0.1:6379")?;
+    let config = Config::new().with_namespace(args.namespace)?;
+    let store = RedisStore::connect(&url, config).await?;
+    let window = NonceWindow::new(store)
+        .with_window(args.window)
+        .with_wait(args.wait);
+    let chat = Chat::new(window).with_delay(args.delay);
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .map_err(|error| format!("--listen {}: {error}", args.listen))?;
+    println!("listening on http://{}", listener.local_addr()?);
+    Ok(chat::serve(listener, chat).await?)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    match (digits.parse(), &text[digits.len()..]) {
+        (Ok(number), "ms") => Ok(Duration::from_millis(number)),
+        (Ok(number), "s") => Ok(Duration::from_secs(number)),
+        _ => Err("a number of `s` or `ms` is needed, such as 300s".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        for bad in [
+            "",
+            "5",
+            "s",
+            "-5s",
+            "1.5s",
+            "5m",
+            "5 s",
+            "99999999999999999999s",
+        ] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

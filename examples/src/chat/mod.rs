@@ -1,0 +1,46 @@
+//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+//!
+//! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer does not come, it sends
+//! the same again, here or there: for five minutes the author's second message with this nonce is not posted, and
+//! the first one is the answer. Both handlers call [`post_message`](post), which asks a
+//! [`NonceWindow`](idem_redis::NonceWindow).
+//!
+//! | | |
+//! | --- | --- |
+//! | `POST /channels/{channel}/messages` | `{"content", "nonce", "enforce_nonce"}`; 201, or 200 for a message that was posted before |
+//! | `GET /channels/{channel}/messages` | the messages that this process has |
+//! | `GET /channels/{channel}/socket` | a WebSocket: `{"op": "send", …}` is answered by `{"op": "sent", …, "duplicate"}` or `{"op": "error", …}` |
+//!
+//! All of them need `authorization: Bearer ada-token` (or `bob-token`).
+//!
+//! Messages are in memory, and each process has its own; in a real chat they are in a database.
+
+mod author;
+mod http;
+mod message;
+mod post;
+mod refusal;
+mod socket;
+mod state;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+pub use state::Chat;
+
+/// Serves the chat, for ever.
+///
+/// # Errors
+///
+/// What the operating system answers.
+pub async fn serve(listener: TcpListener, chat: Chat) -> std::io::Result<()> {
+    let messages = get(http::list).post(http::post);
+    let router = Router::new()
+        .route("/channels/{channel}/messages", messages)
+        .route("/channels/{channel}/socket", get(socket::open))
+        .with_state(Arc::new(chat));
+    axum::serve(listener, router).await
+}

@@ -1,0 +1,87 @@
+//! Messages over a WebSocket.
+
+use std::sync::Arc;
+
+use axum::extract::ws::{Message as Frame, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use idem_core::Nonce;
+use serde::{Deserialize, Serialize};
+
+use super::author::Author;
+use super::message::Message;
+use super::post::{Draft, post_message};
+use super::refusal::Refusal;
+use super::state::Chat;
+
+/// The longest frame, in bytes.
+const MAX_FRAME: usize = 64 * 1024;
+
+/// What a client says.
+#[derive(Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Request {
+    Send(Draft),
+}
+
+/// What it is told.
+#[derive(Serialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Answer {
+    Sent {
+        #[serde(flatten)]
+        message: Message,
+        duplicate: bool,
+    },
+    Error {
+        #[serde(flatten)]
+        refusal: Refusal,
+        /// By which the client knows what was refused.
+        nonce: Option<Nonce>,
+    },
+}
+
+pub(super) async fn open(
+    State(chat): State<Arc<Chat>>,
+    author: Author,
+    Path(channel): Path<String>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let upgrade = upgrade.max_message_size(MAX_FRAME);
+    upgrade.on_upgrade(move |socket| converse(socket, chat, author, channel))
+}
+
+/// Each frame is answered by one, in order.
+async fn converse(mut socket: WebSocket, chat: Arc<Chat>, author: Author, channel: String) {
+    while let Some(Ok(frame)) = socket.recv().await {
+        let (Frame::Text(_) | Frame::Binary(_)) = frame else {
+            // Pings are answered, and the end is seen, by `recv`.
+            continue;
+        };
+        let answer = answer(&chat, author, &channel, &frame.into_data()).await;
+        let Ok(answer) = serde_json::to_string(&answer) else {
+            return;
+        };
+        if socket.send(answer.into()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answer(chat: &Arc<Chat>, author: Author, channel: &str, frame: &[u8]) -> Answer {
+    let draft = match serde_json::from_slice(frame) {
+        Ok(Request::Send(draft)) => draft,
+        Err(error) => {
+            let (refusal, nonce) = (error.into(), None);
+            return Answer::Error { refusal, nonce };
+        }
+    };
+    let nonce = draft.nonce.clone();
+    match post_message(chat, author, channel, draft).await {
+        Ok(sent) => Answer::Sent {
+            message: sent.message,
+            duplicate: sent.is_duplicate,
+        },
+        Err(refusal) => Answer::Error { refusal, nonce },
+    }
+}

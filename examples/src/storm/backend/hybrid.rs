@@ -1,0 +1,83 @@
+//! A cache in front of a database: records and ledger in the database, replays from Redis.
+//!
+//! Claims and answers are the database's, in its transaction; what was completed is answered from the cache. The
+//! cache is told nothing by a transaction, and need not be: the first duplicate finds the record in the database and
+//! takes it along.
+
+use async_trait::async_trait;
+use idem_core::{BoxError, IdempotencyStore, Response};
+use idem_hybrid::{HybridStore, RedisCache};
+use idem_redis::Config;
+use std::sync::Arc;
+
+use super::redis::Server;
+use super::{Backend, Place, Settlement};
+use crate::storm::entry::Entry;
+use crate::storm::stop::Stop;
+use crate::storm::url::nodes;
+
+#[derive(Debug)]
+pub(crate) struct Hybrid {
+    database: Box<dyn Backend>,
+    store: HybridStore<RedisCache, Arc<dyn IdempotencyStore>>,
+    server: Server,
+    namespace: String,
+}
+
+impl Hybrid {
+    /// The cache at these URLs (several are nodes of a cluster) in front of the database.
+    ///
+    /// The namespace of the cache names the database's records, which are the run's own.
+    pub(crate) async fn open(
+        urls: &str,
+        place: &Place,
+        database: Box<dyn Backend>,
+    ) -> Result<Self, Stop> {
+        let (config, namespace) = (Config::new(), &place.namespace);
+        let cache = match nodes(urls)[..] {
+            [url] => RedisCache::new(url, namespace, &config),
+            ref urls => RedisCache::new_cluster(urls, namespace, &config),
+        };
+        let cache = cache.map_err(|error| Stop::because("--store", &error))?;
+        Ok(Self {
+            store: HybridStore::new(cache, database.store()),
+            database,
+            // A hybrid does without its cache; a storm that is to show both does not.
+            server: Server::open(urls).await?,
+            namespace: namespace.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for Hybrid {
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn product(&self) -> Result<String, BoxError> {
+        let (database, cache) = (self.database.product().await?, self.server.product().await?);
+        Ok(format!("{database} behind {cache}"))
+    }
+
+    async fn create(&self) -> Result<(), BoxError> {
+        self.database.create().await
+    }
+
+    async fn remove(&self) -> Result<(), BoxError> {
+        self.database.remove().await?;
+        self.server.forget(&self.namespace).await
+    }
+
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
+        self.database.settle(settlement).await
+    }
+
+    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
+        self.database.append(entry).await
+    }
+
+    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+        self.database.ledger().await
+    }
+}

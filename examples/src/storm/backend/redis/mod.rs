@@ -1,0 +1,107 @@
+//! Redis and Valkey, also as a cluster: records there, and effects in a service that honours a key of its own.
+//!
+//! No transaction holds a record and an effect: an effect is what happens elsewhere, at a payment provider say, and
+//! the worker may be killed after it and before the claim is completed. What makes it happen once is that the provider
+//! is given a key that is the same at each attempt ([`Claim::derive`](idem_core::Claim::derive)), and has for one key
+//! one effect. Whoever takes the claim over repeats the call, learns what happened the first time, and seals that. The
+//! fencing token goes along, so that the provider can turn away a worker that was paused and has lost its claim.
+//!
+//! Without such a key at the other end, a store like this leaves a gap; `--sabotage two-transactions` shows it.
+//!
+//! An effect stands in the ledger as its first caller wrote it, so the report counts only the takeovers before it.
+
+mod connection;
+mod ledger;
+mod server;
+
+use async_trait::async_trait;
+use idem_core::{BoxError, Error, IdempotencyStore, Response};
+use idem_redis::{Config, RedisStore};
+use std::sync::Arc;
+
+use super::{Backend, Place, RETENTION, Settlement};
+use crate::storm::entry::Entry;
+use crate::storm::point::Point;
+use crate::storm::stop::Stop;
+use crate::storm::url::{nodes, without_credentials};
+use ledger::Ledger;
+pub(super) use server::Server;
+
+/// What the ledger is called in keys and errors.
+const LEDGER: &str = "ledger";
+
+#[derive(Debug)]
+pub(crate) struct Redis {
+    store: RedisStore,
+    server: Server,
+    ledger: Ledger,
+}
+
+impl Redis {
+    /// Several URLs, separated by commas, are nodes of one cluster.
+    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
+        let server = Server::open(&place.url).await?;
+        let opened = async {
+            let config = Config::new().with_namespace(&place.namespace)?;
+            match nodes(&place.url)[..] {
+                [url] => RedisStore::connect(url, config).await,
+                ref urls => RedisStore::connect_cluster(urls, config).await,
+            }
+        };
+        let store = opened.await.map_err(|error| {
+            let place = without_credentials(&place.url);
+            Stop::because(format!("--store: Redis at {place} cannot be used"), &error)
+        })?;
+        Ok(Self {
+            store,
+            server,
+            ledger: Ledger::new(&place.namespace),
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for Redis {
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn product(&self) -> Result<String, BoxError> {
+        self.server.product().await
+    }
+
+    /// Keys come with the first value.
+    async fn create(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn remove(&self) -> Result<(), BoxError> {
+        self.ledger.remove(&self.server).await?;
+        self.server.forget(self.store.config().namespace()).await
+    }
+
+    /// The effect first: a claim is never completed without one.
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
+        let Settlement {
+            claim,
+            entry,
+            probe,
+            ..
+        } = settlement;
+        let key = claim.derive(LEDGER);
+        let written = self.ledger.ask(&self.server, key.id(), entry).await?;
+        let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "ask"))?;
+        probe.pass(Point::Uncommitted).await;
+        let response = written.response();
+        self.store.complete(claim, &response, RETENTION).await?;
+        Ok(response)
+    }
+
+    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
+        self.ledger.append(&self.server, entry).await
+    }
+
+    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+        self.ledger.read(&self.server).await
+    }
+}

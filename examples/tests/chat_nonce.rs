@@ -1,0 +1,344 @@
+//! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which end by themselves.
+
+mod chat;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use futures_util::SinkExt;
+use futures_util::future::join_all;
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::Error as SocketError;
+
+use chat::{Redis, Server, draft};
+
+type Case = fn(Redis) -> Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! cases {
+    ($($name:ident,)*) => { &[$((stringify!($name), |redis| Box::pin($name(redis)))),*] };
+}
+
+const CASES: &[(&str, Case)] = cases![
+    a_message_sent_again_is_posted_once,
+    a_message_sent_again_over_the_other_protocol_is_posted_once,
+    senders_at_once_all_get_one_id,
+    a_number_and_its_text_are_one_nonce,
+    a_nonce_counts_for_its_author_only,
+    a_nonce_that_is_not_enforced_changes_nothing,
+    after_its_window_a_nonce_is_free,
+    who_hung_up_finds_the_message,
+    two_processes_are_one_chat,
+    who_waited_long_enough_is_to_ask_again,
+    without_redis_nothing_is_posted,
+    what_is_wrong_with_a_message_is_told,
+    strangers_are_turned_away,
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = CASES
+        .iter()
+        .map(|&(name, case)| trial(name, case))
+        .collect();
+    trials.push(Trial::test("a_missing_server_is_explained", || {
+        running(a_missing_server_is_explained());
+        Ok(())
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Ignored visibly where there is no server; failed where one is required.
+fn trial(name: &'static str, case: Case) -> Trial {
+    let url = idem_servers::url_for("redis");
+    let missing = || idem_servers::missing_reason("redis");
+    let required = std::env::var("IDEM_REQUIRE").is_ok_and(|names| {
+        let mut names = names.split(',').map(str::trim);
+        names.any(|required| matches!(required, "redis" | "all"))
+    });
+    if url.is_none() {
+        eprintln!("{name} is not run: {}", missing());
+    }
+    let ignored = url.is_none() && !required;
+    let trial = Trial::test(name, move || {
+        let url = url.ok_or_else(|| Failed::from(missing()))?;
+        let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
+        running(case(Redis { url, namespace }));
+        Ok(())
+    });
+    trial.with_ignored_flag(ignored)
+}
+
+fn running(case: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(case);
+}
+
+async fn a_message_sent_again_is_posted_once(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let first = server.post("ada", draft("one")).await;
+    let id = first.id(StatusCode::CREATED);
+    let expected = json!({
+        "id": id, "author": "ada", "nonce": "one", "channel": "tea", "content": "Anyone for tea?"
+    });
+    assert_eq!(first.json, expected);
+    let mut other = draft("one");
+    other["content"] = "Anyone for coffee?".into();
+    for body in [draft("one"), other] {
+        let again = server.post("ada", body).await;
+        assert_eq!(again.id(StatusCode::OK), id);
+        assert_eq!(again.json, expected, "the original");
+    }
+    assert_eq!(server.count().await, 1);
+}
+
+async fn a_message_sent_again_over_the_other_protocol_is_posted_once(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let first = server.post("ada", draft("one")).await;
+    let mut expected = first.json.clone();
+    expected["op"] = "sent".into();
+    expected["duplicate"] = true.into();
+    assert_eq!(server.say("ada", draft("one")).await, expected);
+    let first = server.say("ada", draft("two")).await;
+    assert_eq!(first["duplicate"], false, "{first}");
+    let again = server.post("ada", draft("two")).await;
+    assert_eq!(again.id(StatusCode::OK), first["id"]);
+    assert_eq!(server.count().await, 2);
+}
+
+async fn senders_at_once_all_get_one_id(redis: Redis) {
+    const EACH: usize = 25;
+    let server = Server::start(&redis, &["--delay=50ms"]).await;
+    let (mut posts, mut frames) = (JoinSet::new(), Vec::new());
+    for _ in 0..EACH {
+        frames.push(server.say("ada", draft("one")));
+        posts.spawn(server.post("ada", draft("one")));
+    }
+    let (frames, posts) = tokio::join!(join_all(frames), posts.join_all());
+    let new = frames.iter().filter(|sent| sent["duplicate"] == false);
+    let created = posts
+        .iter()
+        .filter(|sent| sent.status == StatusCode::CREATED);
+    assert_eq!(new.count() + created.count(), 1);
+    let posts = posts.iter().map(|sent| &sent.json);
+    let ids: Vec<&Value> = posts.chain(&frames).map(|sent| &sent["id"]).collect();
+    assert_eq!(ids.len(), 2 * EACH);
+    assert!(
+        ids[0].is_string() && ids.iter().all(|id| *id == ids[0]),
+        "{ids:?}"
+    );
+    assert_eq!(server.count().await, 1);
+}
+
+async fn a_number_and_its_text_are_one_nonce(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let id = server.post("ada", draft(7)).await.id(StatusCode::CREATED);
+    assert_eq!(server.post("ada", draft("7")).await.id(StatusCode::OK), id);
+    for nonce in [json!(7), json!("7")] {
+        assert_eq!(server.say("ada", draft(nonce)).await["id"], id);
+    }
+    assert_eq!(server.count().await, 1);
+}
+
+async fn a_nonce_counts_for_its_author_only(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let adas = server.post("ada", draft("one")).await;
+    let mut lie = draft("one");
+    lie["author"] = "ada".into();
+    let bobs = server.post("bob", lie).await;
+    assert_ne!(adas.id(StatusCode::CREATED), bobs.id(StatusCode::CREATED));
+    assert_eq!(bobs.json["author"], "bob");
+    assert_eq!(server.say("bob", draft("one")).await["id"], bobs.json["id"]);
+    assert_eq!(server.count().await, 2);
+}
+
+async fn a_nonce_that_is_not_enforced_changes_nothing(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let mut unsaid = draft("one");
+    unsaid.as_object_mut().unwrap().remove("enforce_nonce");
+    let mut no = draft("one");
+    no["enforce_nonce"] = false.into();
+    let without = json!({ "content": "Anyone for tea?", "enforce_nonce": true });
+    for body in [&unsaid, &no, &without] {
+        let posted = server.post("ada", body.clone()).await;
+        posted.id(StatusCode::CREATED);
+        assert_eq!(posted.json["nonce"], body["nonce"], "handed on");
+        let sent = server.say("ada", body.clone()).await;
+        assert_eq!(sent["duplicate"], false);
+    }
+    assert_eq!(server.count().await, 6);
+}
+
+async fn after_its_window_a_nonce_is_free(redis: Redis) {
+    let server = Server::start(&redis, &["--window=300ms"]).await;
+    let id = server
+        .post("ada", draft("one"))
+        .await
+        .id(StatusCode::CREATED);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let next = loop {
+        let again = server.post("ada", draft("one")).await;
+        if again.status == StatusCode::CREATED {
+            break again.id(StatusCode::CREATED);
+        }
+        assert_eq!(again.id(StatusCode::OK), id);
+        assert!(Instant::now() < deadline, "the window does not end");
+    };
+    assert_ne!(next, id);
+    assert_eq!(server.count().await, 2);
+}
+
+async fn who_hung_up_finds_the_message(redis: Redis) {
+    let server = Server::start(&redis, &["--delay=2s"]).await;
+    let posting = tokio::spawn(server.post("ada", draft("one")));
+    redis.until_taken(1).await;
+    posting.abort();
+    assert!(posting.await.unwrap_err().is_cancelled());
+    let again = server.post("ada", draft("one")).await;
+    again.id(StatusCode::OK);
+    let mut socket = server.socket("bob").await.unwrap();
+    let mut frame = draft("two");
+    frame["op"] = "send".into();
+    socket.send(frame.to_string().into()).await.unwrap();
+    redis.until_taken(2).await;
+    drop(socket);
+    let again = server.say("bob", draft("two")).await;
+    assert_eq!(again["duplicate"], true, "{again}");
+    assert_eq!(server.count().await, 2);
+}
+
+async fn two_processes_are_one_chat(redis: Redis) {
+    let one = Server::start(&redis, &[]).await;
+    let two = Server::start(&redis, &[]).await;
+    let id = one.post("ada", draft(7)).await.id(StatusCode::CREATED);
+    let again = two.post("ada", draft("7")).await;
+    again.id(StatusCode::OK);
+    let expected = json!({ "id": id, "author": "ada", "nonce": "7" });
+    assert_eq!(again.json, expected, "all that Redis knows");
+    let again = two.say("ada", draft(7)).await;
+    assert_eq!(
+        (&again["id"], &again["duplicate"]),
+        (&json!(id), &json!(true))
+    );
+    assert_eq!((one.count().await, two.count().await), (1, 0));
+}
+
+async fn who_waited_long_enough_is_to_ask_again(redis: Redis) {
+    let server = Server::start(&redis, &["--delay=4s", "--wait=50ms"]).await;
+    let posting = tokio::spawn(server.post("ada", draft("one")));
+    redis.until_taken(1).await;
+    let again = server.post("ada", draft("one")).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.json);
+    assert_eq!(again.retry_after.as_deref(), Some("1"));
+    let again = server.say("ada", draft("one")).await;
+    assert_eq!(
+        (&again["op"], &again["status"]),
+        (&json!("error"), &json!(409))
+    );
+    assert_eq!(
+        (&again["nonce"], &again["retry_after"]),
+        (&json!("one"), &json!(1))
+    );
+    let id = posting.await.unwrap().id(StatusCode::CREATED);
+    assert_eq!(
+        server.post("ada", draft("one")).await.id(StatusCode::OK),
+        id
+    );
+}
+
+async fn without_redis_nothing_is_posted(redis: Redis) {
+    let way = redis.url.strip_prefix("redis://").unwrap();
+    let place = way.split('/').next().unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let mut proxy = JoinSet::new();
+    proxy.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(&place).await.unwrap();
+            connections.spawn(async move {
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let redis = Redis { url, ..redis };
+    let server = Server::start(&redis, &["--wait=50ms"]).await;
+    server
+        .post("ada", draft("one"))
+        .await
+        .id(StatusCode::CREATED);
+    proxy.shutdown().await;
+    let refused = server.post("ada", draft("two")).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.retry_after.as_deref(), Some("1"));
+    assert!(!refused.json.to_string().contains("127.0.0.1"));
+    assert_eq!(server.say("ada", draft("two")).await["status"], 503);
+    assert_eq!(server.count().await, 1);
+}
+
+async fn what_is_wrong_with_a_message_is_told(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let content = |content: &str| json!({ "content": content });
+    let cases = [
+        (draft("x".repeat(26)), "1 to 25 characters, this one has 26"),
+        (draft(""), "1 to 25 characters, this one has 0"),
+        (draft("a\u{0}b"), "control characters"),
+        (draft(1.5), "a string or an integer"),
+        (content("  "), "without content"),
+        (
+            content(&"é".repeat(2001)),
+            "2000 characters, this one has 2001",
+        ),
+        (json!({}), "`content`"),
+    ];
+    for (body, reason) in cases {
+        let refused = server.post("ada", body.clone()).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{body}");
+        let said = refused.json["error"].as_str().unwrap();
+        assert!(said.contains(reason), "{said}");
+        let refused = server.say("ada", body).await;
+        assert_eq!(
+            (&refused["op"], &refused["status"]),
+            (&json!("error"), &json!(400))
+        );
+        assert!(
+            refused["error"].as_str().unwrap().contains(reason),
+            "{refused}"
+        );
+    }
+    assert_eq!(server.count().await, 0);
+}
+
+async fn strangers_are_turned_away(redis: Redis) {
+    let server = Server::start(&redis, &[]).await;
+    let refused = server.post("eve", draft("one")).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let refused = server.socket("eve").await.unwrap_err();
+    assert!(matches!(refused, SocketError::Http(response) if response.status() == 401));
+}
+
+async fn a_missing_server_is_explained() {
+    for (options, reason) in [
+        (
+            &[][..],
+            "a Redis or Valkey server is needed, such as --store redis://",
+        ),
+        (
+            &["--store=redis://127.0.0.1:1"],
+            "the server refuses connections",
+        ),
+        (&["--window=5"], "such as 300s"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chat_nonce"));
+        let output = command.args(options).output().await.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(reason), "{said}");
+    }
+}
