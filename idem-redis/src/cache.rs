@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use idem_core::{AttemptId, Error, Key, Result};
+use idem_core::{AttemptId, Key, Result};
 use redis::{RedisResult, Value};
 
 use crate::config::{Config, Eviction, checked_namespace};
@@ -139,7 +139,7 @@ impl RedisCache {
     ///
     /// # Errors
     ///
-    /// `Unavailable`, `Misconfigured`; `Corrupt` for an entry that nothing of this kind has stored.
+    /// `Unavailable`, `Misconfigured`; `Corrupt` for an answer that makes no sense.
     ///
     /// # Cancellation
     ///
@@ -250,7 +250,7 @@ fn read(answer: Value) -> Result<CacheRead> {
     };
     let hit = match entry {
         Value::Nil => None,
-        Value::BulkString(value) => hit(value.into(), now)?,
+        Value::BulkString(value) => hit(value.into(), now),
         _ => return Err(nonsense()),
     };
     let issued_at = now;
@@ -260,15 +260,43 @@ fn read(answer: Value) -> Result<CacheRead> {
     })
 }
 
-fn hit(mut value: Bytes, now: i64) -> Result<Option<CacheHit>> {
+/// Nothing, too, for what none of us has stored, and when the clock was set back behind the ticket's: then it is not known
+/// how old the entry is.
+fn hit(mut value: Bytes, now: i64) -> Option<CacheHit> {
     if value.len() < STAMP_BYTES {
-        return Err(Error::corrupt("a cache entry is cut short"));
+        return None;
     }
     let (issued_at, ends_at) = (value.get_i64(), value.get_i64());
     let micros = |span: i64| Duration::from_micros(u64::try_from(span).unwrap_or(0));
-    Ok((ends_at > now).then(|| CacheHit {
+    (issued_at <= now && ends_at > now).then(|| CacheHit {
         entry: value,
         age: micros(now.saturating_sub(issued_at)),
         remaining: micros(ends_at.saturating_sub(now)),
-    }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(issued_at: i64, ends_at: i64) -> Bytes {
+        let stamp = [issued_at.to_be_bytes(), ends_at.to_be_bytes()].concat();
+        [stamp, b"entry".to_vec()].concat().into()
+    }
+
+    #[test]
+    fn an_entry_tells_its_age_and_what_is_left() {
+        let found = hit(value(1_000, 9_000), 4_000).unwrap();
+        assert_eq!(found.entry, "entry");
+        assert_eq!(found.age, Duration::from_micros(3_000));
+        assert_eq!(found.remaining, Duration::from_micros(5_000));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_no_hit() {
+        assert!(hit(value(1_000, 9_000), 9_000).is_none());
+        assert!(hit(value(1_000, 9_000), 999).is_none());
+        assert!(hit(value(i64::MIN, i64::MAX), 0).is_some());
+        assert!(hit(Bytes::from_static(b"short"), 0).is_none());
+    }
 }

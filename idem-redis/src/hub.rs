@@ -1,6 +1,6 @@
 //! [`Hub`]: one connection that hears for all who wait.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -208,8 +208,9 @@ async fn hear(
     let pubsub = within(limit, connector.pubsub(limit)).await?;
     let (mut sink, mut stream): (PubSubSink, PubSubStream) = pubsub.split();
     let channels = hub.upgrade().map(|hub| hub.channels()).unwrap_or_default();
-    for channel in channels {
-        subscribe(hub, &mut sink, &channel, limit).await?;
+    let mut subscribed: HashSet<String> = channels.into_iter().collect();
+    for channel in &subscribed {
+        subscribe(hub, &mut sink, channel, limit).await?;
     }
     let mut pings = tokio::time::interval(PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -220,11 +221,15 @@ async fn hear(
                 None => return Ok(()),
             },
             order = orders.recv() => match order {
+                // Ordered while this connection was made.
+                Some(Order::Subscribe(channel)) if subscribed.contains(&channel) => {}
                 Some(Order::Subscribe(channel)) => {
                     subscribe(hub, &mut sink, &channel, limit).await?;
+                    subscribed.insert(channel);
                 }
                 Some(Order::Unsubscribe(channel)) => {
                     if hub.upgrade().is_some_and(|hub| hub.forget(&channel)) {
+                        subscribed.remove(&channel);
                         within(limit, sink.unsubscribe(&channel)).await?;
                     }
                 }
