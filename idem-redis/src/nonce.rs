@@ -288,7 +288,7 @@ impl NonceWindow {
             .call(&self.name(key))
             .arg(mark)
             .arg(posted.unwrap_or_default())
-            .arg(self.store.operations.channel(key));
+            .arg(self.store.operations.announced_on(key));
         let longest = self.wait.max(self.store.config().timeout());
         let mut pauses = Pauses::until(Instant::now() + longest);
         let done = |answer: &Value| *answer == Value::Int(1);

@@ -49,7 +49,7 @@ impl Operations {
     }
 
     /// The channel on which a change is told, or nothing.
-    fn announced_on(&self, key: &Key) -> String {
+    pub(crate) fn announced_on(&self, key: &Key) -> String {
         if self.config.announces() {
             self.channel(key)
         } else {

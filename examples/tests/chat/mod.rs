@@ -77,13 +77,16 @@ impl Server {
         }
     }
 
-    fn request(&self, author: &str, body: Value) -> impl Future<Output = Answer> + use<> {
-        let method = if body.is_null() { "GET" } else { "POST" };
+    fn request(&self, author: &str, body: Option<Value>) -> impl Future<Output = Answer> + use<> {
+        let (method, body) = match body {
+            Some(body) => ("POST", body.to_string()),
+            None => ("GET", String::new()),
+        };
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}/channels/tea/messages", self.address))
             .header(header::AUTHORIZATION, format!("Bearer {author}-token"))
-            .body(Full::new(Bytes::from(body.to_string())))
+            .body(Full::new(Bytes::from(body)))
             .unwrap();
         async {
             let client = Client::builder(TokioExecutor::new()).build_http();
@@ -100,12 +103,12 @@ impl Server {
     }
 
     pub(crate) fn post(&self, author: &str, body: Value) -> impl Future<Output = Answer> + use<> {
-        self.request(author, body)
+        self.request(author, Some(body))
     }
 
     /// How many messages it has.
     pub(crate) async fn count(&self) -> usize {
-        let answer = self.request("ada", Value::Null).await;
+        let answer = self.request("ada", None).await;
         answer.json.as_array().unwrap().len()
     }
 

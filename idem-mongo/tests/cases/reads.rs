@@ -7,8 +7,7 @@ use idem_core::{
     AttemptId, ClaimOutcome, ClaimRequest, FailedPolicy, Failure, IdempotencyStore, Response,
     StalePolicy,
 };
-use idem_mongo::mongodb::Collection;
-use idem_mongo::mongodb::bson::{Document, Timestamp, doc};
+use idem_mongo::mongodb::bson::{Document, doc};
 
 use super::case;
 use crate::support::{self, Watch, documents};
@@ -29,28 +28,17 @@ pub(super) const A_CLAIM_THAT_LOSES_WHERE_IT_WRITES_CHANGES_NOTHING: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The log of operations; empty on a standalone server, which has none.
-async fn log() -> CaseResult<Collection<Document>> {
+/// Entries of the server's log about the case's records; none on a standalone server, which has no log.
+async fn end_of_log(cx: &Context) -> CaseResult<u64> {
     let local = support::harness()?.database("local").await?;
-    Ok(local.collection("oplog.rs"))
-}
-
-/// Where the log ends.
-async fn end_of_log() -> CaseResult<Timestamp> {
-    let log = log().await?;
-    let last = log.find_one(doc! {}).sort(doc! { "$natural": -1 });
-    let last = last.await?.and_then(|entry| entry.get_timestamp("ts").ok());
-    Ok(last.unwrap_or(Timestamp {
-        time: 0,
-        increment: 0,
-    }))
-}
-
-/// Entries about the case's records since then.
-async fn logged(cx: &Context, since: Timestamp) -> CaseResult<u64> {
+    let log = local.collection::<Document>("oplog.rs");
     let records = format!("{}.idem_records", cx.namespace());
-    let entries = doc! { "ts": { "$gt": since }, "ns": records };
-    Ok(log().await?.count_documents(entries).await?)
+    Ok(log.count_documents(doc! { "ns": records }).await?)
+}
+
+/// Entries since then.
+async fn logged(cx: &Context, since: u64) -> CaseResult<u64> {
+    Ok(end_of_log(cx).await? - since)
 }
 
 /// Requests for a key in each state, and one in conflict.
@@ -73,7 +61,7 @@ async fn duplicates_leave_nothing_in_the_log(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
     let store = watch.store(&harness, harness.config(cx.namespace())?);
     let store = store.await?;
-    let (before, end) = (documents(cx).await?, end_of_log().await?);
+    let (before, end) = (documents(cx).await?, end_of_log(cx).await?);
     for number in 0..400 {
         let request = &requests[number % requests.len()];
         let outcome = store.claim(request).await?;
@@ -89,7 +77,7 @@ async fn duplicates_leave_nothing_in_the_log(cx: &Context) -> CaseResult {
 /// Most of them find the key free, and are let down where they write: by 11000, 112, or the document that is there.
 async fn of_a_storm_one_write_is_logged(cx: &Context) -> CaseResult {
     for round in 0..5 {
-        let end = end_of_log().await?;
+        let end = end_of_log(cx).await?;
         let key = cx.key(format!("contended {round}"));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..64 {
@@ -113,7 +101,7 @@ async fn a_claim_that_loses_where_it_writes_changes_nothing(cx: &Context) -> Cas
     let store = watch.store(&harness, harness.config(cx.namespace())?);
     let store = store.await?;
     let requests = duplicates(cx).await?;
-    let (before, end) = (documents(cx).await?, end_of_log().await?);
+    let (before, end) = (documents(cx).await?, end_of_log(cx).await?);
     let database = harness.database(cx.namespace()).await?;
     for request in &requests {
         let update = update_of(cx, &store, &watch, request).await?;

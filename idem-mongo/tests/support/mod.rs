@@ -143,7 +143,7 @@ impl Harness for MongoHarness {
 fn product(build: &Document) -> Product {
     let text = |field: &str| build.get_str(field).unwrap_or_default();
     for (field, name) in [
-        ("secantusVersion", "SecantusDB"),
+        ("secantusVersion", "secantusd"),
         ("ferretdbVersion", "FerretDB"),
     ] {
         if build.contains_key(field) {

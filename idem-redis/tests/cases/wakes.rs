@@ -175,16 +175,13 @@ async fn told(listener: &mut Listener) -> CaseResult {
 async fn end(store: &dyn IdempotencyStore, cx: &Context, how: &str) -> CaseResult {
     let claim = store.claim(&cx.request(&cx.key(how))).await?;
     let claim = claim.acquired().expect("a fresh key");
-    match how {
-        "complete" => {
-            store
-                .complete(&claim, &Response::new(200, "done"), HOUR)
-                .await?
-        }
-        "fail" => store.fail(&claim, &Failure::new("no", "no"), HOUR).await?,
-        _ => store.release(&claim).await?,
-    }
-    Ok(())
+    let (response, failure) = (Response::new(200, "done"), Failure::new("no", "no"));
+    let ended = match how {
+        "complete" => store.complete(&claim, &response, HOUR),
+        "fail" => store.fail(&claim, &failure, HOUR),
+        _ => store.release(&claim),
+    };
+    Ok(ended.await?)
 }
 
 const ENDS: [&str; 3] = ["complete", "fail", "release"];

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseResult, Context, Harness};
-use idem_core::{BatchStore, Effect, ErrorKind, IdempotencyStore, StalePolicy};
+use idem_core::{
+    BatchStore, ClaimRequest, Effect, ErrorKind, IdempotencyStore, Record, StalePolicy,
+};
 use idem_redis::{Config, RedisStore};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -90,12 +92,16 @@ async fn a_sweep_scans_in_bounded_steps(cx: &Context) -> CaseResult {
         cx.leave_stale(&stale.with_on_stale(StalePolicy::Fail))
             .await?;
     }
+    let taken = cx.key("may be taken over");
+    cx.leave_stale(&cx.request(&taken)).await?;
     tap.take();
     let prefix = format!("{}:r:", cx.namespace());
     // No more than asked for, and none twice.
     for (limit, swept) in [(2, 2), (2, 1), (2, 0)] {
         assert_eq!(store.sweep(limit).await?, swept);
     }
+    let record = store.get(&taken).await?;
+    assert!(matches!(record, Some(Record::InFlight(_))), "{record:?}");
     let said = tap.take();
     let scans = said.matches("$4\r\nSCAN\r\n").count();
     let counts = said.matches("$5\r\nCOUNT\r\n$3\r\n500\r\n").count();
@@ -153,14 +159,15 @@ async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> 
     Ok(())
 }
 
-/// So many keys that a sweep scans several times, and fails some records before the cut.
+/// So many keys that a sweep scans several times. It is cut after ever more messages: before anything was failed, within
+/// what was to be failed, and at a later scan.
 async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let server = harness.server_address().expect("an address");
     let proxy = Proxy::start(server).await?;
     let config = Config::new().with_namespace(cx.namespace())?;
     let store = RedisStore::connect(&format!("redis://{}", proxy.address()), config).await?;
-    let requests: Vec<_> = (0..2500)
+    let requests: Vec<_> = (0..1200)
         .map(|number| cx.request(&cx.key(format!("{number}"))))
         .map(|request| request.with_on_stale(StalePolicy::Fail))
         .map(|request| request.with_lease(cx.short()))
@@ -168,16 +175,38 @@ async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseRes
     for outcome in store.claim_many(&requests).await {
         assert_eq!(outcome?.name(), "acquired");
     }
-    for request in &requests {
-        cx.until_stale(request.key()).await?;
+    cx.until_stale(requests[1199].key()).await?;
+    let (mut before, mut half_way) = (0, 0);
+    for passes in 0..300 {
+        proxy.cut_after(passes);
+        let swept = store.sweep(10_000).await;
+        proxy.disarm();
+        let failed = failed(&store, &requests).await?;
+        let Err(error) = swept else {
+            assert_eq!(failed, 1200);
+            assert!(half_way > 0, "it was never cut half-way");
+            return Ok(());
+        };
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        if failed > before {
+            half_way += 1;
+            assert_eq!(error.effect(), Effect::Unknown, "{failed} failed: {error}");
+        }
+        before = failed;
     }
-    // A scan, what it has found, and the next scan, of which the answer is lost.
-    proxy.cut_after(2);
-    let error = store.sweep(10_000).await.unwrap_err();
-    proxy.disarm();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    let failed = store.sweep(10_000).await?;
-    assert!(failed < 2500, "nothing was failed before the cut");
-    Ok(())
+    Err("it was never let through".into())
+}
+
+/// How many of these are failed; asked all at once.
+async fn failed(store: &RedisStore, requests: &[ClaimRequest]) -> CaseResult<usize> {
+    let mut asking = JoinSet::new();
+    for request in requests {
+        let (store, key) = (store.clone(), request.key().clone());
+        asking.spawn(async move { store.get(&key).await });
+    }
+    let mut failed = 0;
+    for record in asking.join_all().await {
+        failed += usize::from(matches!(record?, Some(Record::Failed(_))));
+    }
+    Ok(failed)
 }

@@ -14,7 +14,9 @@ use libtest_mimic::Arguments;
 use own::{Outcome, trial};
 use tokio::runtime::Runtime;
 
-const TESTS: &[(&str, fn(&Runtime) -> Outcome)] = &[
+type Test = fn(&Runtime) -> Outcome;
+
+const TESTS: &[(&str, Test)] = &[
     (
         "a_master_killed_in_a_race_breaks_no_rule_and_comes_back_as_a_replica",
         killed::race,

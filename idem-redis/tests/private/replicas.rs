@@ -5,11 +5,12 @@ use std::time::Duration;
 use idem_core::{
     BatchStore, Claim, Completion, Effect, Error, ErrorKind, IdempotencyStore, Record, Response,
 };
+use idem_redis::redis::{self, Client};
 use idem_redis::{Config, RedisStore, Replicas};
 use idem_servers::{Instance, Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{HOUR, Outcome, ask, eventually, request};
+use crate::own::{HOUR, Outcome, ask, command, eventually, request};
 use crate::switch::Switch;
 
 pub(crate) const WITHIN: Duration = Duration::from_millis(300);
@@ -44,13 +45,22 @@ impl Pair {
 pub(crate) async fn follow(replica: &str, master: &str) -> Outcome {
     let place = master.trim_start_matches("redis://").replace(':', " ");
     ask::<()>(replica, &format!("REPLICAOF {place}")).await?;
-    eventually("the replica follows", async || {
-        let told = ask::<String>(replica, "INFO replication").await;
-        let acknowledged = ask::<i64>(master, "WAIT 1 100").await;
-        told.is_ok_and(|told| told.contains("master_link_status:up"))
-            && acknowledged.is_ok_and(|count| count > 0)
+    eventually("the replica has everything", async || {
+        acknowledged(master).await.is_ok_and(|count| count == 1)
     })
     .await
+}
+
+/// How many replicas acknowledge a write, and so all that was written before.
+async fn acknowledged(master: &str) -> Outcome<u32> {
+    let client = Client::open(master)?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let (_, count): ((), u32) = redis::pipe()
+        .add_command(command("SET probe 1 EX 60"))
+        .add_command(command("WAIT 1 100"))
+        .query_async(&mut connection)
+        .await?;
+    Ok(count)
 }
 
 pub(crate) fn waiting() -> Config {
@@ -149,10 +159,10 @@ pub(crate) fn kept(runtime: &Runtime, _: &str) -> Outcome {
 fn is_short_of_replicas(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert!(
-        error.to_string().contains("only 0 of 1 replicas"),
-        "{error}"
-    );
+    // Of a batch it is the cause.
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    let told = cause.unwrap_or_else(|| error.to_string());
+    assert!(told.contains("only 0 of 1 replicas"), "{told}");
 }
 
 /// The replica is frozen. Nothing that has to be on it is acknowledged, by whatever connection it is asked for again.
