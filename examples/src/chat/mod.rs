@@ -2,7 +2,7 @@
 //!
 //! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer does not come, it sends
 //! the same again, here or there: for five minutes the author's second message with this nonce is not posted, and
-//! the first one is the answer. Both handlers call [`post_message`](post), which asks a
+//! the first one is the answer. Both handlers call `post_message` (`post.rs`), which asks a
 //! [`NonceWindow`](idem_redis::NonceWindow).
 //!
 //! | | |
