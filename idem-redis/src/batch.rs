@@ -10,7 +10,7 @@ use crate::script::Call;
 use crate::store::{BACKEND, RedisStore};
 
 impl RedisStore {
-    /// Sends what can be sent, in order: of two items with one key the first comes first.
+    /// Sends what can be sent; of items with one key any may come first.
     async fn run_valid(
         &self,
         calls: Vec<Result<Call<'_>>>,

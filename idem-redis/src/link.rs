@@ -235,7 +235,10 @@ impl Link {
         };
         let acknowledged = match acknowledged {
             Some(acknowledged) => acknowledged,
-            None => live.waits.acknowledged(&live.connection, wanted).await?,
+            None => {
+                let waited = live.waits.acknowledged(&live.connection, wanted).await;
+                waited.inspect_err(|_| self.give_up(live.generation))?
+            }
         };
         enough(wanted, acknowledged)
     }
