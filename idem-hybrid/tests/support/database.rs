@@ -63,13 +63,13 @@ impl Database {
         }
     }
 
-    pub(crate) async fn version(self) -> Result<String, BoxError> {
+    /// Name and version of what runs behind the cache.
+    pub(crate) async fn product(self) -> Result<(&'static str, String), BoxError> {
         let row = match self {
             Self::Sqlite => {
                 let pool = sqlx::SqlitePool::connect("sqlite::memory:").await?;
-                return Ok(sqlx::query_scalar("SELECT 'SQLite ' || sqlite_version()")
-                    .fetch_one(&pool)
-                    .await?);
+                let version = sqlx::query_scalar("SELECT sqlite_version()");
+                return Ok(("SQLite", version.fetch_one(&pool).await?));
             }
             Self::Postgres => {
                 let mut connection = PgConnection::connect_with(&self.pg()?).await?;
@@ -83,7 +83,13 @@ impl Database {
             }
         };
         let version: String = row?;
-        Ok(format!("{} {version}", self.name()))
+        let product = match self {
+            Self::Postgres => "PostgreSQL",
+            _ if version.contains("MariaDB") => "MariaDB",
+            _ => "MySQL",
+        };
+        let number = version.split([' ', '-']).next();
+        Ok((product, number.unwrap_or_default().to_owned()))
     }
 
     pub(crate) async fn create(self) -> Result<String, BoxError> {

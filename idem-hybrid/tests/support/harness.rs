@@ -157,8 +157,11 @@ impl Harness for HybridHarness {
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
-        let version = self.database.version().await?;
-        Ok(Product::new("cache in front of", version))
+        let (product, version) = self.database.product().await?;
+        Ok(Product::new(
+            format!("cache in front of {product}"),
+            version,
+        ))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
