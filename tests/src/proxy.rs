@@ -97,7 +97,7 @@ impl Proxy {
         }
     }
 
-    /// Cuts every connection and accepts no more.
+    /// Cuts every connection and accepts no more: nothing that a client says from now on reaches the server.
     pub fn close(&self) {
         self.accepting.abort();
         self.shared.closed.send_replace(true);
@@ -156,6 +156,10 @@ async fn pass_requests(
         let length = from.read(&mut message).await?;
         if length == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        // The task of a connection may hear of the end later than its client speaks.
+        if *shared.closed.borrow() {
+            return Err(std::io::ErrorKind::ConnectionAborted.into());
         }
         shared.messages.fetch_add(1, Ordering::SeqCst);
         let armed =
