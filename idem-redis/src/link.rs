@@ -53,6 +53,15 @@ impl Live {
     }
 }
 
+/// Another connection is being made; also when its runtime ends before there is one.
+struct Replacing(Arc<AtomicBool>);
+
+impl Drop for Replacing {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 fn put(current: &RwLock<Option<Live>>, live: Live) {
     *current.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
 }
@@ -309,7 +318,7 @@ impl Link {
         }
         let (connector, timeout) = (Arc::clone(&self.connector), self.timeout);
         let (current, generations) = (Arc::clone(&self.current), Arc::clone(&self.generations));
-        let is_replacing = Arc::clone(&self.is_replacing);
+        let replacing = Replacing(Arc::clone(&self.is_replacing));
         tokio::spawn(async move {
             // Without another the old one stays; its next failure tries again.
             if let Ok(Ok(connection)) =
@@ -317,7 +326,7 @@ impl Link {
             {
                 put(&current, Live::new(connection, &generations));
             }
-            is_replacing.store(false, Ordering::Relaxed);
+            drop(replacing);
         });
     }
 

@@ -200,8 +200,7 @@ impl NonceWindow {
 
     /// Takes the nonce, or waits for what becomes of it. A lost answer is asked for again: the mark tells whose it is.
     async fn begin(&self, key: &Key, mark: &[u8]) -> Result<Begun> {
-        let deadline = Instant::now() + self.wait;
-        let mut pauses = Pauses::until(deadline);
+        let mut pauses = Pauses::within(self.wait);
         let mut listener = None;
         let mut has_waited = false;
         loop {
@@ -238,7 +237,8 @@ impl NonceWindow {
             return Ok(None);
         };
         if found == mark {
-            return Ok(Some(Begun::Mine));
+            // The answer to an earlier step was lost, or replicas did not have it in time.
+            return Ok(self.take_again(key, mark).await?.then_some(Begun::Mine));
         }
         match found.split_first() {
             Some((&PENDING, _)) => Ok(Some(Begun::Pending)),
@@ -268,6 +268,13 @@ impl NonceWindow {
         Ok(answer == Value::Okay)
     }
 
+    /// Whether it is still this try's, as replicas have it, too.
+    async fn take_again(&self, key: &Key, mark: &[u8]) -> Result<bool> {
+        let call = self.end.call(&self.name(key)).arg(mark).arg(mark).arg("");
+        let answer = self.store.link.run(&call, Sent::Write, is_one).await?;
+        Ok(is_one(&answer))
+    }
+
     async fn found(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         let mut cmd = redis::cmd("GET");
         cmd.arg(self.name(key));
@@ -290,9 +297,8 @@ impl NonceWindow {
             .arg(posted.unwrap_or_default())
             .arg(self.store.operations.announced_on(key));
         let longest = self.wait.max(self.store.config().timeout());
-        let mut pauses = Pauses::until(Instant::now() + longest);
-        let done = |answer: &Value| *answer == Value::Int(1);
-        while let Err(error) = self.store.link.run(&call, Sent::Write, done).await {
+        let mut pauses = Pauses::within(longest);
+        while let Err(error) = self.store.link.run(&call, Sent::Write, is_one).await {
             if !error.is_retryable() || pauses.are_over() {
                 return;
             }
@@ -308,6 +314,11 @@ enum Begun {
     Pending,
 }
 
+/// Whether the script has written.
+fn is_one(answer: &Value) -> bool {
+    *answer == Value::Int(1)
+}
+
 /// What stands for one try: nobody else's.
 fn mark() -> Vec<u8> {
     [&[PENDING], &AttemptId::random().as_bytes()[..]].concat()
@@ -320,10 +331,14 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn until(deadline: Instant) -> Self {
+    fn within(limit: Duration) -> Self {
+        let now = Instant::now();
         Self {
             next: FIRST_PAUSE,
-            deadline,
+            // A limit beyond what the clock can hold is as good as a year.
+            deadline: now
+                .checked_add(limit)
+                .unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60)),
         }
     }
 

@@ -71,6 +71,10 @@ const PAIRS: &[(&str, Test)] = &[
         "what_replicas_did_not_acknowledge_is_asked_for_again",
         replicas::asked_again,
     ),
+    (
+        "a_nonce_is_taken_when_a_replica_knows_of_it",
+        replicas::nonces,
+    ),
     ("a_demoted_master_is_left", replicas::demoted),
     (
         "a_sentinel_leads_to_the_new_master_with_one_winner_per_key",

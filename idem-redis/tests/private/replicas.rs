@@ -1,12 +1,16 @@
 //! A master and a replica, and what a failover between them loses.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use idem_core::{
-    BatchStore, Claim, Completion, Effect, Error, ErrorKind, IdempotencyStore, Record, Response,
+    BatchStore, Claim, Completion, Effect, Error, ErrorKind, IdempotencyStore, Nonce, Record,
+    Response,
 };
 use idem_redis::redis::{self, Client};
-use idem_redis::{Config, RedisStore, Replicas};
+use idem_redis::{
+    Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, Replicas,
+};
 use idem_servers::{Instance, Options, start_private};
 use tokio::runtime::Runtime;
 
@@ -249,4 +253,35 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
         assert!(error.to_string().contains("replica"), "{error}");
         Ok(())
     })
+}
+
+/// The second look finds the nonce taken by this very try; that is not yet a replica's word for it.
+pub(crate) fn nonces(runtime: &Runtime, _: &str) -> Outcome {
+    let mut pair = Pair::start(runtime)?;
+    let (window, nonce) = runtime.block_on(async {
+        let store = RedisStore::connect(pair.master.url(), waiting()).await?;
+        let window = NonceWindow::new(store).with_wait(2 * WITHIN);
+        Outcome::Ok((window, Nonce::new("one")?))
+    })?;
+    let post = |id: &'static str| {
+        let (window, nonce) = (window.clone(), nonce.clone());
+        async move {
+            let keep = move || async move { Ok::<_, Infallible>(id.to_owned()) };
+            window.post("ada", Some(&nonce), Enforce::Yes, keep).await
+        }
+    };
+    pair.replica.freeze()?;
+    let posted = runtime.block_on(post("alone"));
+    assert!(
+        matches!(&posted, Err(NonceError::Store(error)) if error.kind() == ErrorKind::Unavailable),
+        "no replica knows of it: {posted:?}"
+    );
+    pair.replica.thaw()?;
+    let posted = runtime.block_on(post("kept"))?;
+    assert_eq!(posted, Posted::Now("kept".to_owned()));
+    let after = NonceWindow::new(pair.fail_over(runtime)?);
+    let again = move || async move { Ok::<_, Infallible>("again".to_owned()) };
+    let posted = runtime.block_on(after.post("ada", Some(&nonce), Enforce::Yes, again))?;
+    assert_eq!(posted, Posted::Before("kept".to_owned()));
+    Ok(())
 }
