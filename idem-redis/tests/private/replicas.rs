@@ -8,9 +8,7 @@ use idem_core::{
     Response,
 };
 use idem_redis::redis::{self, Client};
-use idem_redis::{
-    Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, Replicas,
-};
+use idem_redis::{Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, Replicas};
 use idem_servers::{Instance, Options, start_private};
 use tokio::runtime::Runtime;
 
