@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::time::whole_millis_as_micros;
 use crate::{
     ClaimRequest, Error, Failure, Limits, MAX_BATCH, MAX_LEASE, MAX_RETENTION, Metadata, Response,
-    Result, sealed,
+    Result, sealed, watermark,
 };
 
 /// The lease in microseconds, rounded up to whole milliseconds.
@@ -28,6 +28,15 @@ pub fn lease(lease: Duration) -> Result<i64> {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is zero or above [`MAX_RETENTION`].
 pub fn retention(retention: Duration) -> Result<i64> {
     duration("retention", retention, MAX_RETENTION)
+}
+
+/// The version of a watermark in the form that stores send.
+///
+/// # Errors
+///
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::MAX_VERSION).
+pub fn version(version: u64) -> Result<i64> {
+    watermark::checked(version)
 }
 
 fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {

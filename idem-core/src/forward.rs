@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
 macro_rules! forward {
@@ -21,6 +21,14 @@ macro_rules! forward {
 
             fn limits(&self) -> Limits {
                 (**self).limits()
+            }
+
+            fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+                (**self).checkpoints()
+            }
+
+            fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+                (**self).watermarks()
             }
 
             async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

@@ -3,6 +3,7 @@
 mod backoff;
 mod batch;
 pub mod check;
+mod checkpoint;
 mod claim;
 mod digest;
 pub mod engine;
@@ -26,8 +27,10 @@ mod stored;
 mod time;
 mod token;
 mod wake;
+mod watermark;
 
 pub use batch::{BatchStore, Completion};
+pub use checkpoint::{Checkpoint, CheckpointStore};
 pub use claim::{Claim, ClaimOutcome};
 pub use engine::{
     BusyPolicy, ErrorPolicy, Idempotency, InterruptPolicy, Outcome, Policy, RunError, Work,
@@ -51,6 +54,7 @@ pub use stored::StoredRecord;
 pub use time::{Timestamp, whole_millis_as_micros};
 pub use token::{AttemptId, FencingToken};
 pub use wake::{Listener, Wakes};
+pub use watermark::{Advance, MAX_VERSION, WatermarkStore};
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Claim, ClaimOutcome, ClaimRequest, Failure, Key, Limits, Record, Response, Result};
+use crate::{
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Limits, Record, Response,
+    Result, WatermarkStore,
+};
 
 /// One durable decision per key: an atomic *upsert-or-return*.
 ///
@@ -40,6 +43,16 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
 
     /// What this store accepts at most.
     fn limits(&self) -> Limits;
+
+    /// The checkpoints of this store, if it keeps any. A store that wraps another gives the other's.
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        None
+    }
+
+    /// The watermarks of this store, if it keeps any. A store that wraps another gives the other's.
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        None
+    }
 
     /// Acquires the key, or tells what is known about it.
     ///

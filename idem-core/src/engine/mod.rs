@@ -12,7 +12,8 @@
 //! let charge = async |work: Work| Ok::<_, std::io::Error>(work.derive("bank").id().len());
 //!
 //! assert_eq!(idem.run(&key, &request, charge).await?, Outcome::Fresh(67));
-//! assert_eq!(idem.run(&key, &request, charge).await?, Outcome::Replayed(67));
+//! let replay = idem.run(&key, &request, charge).await?;
+//! assert_eq!(replay.into_replayed(), Some(67));
 //! # Ok(())
 //! # }
 //! ```

@@ -1,26 +1,50 @@
 //! [`Outcome`]: a value, and whether it is new.
 
+use crate::Timestamp;
+
 /// The value of a run, and whether the work ran for it now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
     /// The work ran now, in this call.
     Fresh(T),
     /// The work ran before: this is its stored result.
-    Replayed(T),
+    Replayed {
+        /// The result.
+        value: T,
+        /// When it was first answered: sealed, by the store's clock.
+        sealed_at: Timestamp,
+    },
 }
 
 impl<T> Outcome<T> {
     /// The value, fresh or not.
     pub fn into_inner(self) -> T {
         match self {
-            Self::Fresh(value) | Self::Replayed(value) => value,
+            Self::Fresh(value) | Self::Replayed { value, .. } => value,
+        }
+    }
+
+    /// The value, if the work ran before and not now.
+    pub fn into_replayed(self) -> Option<T> {
+        match self {
+            Self::Fresh(_) => None,
+            Self::Replayed { value, .. } => Some(value),
         }
     }
 
     /// Whether the work ran before and not now.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
-        matches!(self, Self::Replayed(_))
+        matches!(self, Self::Replayed { .. })
+    }
+
+    /// When a replay was first answered; `None` for a fresh value, whose time is now.
+    #[must_use]
+    pub fn first_answered_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Fresh(_) => None,
+            Self::Replayed { sealed_at, .. } => Some(*sealed_at),
+        }
     }
 
     /// The same with a reference to the value.
@@ -28,7 +52,10 @@ impl<T> Outcome<T> {
     pub fn as_ref(&self) -> Outcome<&T> {
         match self {
             Self::Fresh(value) => Outcome::Fresh(value),
-            Self::Replayed(value) => Outcome::Replayed(value),
+            Self::Replayed { value, sealed_at } => Outcome::Replayed {
+                value,
+                sealed_at: *sealed_at,
+            },
         }
     }
 
@@ -37,7 +64,10 @@ impl<T> Outcome<T> {
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Self::Fresh(value) => Outcome::Fresh(change(value)),
-            Self::Replayed(value) => Outcome::Replayed(change(value)),
+            Self::Replayed { value, sealed_at } => Outcome::Replayed {
+                value: change(value),
+                sealed_at,
+            },
         }
     }
 }

@@ -13,7 +13,9 @@ use super::held::{Ending, Held};
 use super::wait::{Verdict, claim};
 use super::{ErrorPolicy, Outcome, RunError, Work};
 use crate::backoff::Backoff;
-use crate::{Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result, check};
+use crate::{
+    Completed, Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result, check,
+};
 
 /// Most bytes of an error's text that are recorded.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
@@ -34,14 +36,18 @@ where
 {
     match claim_in_time(&context, key, fingerprint).await {
         Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(&context, held, work).await,
-        Ok(Verdict::Completed(completed)) => C::decode(completed.response)
-            .map(Outcome::Replayed)
-            .map_err(RunError::Codec),
+        Ok(Verdict::Completed(completed)) => replayed::<C, _, _>(completed),
         Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
         Ok(Verdict::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
         Ok(Verdict::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
         Err(error) => Err(RunError::Store(error)),
     }
+}
+
+fn replayed<C: Codec<T>, T, E>(completed: Completed) -> Result<Outcome<T>, RunError<E, T>> {
+    let sealed_at = completed.sealed_at;
+    let value = C::decode(completed.response).map_err(RunError::Codec)?;
+    Ok(Outcome::Replayed { value, sealed_at })
 }
 
 /// Claims; work does not start on a lease that was over before its grant was heard of, but asks again: the

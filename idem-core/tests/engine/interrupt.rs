@@ -124,16 +124,16 @@ async fn a_dropped_run_is_sealed_if_the_work_has_ended_and_released_otherwise() 
             let record = until_settled(store).await;
             let expected = if steps.ended.count() == 1 {
                 assert!(matches!(record, Some(Record::Completed(_))), "{record:?}");
-                Outcome::Replayed(1)
+                Some(1)
             } else {
                 assert!(record.is_none(), "{record:?}");
-                Outcome::Fresh(1)
+                None
             };
             // A claim that was under way may yet come and go.
             let waiting = calm().with_on_busy(BusyPolicy::wait(MINUTES));
             let idem = idem(store, waiting);
             let again = idem.run(key(), &1, |_| counted(steps.ended.clone())).await;
-            assert_eq!(again.unwrap(), expected);
+            assert_eq!(again.unwrap().into_replayed(), expected);
             assert_eq!(steps.ended.count(), 1);
         })
         .await;
@@ -175,12 +175,8 @@ async fn a_dropped_run_that_is_left_to_lapse_is_taken_over_after_its_lease() {
             value = run.await.ok();
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let expected = if sealed {
-            Outcome::Replayed(1)
-        } else {
-            Outcome::Fresh(1)
-        };
-        assert_eq!(value, Some(expected));
+        let expected = sealed.then_some(1);
+        assert_eq!(value.and_then(Outcome::into_replayed), expected);
     })
     .await;
 }

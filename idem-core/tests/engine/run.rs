@@ -47,10 +47,8 @@ async fn no_result_is_stored_as_null_and_replayed() {
         idem.run(key(), &1, nothing).await.unwrap(),
         Outcome::Fresh(())
     );
-    assert_eq!(
-        idem.run(key(), &1, nothing).await.unwrap(),
-        Outcome::Replayed(())
-    );
+    let again = idem.run(key(), &1, nothing).await.unwrap();
+    assert_eq!(again.into_replayed(), Some(()));
     let record = store.get(key()).await.unwrap().unwrap();
     let response = record.response().unwrap();
     assert_eq!(response.body().as_ref(), b"null");
@@ -96,14 +94,20 @@ async fn without_a_key_the_work_just_runs() {
 
 #[tokio::test]
 async fn a_raw_response_is_replayed_byte_for_byte() {
-    let idem = Idempotency::new(MemoryStore::new());
+    let store = MemoryStore::new();
+    let idem = Idempotency::new(store.clone());
     let fingerprint = Fingerprint::raw("POST /payments");
     let response = Response::new(201, vec![0, 255, 10]).with_header("x-id", vec![1, 2]);
     let work = async |_: Work| Ok::<_, io::Error>(response.clone());
     let fresh = idem.run_response(key(), fingerprint, work).await.unwrap();
     let again = idem.run_response(key(), fingerprint, work).await.unwrap();
     assert_eq!(fresh, Outcome::Fresh(response.clone()));
-    assert_eq!(again, Outcome::Replayed(response.clone()));
+    let record = store.get(key()).await.unwrap();
+    let Some(Record::Completed(record)) = record else {
+        panic!("not completed: {record:?}");
+    };
+    assert_eq!(again.first_answered_at(), Some(record.sealed_at));
+    assert_eq!(again.into_replayed(), Some(response));
 }
 
 #[tokio::test]

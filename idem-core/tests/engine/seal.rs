@@ -43,7 +43,7 @@ async fn a_caller_that_leaves_during_the_seal_does_not_stop_it() {
     store.heal();
     until("sealed", || is_completed(&store)).await;
     let outcome = idem.run(key(), &1, |_| counted(effects.clone())).await;
-    assert_eq!(outcome.unwrap(), Outcome::Replayed(1));
+    assert_eq!(outcome.unwrap().into_replayed(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,7 @@ async fn work_that_seals_its_claim_itself_ends_like_others() {
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Fresh(7));
     let outcome = idem.run(key(), &1, |_| counted(Effects::default()));
-    assert_eq!(outcome.await.unwrap(), Outcome::Replayed(7));
+    assert_eq!(outcome.await.unwrap().into_replayed(), Some(7));
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn a_waiting_caller_gets_the_result() {
     let run = waiting(&store, calm(), &effects).await;
     let response = Response::json(&42).unwrap();
     store.complete(&claim, &response, MINUTES).await.unwrap();
-    assert_eq!(run.await.unwrap().unwrap(), Outcome::Replayed(42));
+    assert_eq!(run.await.unwrap().unwrap().into_replayed(), Some(42));
     assert_eq!(effects.count(), 0);
 }
 

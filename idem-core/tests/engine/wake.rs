@@ -119,7 +119,7 @@ async fn a_caller_that_is_told_asks_at_once() {
     seal(&store, &claim).await;
     let told = Instant::now();
     tower.ring();
-    assert_eq!(run.await.unwrap().unwrap(), Outcome::Replayed(42));
+    assert_eq!(run.await.unwrap().unwrap().into_replayed(), Some(42));
     assert!(
         told.elapsed() < Duration::from_millis(2),
         "{:?}",
@@ -136,7 +136,7 @@ async fn a_lost_hint_costs_a_poll_and_nothing_else() {
     long_pauses().await;
     seal(&store, &claim).await;
     let sealed = Instant::now();
-    assert_eq!(run.await.unwrap().unwrap(), Outcome::Replayed(42));
+    assert_eq!(run.await.unwrap().unwrap().into_replayed(), Some(42));
     assert!(
         sealed.elapsed() <= Duration::from_secs(1),
         "{:?}",
@@ -151,7 +151,7 @@ async fn what_is_sealed_before_the_listening_begins_is_found_at_once() {
     *tower.0.late.lock().unwrap() = Some((store.clone(), claim));
     let started = Instant::now();
     let outcome = waits(&store, &tower, MINUTES).await.unwrap();
-    assert_eq!(outcome.unwrap(), Outcome::Replayed(42));
+    assert_eq!(outcome.unwrap().into_replayed(), Some(42));
     assert!(
         started.elapsed() < Duration::from_millis(2),
         "{:?}",
@@ -168,8 +168,8 @@ async fn a_caller_that_cannot_listen_polls() {
         long_pauses().await;
         seal(&store, &claim).await;
         assert_eq!(
-            run.await.unwrap().unwrap(),
-            Outcome::Replayed(42),
+            run.await.unwrap().unwrap().into_replayed(),
+            Some(42),
             "{ear:?}"
         );
     }

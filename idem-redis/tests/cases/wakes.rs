@@ -220,7 +220,7 @@ async fn runs_that_wait_replay_what_another_store_completes(cx: &Context) -> Cas
     let response = Response::json(&42)?;
     cx.store().complete(&claim, &response, HOUR).await?;
     for outcome in runs.join_all().await {
-        assert_eq!(outcome.expect("a replay"), Outcome::Replayed(42));
+        assert_eq!(outcome.expect("a replay").into_replayed(), Some(42));
     }
     account.until_subscribed(&channel(cx, &key), 0).await?;
     account.close().await
