@@ -2,6 +2,7 @@
 
 mod batch;
 mod cache;
+mod checkpoint;
 mod config;
 mod connect;
 mod error;
@@ -19,6 +20,7 @@ mod store;
 mod sweep;
 mod trust;
 mod wake;
+mod watermark;
 
 pub use cache::{CacheHit, CacheRead, CacheTicket, RedisCache};
 pub use config::{Announce, Config, Eviction, Replicas};

@@ -34,7 +34,7 @@ impl Operations {
 
     /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one key, so it is in one slot
     /// of a cluster.
-    fn record_key(&self, key: &Key) -> String {
+    pub(crate) fn record_key(&self, key: &Key) -> String {
         format!("{}:r:{}", self.config.namespace(), key.path())
     }
 
@@ -66,7 +66,7 @@ impl Operations {
         format!("{}:w:{}", self.config.namespace(), path.unwrap_or_default())
     }
 
-    fn flag(flag: bool) -> u8 {
+    pub(crate) fn flag(flag: bool) -> u8 {
         u8::from(flag)
     }
 
@@ -228,7 +228,7 @@ pub(crate) fn nothing(_: &Value) -> bool {
     false
 }
 
-fn with_owner<'s>(call: Call<'s>, claim: &Claim) -> Call<'s> {
+pub(crate) fn with_owner<'s>(call: Call<'s>, claim: &Claim) -> Call<'s> {
     call.arg(claim.token().as_i64())
         .arg(&claim.attempt().as_bytes()[..])
 }

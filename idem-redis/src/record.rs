@@ -20,7 +20,8 @@ const FINGERPRINT_BYTES: usize = 33;
 /// | 16 | attempt id |
 /// | 33 | fingerprint |
 /// | 4 | length of the metadata |
-/// | | metadata, as JSON; then the result, if there is one |
+/// | | metadata, as JSON |
+/// | | the rest: the result of a sealed record; the checkpoint of one in flight, if there is one |
 #[derive(Debug)]
 pub(crate) struct Stored {
     bytes: Bytes,
@@ -50,7 +51,7 @@ impl Stored {
                  this crate, or by another program under the same namespace"
             )));
         }
-        let state = header.get_u8().into();
+        let state: i64 = header.get_u8().into();
         let fails_when_stale = header.get_u8() != 0;
         let attempts = header.get_u32().into();
         let mut instants = [0; 5];
@@ -65,7 +66,9 @@ impl Stored {
         let metadata = self.bytes.get(HEADER_BYTES..result_at).ok_or_else(short)?;
         let metadata = std::str::from_utf8(metadata)
             .map_err(|_| Error::corrupt("a record's metadata is not UTF-8"))?;
-        let result = self.bytes.slice(result_at..);
+        // What follows in a record in flight is its holder's checkpoint.
+        let is_sealed = state != StoredRecord::IN_FLIGHT;
+        let result = is_sealed.then(|| self.bytes.slice(result_at..));
         Ok(StoredRecord {
             state,
             token,
@@ -77,7 +80,7 @@ impl Stored {
             fails_when_stale,
             sealed_at: (sealed_at > 0).then_some(sealed_at),
             metadata: (!metadata.is_empty()).then_some(metadata),
-            result: (!result.is_empty()).then_some(result),
+            result: result.filter(|result| !result.is_empty()),
             now: self.now,
         })
     }

@@ -23,6 +23,9 @@ pub(crate) struct Scripts {
     pub(crate) renew: Script,
     pub(crate) get: Script,
     pub(crate) sweep: Script,
+    pub(crate) checkpoint: Script,
+    pub(crate) last_checkpoint: Script,
+    pub(crate) advance: Script,
 }
 
 impl Scripts {
@@ -50,6 +53,17 @@ impl Scripts {
             ),
             get: script!("scripts/layout.lua", "scripts/get.lua"),
             sweep: script!("scripts/layout.lua", "scripts/sweep.lua"),
+            checkpoint: script!(
+                "scripts/layout.lua",
+                "scripts/owned.lua",
+                "scripts/checkpoint.lua"
+            ),
+            last_checkpoint: script!(
+                "scripts/layout.lua",
+                "scripts/owned.lua",
+                "scripts/last_checkpoint.lua"
+            ),
+            advance: Script::new(include_str!("scripts/advance.lua")),
         }
     }
 }

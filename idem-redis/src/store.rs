@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key, Limits, Record,
-    Response, Result, check,
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key,
+    Limits, Record, Response, Result, WatermarkStore, check,
 };
 use redis::RedisResult;
 
@@ -97,7 +97,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
 
@@ -120,7 +120,7 @@ impl RedisStore {
     }
 
     /// Seals or releases.
-    async fn end(&self, call: Result<crate::script::Call<'_>>) -> Result<()> {
+    pub(crate) async fn end(&self, call: Result<crate::script::Call<'_>>) -> Result<()> {
         let answer = self.link.run(&call?, Sent::Write, is_done).await?;
         Operations::done(&answer)
     }
@@ -135,6 +135,14 @@ impl IdempotencyStore for RedisStore {
 
     fn limits(&self) -> Limits {
         self.operations.config.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

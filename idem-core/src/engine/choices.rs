@@ -44,6 +44,9 @@ pub enum ErrorPolicy {
     /// The error's text is recorded as [`Failure::FAILED`](crate::Failure::FAILED), and replayed to later
     /// callers.
     Record,
+    /// Nothing is done: the lease runs out, and the stale policy decides. A takeover then begins with the work's last
+    /// [checkpoint](crate::Work::checkpoint), and until then the work rests.
+    Lapse,
 }
 
 /// What becomes of the claim when the work is interrupted: dropped by its caller, or by a panic.

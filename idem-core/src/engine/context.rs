@@ -10,13 +10,15 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Policy;
+use super::waiting::Waiting;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result, Wakes};
 
-/// The store, what wakes those who wait, the operation's policy, and the runtime that the run was started on.
+/// The store, what wakes those who wait, who else waits, the operation's policy, and the runtime that the run was started on.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
     pub(super) wakes: Option<Arc<dyn Wakes>>,
+    pub(super) waiting: Arc<Waiting>,
     pub(super) policy: Arc<Policy>,
     pub(super) runtime: Handle,
 }
@@ -26,6 +28,7 @@ impl Context {
     pub(super) fn new(
         store: Arc<dyn IdempotencyStore>,
         wakes: Option<Arc<dyn Wakes>>,
+        waiting: Arc<Waiting>,
         policy: Arc<Policy>,
     ) -> Result<Self> {
         policy.check(&store.limits())?;
@@ -36,6 +39,7 @@ impl Context {
         Ok(Self {
             store,
             wakes,
+            waiting,
             policy,
             runtime,
         })

@@ -70,7 +70,7 @@ impl Held {
                 "the caller went away while the work ran",
             )
         });
-        Work::claimed(Arc::clone(&self.lease))
+        Work::claimed(self.context.clone(), Arc::clone(&self.lease))
     }
 
     /// What a drop comes to from now on.
@@ -127,8 +127,15 @@ struct LastStep {
 }
 
 impl LastStep {
-    /// Repeats it until the store has taken it, which it may do twice, or the time is up.
+    /// Takes it, and tells those who wait for it in this process, whatever came of it.
     async fn run(self) -> Result<()> {
+        let result = self.repeat().await;
+        self.context.waiting.ended(self.claim.key());
+        result
+    }
+
+    /// Repeats it until the store has taken it, which it may do twice, or the time is up.
+    async fn repeat(&self) -> Result<()> {
         let mut backoff = Backoff::new(self.limit);
         let mut doubt = Doubt::default();
         loop {
@@ -163,7 +170,7 @@ impl LastStep {
 }
 
 /// A last step may be repeated whenever it may have taken effect already: the same twice succeeds twice.
-fn is_worth_repeating(error: &Error) -> bool {
+pub(super) fn is_worth_repeating(error: &Error) -> bool {
     let is_settled = matches!(
         error.kind(),
         ErrorKind::ClaimLost | ErrorKind::AlreadySealed

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
+use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
 use crate::{Fingerprint, IdempotencyStore, Key, Response, Result, Wakes};
 
@@ -31,11 +32,15 @@ pub struct Idempotency {
 struct Shared {
     store: Arc<dyn IdempotencyStore>,
     wakes: Option<Arc<dyn Wakes>>,
+    waiting: Arc<Waiting>,
     policy: Arc<Policy>,
     by_operation: HashMap<String, Arc<Policy>>,
 }
 
 impl Idempotency {
+    /// 1,024.
+    pub const DEFAULT_MAX_WAITERS: usize = 1024;
+
     /// Runs on this store, with [`Policy::default`] for every operation. An `Arc<dyn IdempotencyStore>` is a
     /// store, too.
     #[must_use]
@@ -44,6 +49,7 @@ impl Idempotency {
             shared: Arc::new(Shared {
                 store: Arc::new(store),
                 wakes: None,
+                waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
                 policy: Arc::new(Policy::default()),
                 by_operation: HashMap::new(),
             }),
@@ -51,10 +57,19 @@ impl Idempotency {
     }
 
     /// What wakes runs that wait for another's result ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)): they poll as they
-    /// do without it, and ask at once when they are told to. A store may be its own: see its crate.
+    /// do without it, and ask at once when they are told to. A store may be its own: see its crate. Of claims that end in
+    /// this process they are told in any case.
     #[must_use]
     pub fn with_wakes(mut self, wakes: impl Wakes) -> Self {
         Arc::make_mut(&mut self.shared).wakes = Some(Arc::new(wakes));
+        self
+    }
+
+    /// How many runs may wait for another's result at once; 1,024 unless told. One more is refused as under
+    /// [`BusyPolicy::Refuse`](crate::BusyPolicy::Refuse). Clones made before keep their own number.
+    #[must_use]
+    pub fn with_max_waiters(mut self, most: usize) -> Self {
+        Arc::make_mut(&mut self.shared).waiting = Arc::new(Waiting::new(most));
         self
     }
 
@@ -216,8 +231,9 @@ impl Idempotency {
     {
         let store = Arc::clone(&self.shared.store);
         let wakes = self.shared.wakes.clone();
+        let waiting = Arc::clone(&self.shared.waiting);
         let policy = Arc::clone(self.policy_arc(key));
-        let context = Context::new(store, wakes, policy).map_err(RunError::Store)?;
+        let context = Context::new(store, wakes, waiting, policy).map_err(RunError::Store)?;
         run::run::<C, _, _, _, _>(context, key, fingerprint, work).await
     }
 }

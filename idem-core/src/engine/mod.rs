@@ -29,7 +29,7 @@
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
 //! | returns `Ok` of what cannot be stored | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::Unsealed`] with the value |
 //! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::Unsealed`] with the value |
-//! | returns `Err` | released or recorded ([`ErrorPolicy`]) | [`RunError::Work`] |
+//! | returns `Err` | released, recorded or left ([`ErrorPolicy`]) | [`RunError::Work`] |
 //! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
 //! | is dropped | the work first, then the claim is released, recorded or left ([`InterruptPolicy`]) | |
 //! | was not started when the run was dropped | released | |
@@ -60,8 +60,10 @@ mod idempotency;
 mod lease;
 mod outcome;
 mod policy;
+mod recovery;
 mod run;
 mod wait;
+mod waiting;
 mod work;
 
 pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};

@@ -158,6 +158,7 @@ fn unstorable() -> Ending {
 fn after_error(context: &Context, error: &impl Display) -> Ending {
     match context.policy.on_error() {
         ErrorPolicy::Release => Ending::Release,
+        ErrorPolicy::Lapse => Ending::Lapse,
         ErrorPolicy::Record => {
             let mut message = error.to_string();
             message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

@@ -52,7 +52,8 @@ impl Asking {
         };
         let patience = self.context.policy.patience();
         let mut found = None;
-        let mut listener = None;
+        let mut ears = None;
+        let mut _place = None;
         loop {
             let is_first = found.is_none();
             let limit = match (&wait, &found) {
@@ -72,13 +73,18 @@ impl Asking {
                 return Ok(Verdict::InFlight(in_flight));
             };
             // What happened before the listening began is found by asking once more, at once.
-            if is_first {
-                listener = self.listen(backoff.left()).await;
-            }
-            // Soon after the lease ends, there is something to take over.
-            let longest = in_flight.lease_remaining();
-            let goes_on = (is_first && listener.is_some())
-                || self.caller.waits(backoff, longest, listener.as_mut()).await;
+            let goes_on = if is_first {
+                let Some(free) = self.context.waiting.place() else {
+                    return Ok(Verdict::InFlight(in_flight));
+                };
+                _place = Some(free);
+                ears = Some(self.listen(backoff.left()).await);
+                true
+            } else {
+                // Soon after the lease ends, there is something to take over.
+                let longest = in_flight.lease_remaining();
+                self.caller.waits(backoff, longest, ears.as_mut()).await
+            };
             if !goes_on {
                 return Ok(Verdict::InFlight(in_flight));
             }
@@ -86,12 +92,19 @@ impl Asking {
         }
     }
 
-    /// Listens for changes of the record, where there is something to listen to in a moment.
-    async fn listen(&self, left: Duration) -> Option<Listener> {
-        let wakes = self.context.wakes.as_ref()?;
-        let limit = self.context.policy.try_limit().min(left);
-        let listening = wakes.listen(self.request.key());
-        in_time(limit, "listen", listening).await.ok()
+    /// Listens for changes of the record, in this process, and elsewhere where there is something to listen to in a
+    /// moment.
+    async fn listen(&self, left: Duration) -> Ears {
+        let key = self.request.key();
+        let here = self.context.waiting.listen(key);
+        let elsewhere = match &self.context.wakes {
+            Some(wakes) => {
+                let limit = self.context.policy.try_limit().min(left);
+                in_time(limit, "listen", wakes.listen(key)).await.ok()
+            }
+            None => None,
+        };
+        Ears { here, elsewhere }
     }
 
     /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
@@ -137,6 +150,24 @@ impl Asking {
     }
 }
 
+/// What tells of changes of one record.
+struct Ears {
+    here: Listener,
+    elsewhere: Option<Listener>,
+}
+
+impl Ears {
+    async fn changed(&mut self) {
+        match &mut self.elsewhere {
+            Some(elsewhere) => tokio::select! {
+                () = self.here.changed() => {}
+                () = elsewhere.changed() => {}
+            },
+            None => self.here.changed().await,
+        }
+    }
+}
+
 /// Whether the caller is still there.
 struct Caller {
     /// Ends when the caller is dropped; `None` once that was seen.
@@ -153,11 +184,11 @@ impl Caller {
         &mut self,
         backoff: &mut Backoff,
         longest: Duration,
-        listener: Option<&mut Listener>,
+        ears: Option<&mut Ears>,
     ) -> bool {
         let told = async {
-            match listener {
-                Some(listener) => listener.changed().await,
+            match ears {
+                Some(ears) => ears.changed().await,
                 None => std::future::pending().await,
             }
         };

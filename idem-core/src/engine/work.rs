@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::context::Context;
 use super::lease::Lease;
 use crate::digest::hex;
 use crate::{AttemptId, Claim, FencingToken, Key, Result};
@@ -14,13 +15,15 @@ use crate::{AttemptId, Claim, FencingToken, Key, Result};
 pub struct Work {
     key: Key,
     lease: Option<Arc<Lease>>,
+    context: Option<Context>,
 }
 
 impl Work {
-    pub(super) fn claimed(lease: Arc<Lease>) -> Self {
+    pub(super) fn claimed(context: Context, lease: Arc<Lease>) -> Self {
         Self {
             key: lease.with_claim(|claim| claim.key().clone()),
             lease: Some(lease),
+            context: Some(context),
         }
     }
 
@@ -30,7 +33,13 @@ impl Work {
         Ok(Self {
             key: Key::new("unkeyed", "unkeyed", id)?,
             lease: None,
+            context: None,
         })
+    }
+
+    /// What the run is made of; `None` without a key.
+    pub(super) fn context(&self) -> Option<&Context> {
+        self.context.as_ref()
     }
 
     /// The key; without one, a random key that nobody else has.

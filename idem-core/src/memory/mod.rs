@@ -1,6 +1,8 @@
 //! [`MemoryStore`]: the reference that the other stores are compared with.
 
+mod capabilities;
 mod clock;
+mod marks;
 mod queue;
 mod row;
 mod shard;
@@ -17,8 +19,8 @@ use self::clock::Clock;
 use self::shard::{Lease, Progress, Sealing, Shard};
 use self::sync::{Mutex, lock};
 use crate::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result, Timestamp, check,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore, check,
 };
 
 const BACKEND: &str = "memory";
@@ -162,6 +164,14 @@ impl IdempotencyStore for MemoryStore {
 
     fn limits(&self) -> Limits {
         self.shared.limits
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

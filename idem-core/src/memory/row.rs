@@ -1,8 +1,9 @@
 //! One record as the memory store keeps it.
 
 use crate::{
-    AttemptId, Claim, ClaimRequest, Completed, Failed, FailedPolicy, Failure, FencingToken,
-    Fingerprint, InFlight, Metadata, Record, RecordInfo, Response, StalePolicy, Timestamp,
+    AttemptId, Checkpoint, Claim, ClaimRequest, Completed, Failed, FailedPolicy, Failure,
+    FencingToken, Fingerprint, InFlight, Metadata, Record, RecordInfo, Response, StalePolicy,
+    Timestamp,
 };
 
 /// The mark of a row that stands in no queue.
@@ -29,6 +30,7 @@ pub(super) enum State {
     InFlight {
         lease_ends_at: Timestamp,
         on_stale: StalePolicy,
+        checkpoint: Option<Checkpoint>,
     },
     Completed {
         response: Response,
@@ -48,56 +50,78 @@ pub(super) enum Decision {
     Acquire {
         attempts: u32,
         created_at: Timestamp,
+        checkpoint: Option<Checkpoint>,
     },
     /// The attempt has the key already.
-    Own {
-        token: FencingToken,
-        attempts: u32,
-        created_at: Timestamp,
-    },
+    Own(Held),
     /// Somebody else has it, or had.
     Lose(Record),
+}
+
+/// What a row keeps when its holder writes it anew.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) token: FencingToken,
+    pub(super) attempts: u32,
+    pub(super) created_at: Timestamp,
+    pub(super) checkpoint: Option<Checkpoint>,
+}
+
+impl Decision {
+    /// The key is acquired as if it had never been claimed.
+    pub(super) fn fresh(now: Timestamp) -> Self {
+        Self::Acquire {
+            attempts: 1,
+            created_at: now,
+            checkpoint: None,
+        }
+    }
 }
 
 impl Row {
     /// Decides a claim, and fails the row when it is stale and may not be taken over.
     pub(super) fn decide(&mut self, request: &ClaimRequest, now: Timestamp) -> Decision {
         let Some(record) = self.record(now) else {
-            return Decision::Acquire {
-                attempts: 1,
-                created_at: now,
-            };
+            return Decision::fresh(now);
         };
         if self.fingerprint != *request.fingerprint() {
             return Decision::Lose(record);
         }
         match &self.state {
-            State::InFlight { .. } if self.attempt == request.attempt() => Decision::Own {
-                token: self.token,
-                attempts: self.attempts,
-                created_at: self.created_at,
-            },
-            State::InFlight { on_stale, .. } if self.is_stale(now) => {
+            State::InFlight { checkpoint, .. } if self.attempt == request.attempt() => {
+                Decision::Own(Held {
+                    token: self.token,
+                    attempts: self.attempts,
+                    created_at: self.created_at,
+                    checkpoint: checkpoint.clone(),
+                })
+            }
+            State::InFlight {
+                on_stale,
+                checkpoint,
+                ..
+            } if self.is_stale(now) => {
                 let both = [*on_stale, request.on_stale()];
                 if both == [StalePolicy::TakeOver; 2] {
-                    return self.acquired_again();
+                    return self.acquired_again(checkpoint.clone());
                 }
                 self.abandon(now);
                 // Still live: abandoning leaves the end of the retention as it was.
                 self.record(now)
-                    .map_or_else(|| self.acquired_again(), Decision::Lose)
+                    .map_or_else(|| self.acquired_again(None), Decision::Lose)
             }
             State::Failed { .. } if request.on_failed() == FailedPolicy::Retry => {
-                self.acquired_again()
+                self.acquired_again(None)
             }
             _ => Decision::Lose(record),
         }
     }
 
-    fn acquired_again(&self) -> Decision {
+    fn acquired_again(&self, checkpoint: Option<Checkpoint>) -> Decision {
         Decision::Acquire {
             attempts: self.attempts.saturating_add(1),
             created_at: self.created_at,
+            checkpoint,
         }
     }
 
@@ -120,6 +144,7 @@ impl Row {
             State::InFlight {
                 lease_ends_at,
                 on_stale: StalePolicy::Fail,
+                ..
             } => lease_ends_at,
             _ => UNQUEUED,
         }
@@ -145,6 +170,7 @@ impl Row {
             State::InFlight {
                 lease_ends_at,
                 on_stale,
+                ..
             } => Some(Record::InFlight(InFlight {
                 info,
                 lease_ends_at: *lease_ends_at,

@@ -3,25 +3,27 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::marks::Marks;
 use super::queue::Queue;
-use super::row::{Decision, Row, State, UNQUEUED};
+use super::row::{Decision, Held, Row, State, UNQUEUED};
 use crate::{
-    Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Key, Record, Response, Result,
-    Timestamp,
+    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Key, Record,
+    Response, Result, Timestamp,
 };
 
 /// How many queue entries one hold of the lock looks at.
-const ENTRIES_PER_LOCK: u32 = 256;
+pub(super) const ENTRIES_PER_LOCK: u32 = 256;
 
-/// How many due entries a claim of a new key clears away in passing, so that a store that nobody purges does
+/// How many due entries a claim of a new key, or the first mark of a source, clears away in passing, so that a store that nobody purges does
 /// not grow for ever.
-const CLEARED_PER_CLAIM: u32 = 2;
+pub(super) const CLEARED_IN_PASSING: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     rows: HashMap<Key, Row>,
     expiries: Queue,
     leases: Queue,
+    pub(super) marks: Marks,
     /// The greatest token given out, so that tokens grow also after a row is gone.
     last_token: i64,
 }
@@ -48,40 +50,37 @@ impl Shard {
         let decision = match self.rows.get_mut(request.key()) {
             Some(row) => row.decide(request, lease.now),
             None => {
-                self.expire_some(lease.now, CLEARED_PER_CLAIM);
-                Decision::Acquire {
-                    attempts: 1,
-                    created_at: lease.now,
-                }
+                self.expire_some(lease.now, CLEARED_IN_PASSING);
+                Decision::fresh(lease.now)
             }
         };
-        match decision {
+        let held = match decision {
             Decision::Acquire {
                 attempts,
                 created_at,
+                checkpoint,
             } => {
                 self.last_token = lease.now.as_micros().max(self.last_token.saturating_add(1));
-                let token = FencingToken::from_i64(self.last_token);
-                self.hold(request, lease, token, attempts, created_at)
+                Held {
+                    token: FencingToken::from_i64(self.last_token),
+                    attempts,
+                    created_at,
+                    checkpoint,
+                }
             }
-            Decision::Own {
-                token,
-                attempts,
-                created_at,
-            } => self.hold(request, lease, token, attempts, created_at),
-            Decision::Lose(record) => ClaimOutcome::from_record(record, request.fingerprint()),
-        }
+            Decision::Own(held) => held,
+            Decision::Lose(record) => {
+                return ClaimOutcome::from_record(record, request.fingerprint());
+            }
+        };
+        self.hold(request, lease, held)
     }
 
     /// Writes the row of a holder.
-    fn hold(
-        &mut self,
-        request: &ClaimRequest,
-        lease: &Lease,
-        token: FencingToken,
-        attempts: u32,
-        created_at: Timestamp,
-    ) -> ClaimOutcome {
+    fn hold(&mut self, request: &ClaimRequest, lease: &Lease, held: Held) -> ClaimOutcome {
+        let Held {
+            token, attempts, ..
+        } = held;
         let key = request.key().clone();
         let entry = self.rows.entry(key.clone());
         let (expiry_queued, lease_queued) = match &entry {
@@ -93,12 +92,13 @@ impl Shard {
             token,
             attempt: request.attempt(),
             attempts,
-            created_at,
+            created_at: held.created_at,
             expires_at: lease.expires_at,
             metadata: request.metadata().clone(),
             state: State::InFlight {
                 lease_ends_at: lease.ends_at,
                 on_stale: request.on_stale(),
+                checkpoint: held.checkpoint,
             },
             expiry_queued,
             lease_queued,
@@ -201,6 +201,28 @@ impl Shard {
             now,
             ends,
         ))
+    }
+
+    pub(super) fn store_checkpoint(
+        &mut self,
+        claim: &Claim,
+        point: &Checkpoint,
+        now: Timestamp,
+    ) -> Result<()> {
+        *self.checkpoint(claim, now)? = Some(point.clone());
+        Ok(())
+    }
+
+    /// What the holder of a claim in flight left behind last.
+    pub(super) fn checkpoint(
+        &mut self,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<&mut Option<Checkpoint>> {
+        match &mut owned(&mut self.rows, claim, now)?.state {
+            State::InFlight { checkpoint, .. } => Ok(checkpoint),
+            _ => Err(Error::claim_lost()),
+        }
     }
 
     pub(super) fn get(&self, key: &Key, now: Timestamp) -> Option<Record> {

@@ -6,4 +6,5 @@ mod run;
 mod seal;
 mod support;
 mod wait;
+mod waiting;
 mod wake;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_core::{
     ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore, Outcome,
-    Policy, Response, RunError, Work,
+    Policy, Record, Response, RunError, Work,
 };
 use serde::{Deserialize, Serialize};
 

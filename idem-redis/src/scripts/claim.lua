@@ -1,6 +1,6 @@
 -- What a claim comes to that meets a record.
 local fingerprint, attempt = ARGV[1], ARGV[2]
-local token, attempts, created_at = now, 1, now
+local token, attempts, created_at, checkpoint = now, 1, now, ''
 grace = tonumber(grace)
 local r = read(blob)
 if not r then
@@ -20,12 +20,15 @@ if r.state ~= RELEASED and r.expires_at > now then
             return {0, now, redis.call('GET', key)}
         end
     elseif r.state ~= FAILED or ARGV[6] == '0' then
-        return {0, now, blob}
+        return {0, now, as_told(r, blob)}
+    end
+    if r.state == IN_FLIGHT then
+        checkpoint = body_of(r, blob)
     end
 end
 write(key, {
     state = IN_FLIGHT, fails_when_stale = tonumber(ARGV[5]), attempts = attempts, token = token,
     created_at = created_at, expires_at = expires_at, lease_ends_at = lease_ends_at,
     sealed_at = 0, attempt = attempt, fingerprint = fingerprint,
-}, ARGV[7], '', grace)
+}, ARGV[7], checkpoint, grace)
 return {1, now, token, attempts, lease_ends_at}

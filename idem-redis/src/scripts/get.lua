@@ -5,4 +5,4 @@ local r = blob and read(blob)
 if not blob or r and (r.state == RELEASED or r.expires_at <= now) then
     return false
 end
-return {now, blob}
+return {now, r and as_told(r, blob) or blob}

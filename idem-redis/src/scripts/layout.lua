@@ -15,26 +15,35 @@ end
 
 -- One write, with the end of the key's life in it: no record is ever without one. The key outlives the record by
 -- the grace, in which its token is still known to the next claim.
-local function write(key, r, metadata, result, grace)
+local function write(key, r, metadata, body, grace)
     local header = struct.pack(HEADER, VERSION, r.state, r.fails_when_stale, r.attempts, r.token, r.created_at,
         r.expires_at, r.lease_ends_at, r.sealed_at, r.attempt, r.fingerprint, #metadata)
     local ends_at = math.ceil(math.max(r.expires_at, r.token) / 1000) + grace
-    redis.call('SET', key, header .. metadata .. result, 'PXAT', string.format('%.0f', ends_at))
+    redis.call('SET', key, header .. metadata .. body, 'PXAT', string.format('%.0f', ends_at))
 end
 
 local function metadata_of(r, blob)
     return string.sub(blob, HEADER_BYTES + 1, HEADER_BYTES + r.metadata_bytes)
 end
 
-local function result_of(r, blob)
+-- What follows the metadata: the result of a sealed record, the checkpoint of one in flight.
+local function body_of(r, blob)
     return string.sub(blob, HEADER_BYTES + r.metadata_bytes + 1)
+end
+
+-- The record as others are told it: what its holder has written down is for whoever holds it.
+local function as_told(r, blob)
+    if r.state == IN_FLIGHT then
+        return string.sub(blob, 1, HEADER_BYTES + r.metadata_bytes)
+    end
+    return blob
 end
 
 local function is_stale(r, now)
     return r.state == IN_FLIGHT and r.lease_ends_at <= now
 end
 
--- Fails a stale record that may not be taken over; nobody owns it then.
+-- Fails a stale record that may not be taken over; nobody owns it then, and its checkpoint is gone.
 local function abandon(key, r, blob, failure, now, grace)
     r.state, r.sealed_at, r.attempt = FAILED, now, NOBODY
     local metadata = metadata_of(r, blob)

@@ -7,6 +7,5 @@ if not r or r.state ~= IN_FLIGHT or r.expires_at <= now then
 end
 local longer = math.max(now + tonumber(ARGV[3]) - r.lease_ends_at, 0)
 r.lease_ends_at, r.expires_at = r.lease_ends_at + longer, r.expires_at + longer
-local metadata = metadata_of(r, blob)
-write(key, r, metadata, '', tonumber(ARGV[4]))
+write(key, r, metadata_of(r, blob), body_of(r, blob), tonumber(ARGV[4]))
 return {now, r.lease_ends_at, r.attempts}

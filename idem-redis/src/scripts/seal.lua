@@ -6,7 +6,7 @@ if not r or r.state == RELEASED or r.expires_at <= now then
     return 'lost'
 end
 if r.state ~= IN_FLIGHT then
-    if r.state ~= state or result_of(r, blob) ~= ARGV[4] then
+    if r.state ~= state or body_of(r, blob) ~= ARGV[4] then
         return 'sealed'
     end
     if ARGV[8] == '1' then

@@ -179,8 +179,20 @@ fn sentinel_hands_over() -> Outcome {
         ask(&sentinel, &question).is_ok_and(|told| told.lines().nth(1) == Some(&successor))
     })?;
     master.restart()?;
-    eventually("the old master follows the new one", || {
+    let result = eventually("the old master follows the new one", || {
         ask(&master, "GET k").is_ok_and(|value| value == "2")
             && ask(&master, "INFO replication").is_ok_and(|told| follows(&told))
-    })
+    });
+    if result.is_err() {
+        for (i, q) in [
+            (&sentinel, "INFO sentinel"),
+            (&sentinel, "SENTINEL MASTERS"),
+            (&sentinel, "SENTINEL REPLICAS idem"),
+            (&master, "INFO replication"),
+            (&replica, "INFO replication"),
+        ] {
+            println!("== {q}: {:?}", ask(i, q));
+        }
+    }
+    result
 }

@@ -1,0 +1,109 @@
+//! [`Waiting`]: the runs of this process that wait for another's result.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::{Key, Listener};
+
+/// How many wait, and how they are told when a claim of this process ends.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    places: Arc<Semaphore>,
+    channels: Mutex<HashMap<Key, watch::Sender<u64>>>,
+}
+
+impl Waiting {
+    /// Room for so many at once.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            channels: Mutex::default(),
+        }
+    }
+
+    fn channels(&self) -> MutexGuard<'_, HashMap<Key, watch::Sender<u64>>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place to wait, until it is dropped; `None` when all are taken.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Listens for the end of claims of this key in this process.
+    pub(super) fn listen(self: &Arc<Self>, key: &Key) -> Listener {
+        let mut channels = self.channels();
+        let channel = channels.entry(key.clone()).or_default();
+        Listener::new(channel.subscribe()).with_guard(Leaving {
+            waiting: Arc::clone(self),
+            key: key.clone(),
+        })
+    }
+
+    /// Tells those who wait for this key that a claim has ended.
+    pub(super) fn ended(&self, key: &Key) {
+        if let Some(channel) = self.channels().get(key) {
+            channel.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// The last one who leaves takes the channel away.
+struct Leaving {
+    waiting: Arc<Waiting>,
+    key: Key,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut channels = self.waiting.channels();
+        let is_unheard = |channel: &watch::Sender<u64>| channel.receiver_count() == 0;
+        if channels.get(&self.key).is_some_and(is_unheard) {
+            channels.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: &str) -> Key {
+        Key::new("tenant", "pay", id).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_those_who_wait_for_the_key_are_told() {
+        let waiting = Arc::new(Waiting::new(1));
+        waiting.ended(&key("a"));
+        let mut a = waiting.listen(&key("a"));
+        let mut b = waiting.listen(&key("b"));
+        waiting.ended(&key("a"));
+        a.changed().await;
+        let told = tokio::time::timeout(std::time::Duration::from_millis(20), b.changed());
+        assert!(told.await.is_err());
+    }
+
+    #[test]
+    fn nothing_is_left_when_the_last_one_has_gone() {
+        let waiting = Arc::new(Waiting::new(1));
+        let one = waiting.listen(&key("a"));
+        let two = waiting.listen(&key("a"));
+        drop(one);
+        assert_eq!(waiting.channels().len(), 1);
+        drop(two);
+        assert!(waiting.channels().is_empty());
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let waiting = Waiting::new(1);
+        let place = waiting.place();
+        assert!(place.is_some() && waiting.place().is_none());
+        drop(place);
+        assert!(waiting.place().is_some());
+        assert!(Waiting::new(usize::MAX).place().is_some());
+    }
+}

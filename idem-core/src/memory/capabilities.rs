@@ -1,0 +1,66 @@
+//! Checkpoints and watermarks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{BACKEND, MemoryStore, later};
+use crate::{
+    Advance, Checkpoint, CheckpointStore, Claim, Error, Key, Result, WatermarkStore, check,
+};
+
+impl MemoryStore {
+    fn advance_now(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        check::version(version)?;
+        let retention = check::retention(retention)?;
+        Ok(self.on_shard(source, |shard, now| {
+            shard
+                .marks
+                .advance(source, version, later(now, retention), now)
+        }))
+    }
+}
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl CheckpointStore for MemoryStore {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        checkpoint
+            .encode(&self.shared.limits)
+            .and_then(|_| {
+                self.on_shard(claim.key(), |shard, now| {
+                    shard.store_checkpoint(claim, checkpoint, now)
+                })
+            })
+            .map_err(at("checkpoint"))
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        self.on_shard(claim.key(), |shard, now| {
+            shard.checkpoint(claim, now).cloned()
+        })
+        .map_err(at("last_checkpoint"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl WatermarkStore for MemoryStore {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        self.advance_now(source, version, retention)
+            .map_err(at("advance"))
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        Ok(self.on_shard(source, |shard, now| shard.marks.get(source, now)))
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        self.in_batches(limit, |shard, now, left| shard.marks.expire_some(now, left))
+            .map_err(at("purge_watermarks"))
+    }
+}

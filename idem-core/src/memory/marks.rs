@@ -1,0 +1,89 @@
+//! The watermarks of a shard.
+
+use std::collections::HashMap;
+
+use super::queue::Queue;
+use super::row::UNQUEUED;
+use super::shard::{CLEARED_IN_PASSING, ENTRIES_PER_LOCK, Progress};
+use crate::{Advance, Key, Timestamp};
+
+/// Marks by source, apart from the records.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    marks: HashMap<Key, Mark>,
+    expiries: Queue,
+}
+
+#[derive(Debug)]
+struct Mark {
+    version: u64,
+    expires_at: Timestamp,
+    /// When the entry that counts in the queue of expiries falls due.
+    expiry_queued: Timestamp,
+}
+
+impl Marks {
+    pub(super) fn advance(
+        &mut self,
+        source: &Key,
+        version: u64,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Advance {
+        match self.get(source, now) {
+            Some(current) if current == version => return Advance::Unchanged,
+            Some(current) if current > version => return Advance::Stale { current },
+            Some(_) => {}
+            None => drop(self.expire_some(now, CLEARED_IN_PASSING)),
+        }
+        let mark = self.marks.entry(source.clone()).or_insert(Mark {
+            version,
+            expires_at,
+            expiry_queued: UNQUEUED,
+        });
+        mark.version = version;
+        mark.expires_at = expires_at;
+        self.expiries
+            .schedule(source, expires_at, &mut mark.expiry_queued);
+        Advance::Advanced
+    }
+
+    pub(super) fn get(&self, source: &Key, now: Timestamp) -> Option<u64> {
+        let mark = self.marks.get(source)?;
+        (mark.expires_at > now).then_some(mark.version)
+    }
+
+    /// Deletes at most `limit` marks whose retention has ended.
+    pub(super) fn expire_some(&mut self, now: Timestamp, limit: u32) -> Progress {
+        let mut changed = 0;
+        for _ in 0..ENTRIES_PER_LOCK {
+            if changed == limit {
+                break;
+            }
+            let Some((due, source)) = self.expiries.pop_due(now) else {
+                return Progress {
+                    changed,
+                    more: false,
+                };
+            };
+            let Some(mark) = self.marks.get_mut(&source) else {
+                continue;
+            };
+            if mark.expiry_queued != due {
+                continue;
+            }
+            if mark.expires_at > now {
+                mark.expiry_queued = UNQUEUED;
+                self.expiries
+                    .schedule(&source, mark.expires_at, &mut mark.expiry_queued);
+            } else {
+                self.marks.remove(&source);
+                changed += 1;
+            }
+        }
+        Progress {
+            changed,
+            more: true,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Body`]: what was read already, and the rest.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+/// The body of every response that the layer gives: bytes of its own, the service's body untouched, or what was
+/// read of that followed by the rest.
+///
+/// It also serves as a request body where there is none that can be made of bytes, as with plain `hyper`: map
+/// requests with [`Body::new`] before the layer.
+pub struct Body<B: HttpBody<Data = Bytes>> {
+    read: VecDeque<Result<Frame<Bytes>, B::Error>>,
+    rest: Option<Pin<Box<B>>>,
+}
+
+impl<B: HttpBody<Data = Bytes>> Body<B> {
+    /// This body, untouched.
+    pub fn new(body: B) -> Self {
+        Self {
+            read: VecDeque::new(),
+            rest: Some(Box::pin(body)),
+        }
+    }
+
+    /// Reads the whole body into memory, at most so many bytes of it.
+    pub(crate) async fn collect(mut self, limit: usize) -> Collected<B> {
+        let mut bytes = 0;
+        while let Some(rest) = &mut self.rest {
+            if size_is_over(rest.size_hint().lower(), limit - bytes) {
+                return Collected::Over(self);
+            }
+            let next = std::future::poll_fn(|context| rest.as_mut().poll_frame(context)).await;
+            let Some(frame) = next else {
+                self.rest = None;
+                break;
+            };
+            let is_broken = frame.is_err();
+            bytes += frame.as_ref().map_or(0, data_len);
+            self.read.push_back(frame);
+            if is_broken {
+                self.rest = None;
+                return Collected::Broken(self);
+            }
+            if bytes > limit {
+                return Collected::Over(self);
+            }
+        }
+        Collected::Whole(self)
+    }
+
+    /// The data that was read, in one piece.
+    pub(crate) fn read_bytes(&self) -> Bytes {
+        let mut data = self.read.iter().filter_map(|frame| {
+            let frame = frame.as_ref().ok()?;
+            frame.data_ref()
+        });
+        match (data.next(), data.next()) {
+            (None, _) => Bytes::new(),
+            (Some(only), None) => only.clone(),
+            (Some(first), Some(second)) => {
+                let start = [first, second].into_iter();
+                start.chain(data).flatten().copied().collect()
+            }
+        }
+    }
+
+    /// What ended the reading, if it was an error.
+    pub(crate) fn into_error(self) -> Option<B::Error> {
+        self.read.into_iter().find_map(Result::err)
+    }
+}
+
+/// What came of reading a body.
+pub(crate) enum Collected<B: HttpBody<Data = Bytes>> {
+    /// All of it was read.
+    Whole(Body<B>),
+    /// It is longer than the limit.
+    Over(Body<B>),
+    /// It ended with an error.
+    Broken(Body<B>),
+}
+
+/// Whether that many bytes are more than the limit.
+pub(crate) fn size_is_over(bytes: u64, limit: usize) -> bool {
+    usize::try_from(bytes).map_or(true, |bytes| bytes > limit)
+}
+
+fn data_len(frame: &Frame<Bytes>) -> usize {
+    frame.data_ref().map_or(0, Bytes::len)
+}
+
+impl<B: HttpBody<Data = Bytes>> From<Bytes> for Body<B> {
+    fn from(bytes: Bytes) -> Self {
+        let frame = (!bytes.is_empty()).then(|| Ok(Frame::data(bytes)));
+        Self {
+            read: frame.into_iter().collect(),
+            rest: None,
+        }
+    }
+}
+
+impl<B: HttpBody<Data = Bytes>> Unpin for Body<B> {}
+
+impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(frame) = self.read.pop_front() {
+            return Poll::Ready(Some(frame));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.as_mut().poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.read.is_empty() && self.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut size = SizeHint::with_exact(0);
+        if let Some(rest) = &self.rest {
+            size = rest.size_hint();
+        }
+        let frames = self.read.iter().filter_map(|frame| frame.as_ref().ok());
+        let read = frames.map(data_len).sum::<usize>() as u64;
+        let mut whole = SizeHint::new();
+        whole.set_lower(size.lower() + read);
+        // A length that is known rules out trailers on HTTP/1, and promises what an error does not keep.
+        let is_plain = |frame: &Result<Frame<Bytes>, B::Error>| frame.as_ref().is_ok_and(Frame::is_data);
+        if let Some(upper) = size.upper().filter(|_| self.read.iter().all(is_plain)) {
+            whole.set_upper(upper + read);
+        }
+        whole
+    }
+}
+
+impl<B: HttpBody<Data = Bytes>> fmt::Debug for Body<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("frames_read", &self.read.len())
+            .field("has_rest", &self.rest.is_some())
+            .finish()
+    }
+}
