@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, IdempotencyStore, Key, Result};
 
@@ -10,7 +11,7 @@ use crate::{Error, IdempotencyStore, Key, Result};
 pub const MAX_VERSION: u64 = i64::MAX as u64;
 
 /// What became of an [`advance`](WatermarkStore::advance).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Advance {
     /// The mark was below, or there was none: it is at the version now.
     Advanced,

@@ -137,7 +137,8 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         let mut whole = SizeHint::new();
         whole.set_lower(size.lower() + read);
         // A length that is known rules out trailers on HTTP/1, and promises what an error does not keep.
-        let is_plain = |frame: &Result<Frame<Bytes>, B::Error>| frame.as_ref().is_ok_and(Frame::is_data);
+        let is_plain =
+            |frame: &Result<Frame<Bytes>, B::Error>| frame.as_ref().is_ok_and(Frame::is_data);
         if let Some(upper) = size.upper().filter(|_| self.read.iter().all(is_plain)) {
             whole.set_upper(upper + read);
         }

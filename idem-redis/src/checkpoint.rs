@@ -1,9 +1,7 @@
 //! How far the work under a claim got, in the record itself.
 
 use async_trait::async_trait;
-use idem_core::{
-    Bytes, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Result,
-};
+use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result};
 use redis::Value;
 
 use crate::error::Sent;

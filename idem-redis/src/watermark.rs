@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{Advance, Error, IdempotencyStore, Key, Result, WatermarkStore, check};
+use idem_core::{Advance, Error, Key, Result, WatermarkStore, check};
 use redis::Value;
 
 use crate::error::Sent;
@@ -73,13 +73,17 @@ fn is_at_version(answer: &Value) -> bool {
 
 /// Exactly as many digits as are written.
 fn version(mark: &[u8]) -> Result<u64> {
-    let digits = Some(mark).filter(|mark| mark.len() == DIGITS && mark.iter().all(u8::is_ascii_digit));
+    let digits =
+        Some(mark).filter(|mark| mark.len() == DIGITS && mark.iter().all(u8::is_ascii_digit));
     let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-    text.and_then(|text| text.parse().ok()).ok_or_else(unreadable)
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(unreadable)
 }
 
 fn unreadable() -> Error {
-    Error::corrupt("a watermark is no version; it was written by another program under the same namespace")
+    Error::corrupt(
+        "a watermark is no version; it was written by another program under the same namespace",
+    )
 }
 
 /// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale and unchanged write
@@ -99,9 +103,7 @@ impl WatermarkStore for RedisStore {
     async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
         let call = self.operations.mark(source);
         let answer = self.link.run(&call, Sent::Harmless, nothing).await;
-        answer
-            .and_then(Operations::marked)
-            .map_err(at("watermark"))
+        answer.and_then(Operations::marked).map_err(at("watermark"))
     }
 
     /// The server deletes what has ended by itself; there is nothing left to do.
@@ -122,7 +124,13 @@ mod tests {
             let mark = format!("{expected:019}");
             assert_eq!(version(mark.as_bytes()).unwrap(), expected);
         }
-        for wrong in ["", "7", "00000000000000000007", "000000000000000000x", "+000000000000000007"] {
+        for wrong in [
+            "",
+            "7",
+            "00000000000000000007",
+            "000000000000000000x",
+            "+000000000000000007",
+        ] {
             let error = version(wrong.as_bytes()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{wrong}");
         }

@@ -1,12 +1,15 @@
 //! Hexadecimal of 32 bytes.
 
 pub(crate) fn encode(bytes: &[u8; 32]) -> String {
-    bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
-        text.extend([byte >> 4, byte & 15].map(|digit| {
-            char::from_digit(u32::from(digit), 16).unwrap_or('0')
-        }));
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            text.extend(
+                [byte >> 4, byte & 15]
+                    .map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')),
+            );
+            text
+        })
 }
 
 /// Exactly 64 digits of either case.
@@ -37,7 +40,13 @@ mod tests {
         let text = encode(&bytes);
         assert_eq!(decode(&text), Some(bytes));
         assert_eq!(decode(&text.to_uppercase()), Some(bytes));
-        for bad in ["", &text[1..], &format!("{text}0"), &text.replace('7', "g"), &"é".repeat(32)] {
+        for bad in [
+            "",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace('7', "g"),
+            &"é".repeat(32),
+        ] {
             assert_eq!(decode(bad), None, "{bad}");
         }
     }

@@ -76,7 +76,9 @@ impl Verifier {
     /// [`Rejection`], of those with status 401.
     pub fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Rejection> {
         let presented = schemes::presented(self.provider, headers)?;
-        let prefix = presented.time.map(|time| schemes::prefix(self.provider, time));
+        let prefix = presented
+            .time
+            .map(|time| schemes::prefix(self.provider, time));
         let prefix = prefix.unwrap_or_default();
         let is_signed = self.secrets.iter().fold(false, |found, secret| {
             secret.signed(prefix.as_bytes(), body, &presented.signatures) | found

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result,
+    Advance, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
+    ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
 /// A store in front of another whose answers get lost when one asks for it: the operation is performed, its
@@ -61,6 +61,14 @@ impl IdempotencyStore for LosesAnswers {
         self.inner.limits()
     }
 
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        self.inner.checkpoints().map(|_| self as _)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        self.inner.watermarks().map(|_| self as _)
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.deliver(self.inner.claim(request).await)
     }
@@ -96,5 +104,44 @@ impl IdempotencyStore for LosesAnswers {
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
         self.deliver(self.inner.sweep(limit).await)
+    }
+}
+
+/// Asked of a store that does not have it.
+fn nothing() -> Error {
+    let message = "the store behind keeps none";
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl CheckpointStore for LosesAnswers {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        let inner = self.inner.checkpoints().ok_or_else(nothing)?;
+        self.deliver(inner.checkpoint(claim, checkpoint).await)
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        let inner = self.inner.checkpoints().ok_or_else(nothing)?;
+        self.deliver(inner.last_checkpoint(claim).await)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl WatermarkStore for LosesAnswers {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.deliver(inner.advance(source, version, retention).await)
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.deliver(inner.watermark(source).await)
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.deliver(inner.purge_watermarks(limit).await)
     }
 }

@@ -19,6 +19,12 @@ pub enum Promise {
     Network,
     /// Batches: the harness opens a [`BatchStore`](idem_core::BatchStore).
     Batch,
+    /// The last checkpoint of each claim: [`IdempotencyStore::checkpoints`](idem_core::IdempotencyStore::checkpoints)
+    /// gives them.
+    Checkpoints,
+    /// The latest version of each source: [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks)
+    /// gives them.
+    Watermarks,
     /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
     /// profile that is not [`self_expiring`](Profile::self_expiring).
     ExactPurge,
@@ -54,6 +60,8 @@ impl fmt::Display for Promise {
             Self::ServerClock => "server clock",
             Self::Network => "network",
             Self::Batch => "batch",
+            Self::Checkpoints => "checkpoints",
+            Self::Watermarks => "watermarks",
             Self::ExactPurge => "exact purge",
             Self::FakeTime => "libfaketime",
         })
@@ -110,6 +118,18 @@ impl Profile {
     #[must_use]
     pub fn batch(self) -> Self {
         self.promising(Promise::Batch)
+    }
+
+    /// Promises [`Promise::Checkpoints`].
+    #[must_use]
+    pub fn checkpoints(self) -> Self {
+        self.promising(Promise::Checkpoints)
+    }
+
+    /// Promises [`Promise::Watermarks`].
+    #[must_use]
+    pub fn watermarks(self) -> Self {
+        self.promising(Promise::Watermarks)
     }
 
     /// Takes [`Promise::ExactPurge`] back: the server expires records by itself.

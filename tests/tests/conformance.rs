@@ -27,7 +27,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new().batch()
+        Profile::new().batch().checkpoints().watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -229,10 +229,29 @@ impl Idempotency {
         F: FnOnce(Work) -> Fut + Send,
         Fut: Future<Output = Result<T, E>> + Send,
     {
+        let policy = Arc::clone(self.policy_arc(key));
+        self.run_following::<C, _, _, _, _>(policy, key, fingerprint, work)
+            .await
+    }
+
+    /// A run that follows this policy instead of the operation's.
+    pub(super) async fn run_following<C, T, E, F, Fut>(
+        &self,
+        policy: Arc<Policy>,
+        key: &Key,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        C: Codec<T>,
+        T: Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
         let store = Arc::clone(&self.shared.store);
         let wakes = self.shared.wakes.clone();
         let waiting = Arc::clone(&self.shared.waiting);
-        let policy = Arc::clone(self.policy_arc(key));
         let context = Context::new(store, wakes, waiting, policy).map_err(RunError::Store)?;
         run::run::<C, _, _, _, _>(context, key, fingerprint, work).await
     }

@@ -34,7 +34,7 @@ const SHARDS: usize = 64;
 /// A clone is another handle of the same store. Its clock is the wall clock at its creation, counted on
 /// monotonically. The map is sharded, each shard changed under one short lock that is never held across an
 /// await, so every operation is ready at its first poll. Claims of new keys clear a few expired records away in
-/// passing; [`purge`](IdempotencyStore::purge) clears all.
+/// passing; [`purge`](IdempotencyStore::purge) clears all. So it is with the watermarks.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,

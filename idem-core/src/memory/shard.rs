@@ -14,8 +14,8 @@ use crate::{
 /// How many queue entries one hold of the lock looks at.
 pub(super) const ENTRIES_PER_LOCK: u32 = 256;
 
-/// How many due entries a claim of a new key, or the first mark of a source, clears away in passing, so that a store that nobody purges does
-/// not grow for ever.
+/// How many due entries a claim of a new key or the first mark of a source clears away in passing, so that a
+/// store that nobody purges does not grow for ever.
 pub(super) const CLEARED_IN_PASSING: u32 = 2;
 
 #[derive(Debug, Default)]

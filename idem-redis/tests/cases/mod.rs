@@ -2,8 +2,10 @@
 
 mod bodies;
 mod cache;
+mod checkpoints;
 mod foreign;
 mod lifetimes;
+mod marks;
 mod names;
 mod nonce;
 mod scripts;
@@ -30,6 +32,10 @@ pub(crate) const ALL: &[Case] = &[
     cache::NO_RACE_LEAVES_AN_OLD_ENTRY,
     cache::GARBAGE_IN_A_CACHE_IS_NO_HIT,
     cache::A_CACHE_THAT_IS_DOWN_IS_FOUND_OUT_AT_FIRST_USE,
+    checkpoints::A_CHECKPOINT_CHANGES_NOTHING_ELSE_OF_ITS_RECORD,
+    checkpoints::A_CHECKPOINT_FOLLOWS_THE_METADATA_OF_WHOEVER_HOLDS_IT,
+    checkpoints::A_CHECKPOINT_IS_SENT_TO_NOBODY_ELSE,
+    checkpoints::GARBAGE_WHERE_A_CHECKPOINT_IS_IS_CORRUPT,
     foreign::A_KEY_THAT_HOLDS_SOMETHING_ELSE_IS_REFUSED,
     foreign::GARBAGE_UNDER_A_RECORDS_KEY_IS_CORRUPT_AND_STAYS,
     foreign::OTHERS_KEYS_ARE_LEFT_ALONE,
@@ -37,6 +43,9 @@ pub(crate) const ALL: &[Case] = &[
     lifetimes::ABANDONED_RECORDS_KEEP_THEIR_END,
     lifetimes::A_RELEASED_KEY_IS_FORGOTTEN_AFTER_THE_GRACE,
     lifetimes::A_CACHE_LEAVES_NO_KEY_WITHOUT_AN_END,
+    marks::VERSIONS_ARE_COMPARED_TO_THE_LAST_DIGIT,
+    marks::A_MARK_ENDS_WITH_THE_RETENTION_OF_ITS_LAST_ADVANCE,
+    marks::GARBAGE_UNDER_A_MARKS_KEY_IS_CORRUPT_AND_STAYS,
     names::NAMESPACES_NEVER_MIX,
     names::NAMES_THAT_REDIS_READS_IN_ITS_OWN_WAY_ARE_KEPT_APART,
     nonce::POSTS_THAT_RACE_ON_TWO_STORES_ARE_ONE,

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{BatchStore, Completion, Failure, IdempotencyStore, Record, Response, StalePolicy};
+use idem_core::{
+    Advance, BatchStore, Checkpoint, CheckpointStore, Completion, Failure, IdempotencyStore,
+    Record, Response, StalePolicy, WatermarkStore,
+};
 use idem_redis::redis;
 use idem_redis::{RedisCache, RedisStore};
 
@@ -50,6 +53,14 @@ async fn every_operation_works_on_a_server_that_forgot_its_scripts(cx: &Context)
     let claim = store.claim(&one).await?.acquired().expect("fresh");
     forget(&harness).await?;
     let claim = store.renew(&claim, 2 * HOUR).await?;
+    forget(&harness).await?;
+    let point = Checkpoint::new("half way", &b"there"[..])?;
+    store.checkpoint(&claim, &point).await?;
+    forget(&harness).await?;
+    assert_eq!(store.last_checkpoint(&claim).await?, Some(point));
+    forget(&harness).await?;
+    let advanced = store.advance(one.key(), 1, HOUR).await?;
+    assert_eq!(advanced, Advance::Advanced);
     forget(&harness).await?;
     let response = Response::new(200, "done");
     store.complete(&claim, &response, HOUR).await?;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::{FutureExt, StreamExt};
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Listener, Outcome, Policy, Response,
-    Wakes,
+    BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Listener, Policy, Response, Wakes,
 };
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue, Msg};
 use idem_redis::{Announce, Config, RedisStore};

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::{BatchStore, Effect, Error, ErrorKind, IdempotencyStore, Response, StalePolicy};
+use idem_core::{
+    BatchStore, Checkpoint, CheckpointStore, Effect, Error, ErrorKind, IdempotencyStore, Response,
+    StalePolicy, WatermarkStore,
+};
 use idem_redis::{Config, Eviction, RedisCache, RedisStore, Replicas};
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
@@ -116,6 +119,11 @@ async fn everything(store: &RedisStore) -> Outcome {
     let one = request("one").with_lease(Duration::from_millis(1));
     let claim = store.claim(&one).await?.acquired().ok_or("a fresh key")?;
     let claim = store.renew(&claim, HOUR).await?;
+    let point = Checkpoint::new("half way", "there")?;
+    store.checkpoint(&claim, &point).await?;
+    assert_eq!(store.last_checkpoint(&claim).await?, Some(point));
+    store.advance(claim.key(), 1, HOUR).await?;
+    assert_eq!(store.watermark(claim.key()).await?, Some(1));
     store.release(&claim).await?;
     let claim = store.claim(&request("one")).await?;
     let claim = claim.acquired().ok_or("a fresh key")?;

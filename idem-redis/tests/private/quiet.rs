@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use idem_core::{AttemptId, BatchStore, IdempotencyStore, Response, StalePolicy};
+use idem_core::{
+    Advance, AttemptId, BatchStore, Checkpoint, CheckpointStore, IdempotencyStore, Response,
+    StalePolicy, WatermarkStore,
+};
 use idem_redis::{Config, RedisCache, RedisStore};
 use idem_servers::{Durability, Options, start_private};
 use tokio::runtime::Runtime;
@@ -31,7 +34,11 @@ pub(crate) fn duplicates(runtime: &Runtime, server: &str) -> Outcome {
         let claim = store.claim(&done).await?.acquired().ok_or("a fresh key")?;
         let response = Response::new(200, "done");
         store.complete(&claim, &response, HOUR).await?;
-        assert!(store.claim(&held).await?.acquired().is_some());
+        let holder = store.claim(&held).await?.acquired().ok_or("a fresh key")?;
+        store
+            .checkpoint(&holder, &Checkpoint::new("a", "b")?)
+            .await?;
+        store.advance(held.key(), 7, HOUR).await?;
         let before = written(server.url()).await?;
         assert_eq!(before.len(), 3, "{before:?}");
         let again =
@@ -41,6 +48,11 @@ pub(crate) fn duplicates(runtime: &Runtime, server: &str) -> Outcome {
             assert_eq!(store.claim(&again(&held)).await?.name(), "in_flight");
             assert!(store.get(done.key()).await?.is_some());
             store.complete(&claim, &response, HOUR).await?;
+            assert!(store.last_checkpoint(&holder).await?.is_some());
+            assert!(store.advance(held.key(), 6, HOUR).await?.is_stale());
+            let unchanged = store.advance(held.key(), 7, 2 * HOUR).await?;
+            assert_eq!(unchanged, Advance::Unchanged);
+            assert_eq!(store.watermark(held.key()).await?, Some(7));
             for outcome in store.claim_many(&[again(&done), again(&held)]).await {
                 assert!(outcome?.acquired().is_none());
             }
@@ -72,6 +84,11 @@ pub(crate) fn commands(runtime: &Runtime, server: &str) -> Outcome {
             let one = request(format!("{number}"));
             let claim = store.claim(&one).await?.acquired().ok_or("fresh")?;
             let claim = store.renew(&claim, HOUR).await?;
+            let point = Checkpoint::new("a", "b")?;
+            store.checkpoint(&claim, &point).await?;
+            assert_eq!(store.last_checkpoint(&claim).await?, Some(point));
+            store.advance(one.key(), number, HOUR).await?;
+            assert_eq!(store.watermark(one.key()).await?, Some(number));
             store.complete(&claim, &response, HOUR).await?;
             let stale = request(format!("stale {number}")).with_on_stale(StalePolicy::Fail);
             let claim = store.claim(&stale.with_lease(short)).await?;

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use idem_core::{
-    BatchStore, Claim, Completion, Effect, Error, ErrorKind, IdempotencyStore, Nonce, Record,
-    Response,
+    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, Completion, Effect, Error, ErrorKind,
+    IdempotencyStore, Nonce, Record, Response, WatermarkStore,
 };
 use idem_redis::redis::{self, Client};
 use idem_redis::{Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, Replicas};
@@ -177,6 +177,7 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
     };
     let (store, other) = runtime.block_on(stores())?;
     let (done, released, renewed, fresh) = ("done", "released", "renewed", request("fresh"));
+    let (source, point) = (fresh.key(), Checkpoint::new("half way", "there")?);
     let mut claims = Vec::new();
     for id in [done, released, renewed] {
         let outcome = runtime.block_on(store.claim(&request(id)))?;
@@ -190,12 +191,16 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
             is_short_of_replicas(&error.unwrap_err());
             is_short_of_replicas(&store.release(&claims[1]).await.unwrap_err());
             is_short_of_replicas(&store.renew(&claims[2], 2 * HOUR).await.unwrap_err());
+            is_short_of_replicas(&store.checkpoint(&claims[2], &point).await.unwrap_err());
+            // The second time it is told that nothing changes: it is not acknowledged for that.
+            is_short_of_replicas(&store.advance(source, 7, HOUR).await.unwrap_err());
             is_short_of_replicas(&store.claim(&fresh).await.unwrap_err());
             for outcome in store.claim_many(std::slice::from_ref(&fresh)).await {
                 is_short_of_replicas(&outcome.unwrap_err());
             }
         }
         // Nothing was written, so nothing is waited for.
+        assert!(other.advance(source, 6, HOUR).await?.is_stale());
         assert_eq!(other.claim(&request("fresh")).await?.name(), "in_flight");
         Outcome::Ok(())
     })?;
@@ -206,6 +211,9 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
         store.complete(&claims[0], &response, HOUR).await?;
         other.release(&claims[1]).await?;
         let _renewed = other.renew(&claims[2], 2 * HOUR).await?;
+        other.checkpoint(&claims[2], &point).await?;
+        let unchanged = other.advance(source, 7, HOUR).await?;
+        assert_eq!(unchanged, Advance::Unchanged);
         assert_eq!(other.claim(&fresh).await?.name(), "acquired", "its own");
         Outcome::Ok(())
     })?;
@@ -215,6 +223,8 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
         let next = store.claim(&request(released)).await?;
         assert!(next.acquired().ok_or("it was released")?.token() > claims[1].token());
         assert_eq!(store.claim(&request(renewed)).await?.name(), "in_flight");
+        assert_eq!(store.last_checkpoint(&claims[2]).await?, Some(point));
+        assert_eq!(store.watermark(source).await?, Some(7));
         assert_eq!(store.claim(&request("fresh")).await?.name(), "in_flight");
         Ok(())
     })

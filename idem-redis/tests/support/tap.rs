@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Forwards between clients and one server, and keeps what the clients say.
+/// Forwards between clients and one server, and keeps what is said on both sides.
 #[derive(Debug)]
 pub(crate) struct Tap {
     address: SocketAddr,
@@ -21,6 +21,7 @@ struct Shared {
     connections: AtomicUsize,
     messages: AtomicUsize,
     said: Mutex<Vec<u8>>,
+    told: Mutex<Vec<u8>>,
     silent: Mutex<Vec<Arc<AtomicBool>>>,
 }
 
@@ -57,6 +58,11 @@ impl Tap {
     pub(crate) fn take(&self) -> String {
         let mut said = lock(&self.shared.said);
         String::from_utf8_lossy(&std::mem::take(&mut *said)).into_owned()
+    }
+
+    /// What the server has told them so far.
+    pub(crate) fn told(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.shared.told)).into_owned()
     }
 
     /// From now on nothing passes on the connections that there are, though they stay open; later ones work.
@@ -113,6 +119,7 @@ async fn forward(
                 if told.is_empty() {
                     return Ok(());
                 }
+                lock(&shared.told).extend_from_slice(told);
                 if !silent.load(Ordering::SeqCst) {
                     client.write_all(told).await?;
                 }

@@ -16,10 +16,7 @@ pub(crate) use presented::Presented;
 pub(crate) use slack::challenge;
 
 /// What the delivery says of its signature.
-pub(crate) fn presented(
-    provider: Provider,
-    headers: &HeaderMap,
-) -> Result<Presented, Rejection> {
+pub(crate) fn presented(provider: Provider, headers: &HeaderMap) -> Result<Presented, Rejection> {
     match provider {
         Provider::Stripe => stripe::presented(headers),
         Provider::GitHub => github::presented(headers),

@@ -9,8 +9,8 @@ const CONFIGURATION: &str = "sentinel.conf";
 
 /// One Redis Sentinel that decides alone: it watches the master at
 /// [`Options::with_upstream`](crate::Options::with_upstream) under the name [`MASTER`](Self::MASTER) and hands over
-/// to a replica when the master has not answered for a second, or as the setting `down-after-milliseconds` says: a
-/// shorter time takes a busy machine for a dead master. Settings are Sentinel's, about that master.
+/// to a replica when the master has not answered for two seconds, or as the setting `down-after-milliseconds` says: it
+/// pings once a second at most, so that a shorter time takes a living master for a dead one. Settings are Sentinel's, about that master.
 ///
 /// For tests only, which start it with [`start_private`](crate::start_private) once the replicas follow their
 /// master: it counts as started when it knows all of them. One that is added later it finds within ten seconds.
@@ -113,7 +113,7 @@ fn configuration(master: &Url, port: u16, settings: &[(String, String)]) -> Stri
     let password = master.password.iter();
     let password = password.map(|password| ("auth-pass", password.as_str()));
     let usual = [
-        ("down-after-milliseconds", "1000"),
+        ("down-after-milliseconds", "2000"),
         ("failover-timeout", "3000"),
     ];
     let settings = settings

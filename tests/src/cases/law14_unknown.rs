@@ -8,6 +8,8 @@ use idem_core::{
     Result,
 };
 
+use super::checkpoint::point;
+use super::promises::{marks, points};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
@@ -21,6 +23,8 @@ cases! { law 14:
     a_failure_cut_off_is_not_reported_as_undone [Network],
     a_release_cut_off_is_not_reported_as_undone [Network],
     a_renewal_cut_off_is_not_reported_as_undone [Network],
+    a_checkpoint_cut_off_is_not_reported_as_undone [Checkpoints, Network],
+    an_advance_cut_off_is_not_reported_as_undone [Watermarks, Network],
     a_server_out_of_reach_is_unavailable [Network],
     a_handle_works_again_after_a_cut [Network],
     an_error_shows_neither_key_nor_payload,
@@ -104,14 +108,14 @@ async fn cut_once(
     proxied.warm_up(cx, &format!("warm up, {id}")).await?;
     let request = cx.request(&cx.key(id));
     let held = match operation {
-        Operation::Claim => None,
+        Operation::Claim | Operation::Advance => None,
         _ => Some(cx.claim(&request).await?),
     };
     let before = proxied.proxy.cuts();
     proxied.proxy.cut_after(messages);
     let result = operation
         .perform(&*proxied.store, &request, held.as_ref())
-        .await;
+        .await?;
     proxied.proxy.disarm();
     let cut = match result {
         Ok(_) if proxied.proxy.cuts() == before => Cut::Nowhere,
@@ -119,7 +123,7 @@ async fn cut_once(
         Ok(_) => Cut::BeforeItsAnswer,
         Err(error) => {
             ensure!(error.is_retryable(), "not retryable: {error}");
-            let took_effect = operation.shows_in_time(cx, &request).await?;
+            let took_effect = operation.shows_in_time(cx, &request, held.as_ref()).await?;
             let undone = error.effect() == Effect::None;
             ensure!(
                 !(took_effect && undone),
@@ -133,7 +137,7 @@ async fn cut_once(
     };
     let again = operation
         .perform(&**cx.store(), &request, held.as_ref())
-        .await?;
+        .await??;
     if let Some(claim) = again {
         ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
         let same = held.is_none_or(|held| held.token() == claim.token());
@@ -152,13 +156,20 @@ enum Operation {
     Fail,
     Release,
     Renew,
+    Checkpoint,
+    Advance,
 }
 
 impl Operation {
     /// Whether it took effect; a server that has the request may take a moment to act on it.
-    async fn shows_in_time(self, cx: &Context, request: &ClaimRequest) -> CaseResult<bool> {
+    async fn shows_in_time(
+        self,
+        cx: &Context,
+        request: &ClaimRequest,
+        held: Option<&Claim>,
+    ) -> CaseResult<bool> {
         for _ in 0..SETTLING_LOOKS {
-            if self.shows(cx.store().get(request.key()).await?) {
+            if self.shows(cx, request, held).await? {
                 return Ok(true);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -171,6 +182,25 @@ impl Operation {
         store: &dyn IdempotencyStore,
         request: &ClaimRequest,
         held: Option<&Claim>,
+    ) -> CaseResult<Result<Option<Claim>>> {
+        Ok(match (self, held) {
+            (Self::Checkpoint, Some(held)) => {
+                let stored = points(store)?.checkpoint(held, &point("one")).await;
+                stored.map(|()| None)
+            }
+            (Self::Advance, _) => {
+                let told = marks(store)?.advance(request.key(), 7, LONG).await;
+                told.map(|_| None)
+            }
+            (_, held) => self.perform_promised(store, request, held).await,
+        })
+    }
+
+    async fn perform_promised(
+        self,
+        store: &dyn IdempotencyStore,
+        request: &ClaimRequest,
+        held: Option<&Claim>,
     ) -> Result<Option<Claim>> {
         let Some(held) = held else {
             return Ok(store.claim(request).await?.acquired());
@@ -179,23 +209,37 @@ impl Operation {
             Self::Complete => store.complete(held, &Response::new(200, "x"), LONG).await?,
             Self::Fail => store.fail(held, &Failure::new("c", "m"), LONG).await?,
             Self::Release => store.release(held).await?,
-            Self::Claim | Self::Renew => return store.renew(held, LONG * 3).await.map(Some),
+            _ => return store.renew(held, LONG * 3).await.map(Some),
         }
         Ok(None)
     }
 
-    /// Whether the record shows that it was done.
-    fn shows(self, record: Option<Record>) -> bool {
-        match self {
-            Self::Claim => record.is_some(),
-            Self::Complete => matches!(record, Some(Record::Completed(_))),
-            Self::Fail => matches!(record, Some(Record::Failed(_))),
-            Self::Release => record.is_none(),
-            Self::Renew => match record {
+    /// Whether the store shows that it was done.
+    async fn shows(
+        self,
+        cx: &Context,
+        request: &ClaimRequest,
+        held: Option<&Claim>,
+    ) -> CaseResult<bool> {
+        let record = cx.store().get(request.key()).await?;
+        Ok(match (self, held) {
+            (Self::Checkpoint, Some(held)) => {
+                let last = points(cx.store())?.last_checkpoint(held).await?;
+                last.is_some()
+            }
+            (Self::Advance, _) => {
+                let mark = marks(cx.store())?.watermark(request.key()).await?;
+                mark == Some(7)
+            }
+            (Self::Claim, _) => record.is_some(),
+            (Self::Complete, _) => matches!(record, Some(Record::Completed(_))),
+            (Self::Fail, _) => matches!(record, Some(Record::Failed(_))),
+            (Self::Release, _) => record.is_none(),
+            _ => match record {
                 Some(Record::InFlight(record)) => record.lease_remaining() > LONG * 2,
                 _ => false,
             },
-        }
+        })
     }
 }
 
@@ -217,6 +261,14 @@ async fn a_release_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult
 
 async fn a_renewal_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     cut_everywhere(cx, Operation::Renew).await
+}
+
+async fn a_checkpoint_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Checkpoint).await
+}
+
+async fn an_advance_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Advance).await
 }
 
 async fn a_server_out_of_reach_is_unavailable(cx: &Context) -> CaseResult {

@@ -1,6 +1,9 @@
 //! The cases, a file or two for each law.
 
 mod batch;
+mod checkpoint;
+mod checkpoint_ends;
+mod checkpoint_races;
 mod law01_one_winner;
 mod law01_processes;
 mod law02_losers;
@@ -20,6 +23,10 @@ mod law13_cancellation;
 mod law14_unknown;
 mod law15_reads;
 mod law16_bounded;
+pub(crate) mod promises;
+mod watermark;
+mod watermark_ends;
+mod watermark_races;
 
 use crate::Case;
 
@@ -48,4 +55,30 @@ pub(crate) const ALL: &[&[Case]] = &[
     batch::LAW02,
     batch::LAW06,
     batch::LAW11,
+    promises::CASES,
+    checkpoint::LAW02,
+    checkpoint::LAW03,
+    checkpoint::LAW04,
+    checkpoint::LAW05,
+    checkpoint::LAW10,
+    checkpoint_ends::LAW05,
+    checkpoint_ends::LAW07,
+    checkpoint_ends::LAW08,
+    checkpoint_ends::LAW11,
+    checkpoint_races::LAW01,
+    checkpoint_races::LAW06,
+    checkpoint_races::LAW12,
+    checkpoint_races::LAW13,
+    checkpoint_races::LAW15,
+    watermark::LAW02,
+    watermark::LAW06,
+    watermark::LAW09,
+    watermark::LAW10,
+    watermark::LAW11,
+    watermark_ends::LAW08,
+    watermark_ends::LAW15,
+    watermark_ends::LAW16,
+    watermark_races::LAW01,
+    watermark_races::LAW12,
+    watermark_races::LAW13,
 ];

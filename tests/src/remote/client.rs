@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, check,
+    BoxError, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::protocol::{Answer, Operation, Request};
 
-const BACKEND: &str = "remote";
+pub(super) const BACKEND: &str = "remote";
 
 /// Whether the client tells the truth about what it cannot know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ impl RemoteStore {
         }
     }
 
-    async fn ask(&self, operation: Operation) -> Result<Answer> {
+    pub(super) async fn ask(&self, operation: Operation) -> Result<Answer> {
         let name = operation.name();
         let answer = match self.connection().await {
             Err(error) => Err(self.unavailable(Effect::None, error)),
@@ -120,7 +120,7 @@ impl RemoteStore {
     }
 }
 
-fn nonsense() -> Error {
+pub(super) fn nonsense() -> Error {
     Error::corrupt("the server answered another question").at(BACKEND, "")
 }
 
@@ -132,6 +132,14 @@ impl IdempotencyStore for RemoteStore {
 
     fn limits(&self) -> Limits {
         Limits::DEFAULT.with_max_result_bytes(1 << 20)
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

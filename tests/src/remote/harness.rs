@@ -82,6 +82,8 @@ where
             .durable()
             .server_clock()
             .network()
+            .checkpoints()
+            .watermarks()
             .with_max_result_bytes(64 << 10)
             .with_patience(self.patience)
     }

@@ -3,6 +3,7 @@
 //!
 //! One line of JSON per request and answer. Not for production: no authentication, no limits.
 
+mod capabilities;
 mod client;
 mod harness;
 mod protocol;

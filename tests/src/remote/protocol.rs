@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
-    Record, Response, Result,
+    Advance, Bytes, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
+    ErrorKind, Failure, IdempotencyStore, Key, Record, Response, Result, WatermarkStore,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,11 @@ pub(super) enum Operation {
     Get(Key),
     Purge(u32),
     Sweep(u32),
+    Checkpoint(Claim, Bytes),
+    LastCheckpoint(Claim),
+    Advance(Key, u64, Duration),
+    Watermark(Key),
+    PurgeWatermarks(u32),
 }
 
 impl Operation {
@@ -38,6 +43,11 @@ impl Operation {
             Self::Get(_) => "get",
             Self::Purge(_) => "purge",
             Self::Sweep(_) => "sweep",
+            Self::Checkpoint(..) => "checkpoint",
+            Self::LastCheckpoint(_) => "last_checkpoint",
+            Self::Advance(..) => "advance",
+            Self::Watermark(_) => "watermark",
+            Self::PurgeWatermarks(_) => "purge_watermarks",
         }
     }
 }
@@ -49,11 +59,21 @@ pub(super) enum Answer {
     Claim(Claim),
     Record(Option<Record>),
     Count(u64),
+    /// A checkpoint in stored form.
+    Point(Option<Bytes>),
+    Told(Advance),
+    Mark(Option<u64>),
     Error {
         kind: String,
         unknown: bool,
         message: String,
     },
+}
+
+/// Asked of a store that does not have it.
+fn nothing() -> Error {
+    let message = "the store of this server keeps none";
+    Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }
 
 impl Answer {
@@ -73,12 +93,49 @@ impl Answer {
             Operation::Get(key) => store.get(&key).await.map(Self::Record),
             Operation::Purge(limit) => store.purge(limit).await.map(Self::Count),
             Operation::Sweep(limit) => store.sweep(limit).await.map(Self::Count),
+            Operation::Checkpoint(..) | Operation::LastCheckpoint(_) => {
+                Self::of_checkpoints(store, operation).await
+            }
+            Operation::Advance(..) | Operation::Watermark(_) | Operation::PurgeWatermarks(_) => {
+                Self::of_watermarks(store, operation).await
+            }
         };
         answer.unwrap_or_else(|error| Self::Error {
             kind: format!("{:?}", error.kind()),
             unknown: error.effect() != Effect::None,
             message: error.to_string(),
         })
+    }
+
+    async fn of_checkpoints(store: &dyn IdempotencyStore, operation: Operation) -> Result<Self> {
+        let points: &dyn CheckpointStore = store.checkpoints().ok_or_else(nothing)?;
+        match operation {
+            Operation::Checkpoint(claim, stored) => {
+                let point = Checkpoint::decode(&stored)?;
+                points.checkpoint(&claim, &point).await.map(|()| Self::Done)
+            }
+            Operation::LastCheckpoint(claim) => {
+                let last = points.last_checkpoint(&claim).await?;
+                let stored = last.map(|point| point.encode(&store.limits()));
+                stored.transpose().map(Self::Point)
+            }
+            _ => Err(nothing()),
+        }
+    }
+
+    async fn of_watermarks(store: &dyn IdempotencyStore, operation: Operation) -> Result<Self> {
+        let marks: &dyn WatermarkStore = store.watermarks().ok_or_else(nothing)?;
+        match operation {
+            Operation::Advance(source, version, retention) => {
+                let told = marks.advance(&source, version, retention).await;
+                told.map(Self::Told)
+            }
+            Operation::Watermark(source) => marks.watermark(&source).await.map(Self::Mark),
+            Operation::PurgeWatermarks(limit) => {
+                marks.purge_watermarks(limit).await.map(Self::Count)
+            }
+            _ => Err(nothing()),
+        }
     }
 
     /// The answer, or the error that it is.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{ClaimOutcome, ClaimRequest, Key, Response};
+use idem_core::{Advance, ClaimOutcome, ClaimRequest, Key, Response};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Call, Event};
@@ -36,6 +36,22 @@ pub enum Step {
     RenewForEver {
         /// To so much each time.
         lease: Duration,
+    },
+    /// Store a checkpoint of what was acquired last; tells [`Report::Done`].
+    Checkpoint {
+        /// Its name.
+        name: String,
+        /// Its data.
+        data: Vec<u8>,
+    },
+    /// Raise the mark of a source; tells [`Report::Advanced`].
+    Advance {
+        /// The source.
+        source: Key,
+        /// To this version.
+        version: u64,
+        /// For so long.
+        retention: Duration,
     },
     /// Claim and complete each, telling [`Report::Claimed`] and [`Report::Done`] as it goes.
     CompleteEach {
@@ -78,6 +94,8 @@ pub enum Report {
     Ready,
     /// The outcome of a claim.
     Claimed(ClaimOutcome),
+    /// What became of an advance.
+    Advanced(Advance),
     /// A step was done.
     Done,
     /// An operation is about to be asked for.

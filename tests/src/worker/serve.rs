@@ -3,14 +3,15 @@
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use idem_core::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
+use idem_core::{Checkpoint, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Job, Report, Step, VARIABLE, storm};
-use crate::{CaseError, CaseResult, Target};
+use crate::cases::promises::{marks, points};
+use crate::{CaseError, CaseResult, Target, race};
 
 /// Whether this program knows what to do as a worker.
 static SERVED: AtomicBool = AtomicBool::new(false);
@@ -118,6 +119,22 @@ impl Steps {
                 self.held = Some(self.store.renew(self.held()?, lease).await?);
                 tell(&Report::Done);
             },
+            Step::Checkpoint { name, data } => {
+                let point = Checkpoint::new(name, data)?;
+                points(&self.store)?
+                    .checkpoint(self.held()?, &point)
+                    .await?;
+                tell(&Report::Done);
+            }
+            Step::Advance {
+                source,
+                version,
+                retention,
+            } => {
+                let (marks, again) = (marks(&self.store)?, AtomicU64::new(0));
+                let told = race::ask(&again, || marks.advance(&source, version, retention)).await?;
+                tell(&Report::Advanced(told));
+            }
             Step::CompleteEach {
                 requests,
                 body_bytes,

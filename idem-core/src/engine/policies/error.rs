@@ -1,0 +1,115 @@
+//! [`PolicyFileError`]: why a file of policies was refused.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::{BoxError, Effect, Error, ErrorKind};
+
+/// Why a text or file of policies was refused: where, which key, and the reason.
+///
+/// Shown as `policies.toml:7:1: operations.build.lease: …`.
+#[derive(Debug)]
+pub struct PolicyFileError {
+    file: Option<PathBuf>,
+    line: Option<usize>,
+    column: Option<usize>,
+    key: Option<String>,
+    reason: String,
+    source: Option<BoxError>,
+}
+
+impl PolicyFileError {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self {
+            file: None,
+            line: None,
+            column: None,
+            key: None,
+            reason: reason.into(),
+            source: None,
+        }
+    }
+
+    /// At this line and column, both from 1.
+    pub(super) fn at(mut self, position: Option<(usize, usize)>) -> Self {
+        self.line = position.map(|(line, _)| line);
+        self.column = position.map(|(_, column)| column);
+        self
+    }
+
+    pub(super) fn of_key(mut self, key: Option<String>) -> Self {
+        self.key = key;
+        self
+    }
+
+    pub(super) fn in_file(mut self, file: &Path) -> Self {
+        self.file = Some(file.to_path_buf());
+        self
+    }
+
+    pub(super) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The file; `None` for a text that was given as such.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The line, from 1; `None` when it is not about a place in the text.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// The column, from 1, in characters.
+    #[must_use]
+    pub fn column(&self) -> Option<usize> {
+        self.column
+    }
+
+    /// The key with its tables, such as `operations."payments.create".lease`; `None` when the text cannot be read at
+    /// all.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// What is wrong, and what would be right.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for PolicyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line, self.column) {
+            (Some(file), Some(line), Some(column)) => {
+                write!(f, "{}:{line}:{column}: ", file.display())?;
+            }
+            (Some(file), _, _) => write!(f, "{}: ", file.display())?,
+            (None, Some(line), Some(column)) => write!(f, "line {line}, column {column}: ")?,
+            (None, _, _) => {}
+        }
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for PolicyFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<PolicyFileError> for Error {
+    fn from(error: PolicyFileError) -> Self {
+        let message = "the policies cannot be read";
+        Self::new(ErrorKind::Misconfigured, Effect::None, message).with_source(error)
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Format`]: the forms that a document of policies may have.
+
+use std::path::Path;
+
+use serde::de::DeserializeSeed;
+use serde_json::Value;
+
+use super::PolicyFileError;
+use super::locate::Locate;
+use super::tree::Tree;
+
+/// The form of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    #[cfg(feature = "toml")]
+    Toml,
+    #[cfg(feature = "yaml")]
+    Yaml,
+}
+
+/// Why a document was not read to its end.
+struct Stop {
+    position: Option<(usize, usize)>,
+    reason: String,
+}
+
+impl Format {
+    /// By the file's extension.
+    pub(super) fn of(path: &Path) -> Result<Self, PolicyFileError> {
+        let extension = path.extension().and_then(|text| text.to_str());
+        match extension.map(str::to_ascii_lowercase).as_deref() {
+            #[cfg(feature = "toml")]
+            Some("toml") => Ok(Self::Toml),
+            #[cfg(feature = "yaml")]
+            Some("yaml" | "yml") => Ok(Self::Yaml),
+            #[cfg(not(feature = "toml"))]
+            Some("toml") => Err(PolicyFileError::new(
+                "TOML is read with the feature `toml` of idem-core",
+            )),
+            #[cfg(not(feature = "yaml"))]
+            Some("yaml" | "yml") => Err(PolicyFileError::new(
+                "YAML is read with the feature `yaml` of idem-core",
+            )),
+            _ => Err(PolicyFileError::new(
+                "a file of policies ends in .toml, .yaml or .yml",
+            )),
+        }
+    }
+
+    /// The document's values.
+    pub(super) fn tree(self, text: &str) -> Result<Value, PolicyFileError> {
+        let stopped = |stop: Stop| PolicyFileError::new(stop.reason).at(stop.position);
+        self.read(text, Tree).map_err(stopped)
+    }
+
+    /// Line and column of a key.
+    pub(super) fn locate(self, text: &str, path: &[String]) -> Option<(usize, usize)> {
+        self.read(text, Locate(path)).err()?.position
+    }
+
+    fn read<'t, S: DeserializeSeed<'t>>(self, text: &'t str, seed: S) -> Result<S::Value, Stop> {
+        match self {
+            #[cfg(feature = "toml")]
+            Self::Toml => toml::Deserializer::parse(text)
+                .and_then(|document| seed.deserialize(document))
+                .map_err(|error| Stop::toml(&error, text)),
+            #[cfg(feature = "yaml")]
+            Self::Yaml => seed
+                .deserialize(serde_norway::Deserializer::from_str(text))
+                .map_err(|error| Stop::yaml(&error)),
+        }
+    }
+}
+
+impl Stop {
+    #[cfg(feature = "toml")]
+    fn toml(error: &toml::de::Error, text: &str) -> Self {
+        let position = error.span().and_then(|span| {
+            let before = text.get(..span.start)?;
+            let line = before.matches('\n').count() + 1;
+            let start = before.rfind('\n').map_or(0, |end| end + 1);
+            Some((line, before.get(start..)?.chars().count() + 1))
+        });
+        Self {
+            position,
+            reason: error.message().trim().replace('\n', "; "),
+        }
+    }
+
+    #[cfg(feature = "yaml")]
+    fn yaml(error: &serde_norway::Error) -> Self {
+        let position = error
+            .location()
+            .map(|location| (location.line(), location.column()));
+        let mut reason = error.to_string();
+        if let Some((line, column)) = position {
+            // It is told in another place.
+            let tail = format!(" at line {line} column {column}");
+            if let Some(at) = reason.find(&tail) {
+                reason.replace_range(at..at + tail.len(), "");
+            }
+        }
+        Self { position, reason }
+    }
+}

@@ -1,0 +1,232 @@
+//! From a document to [`Policies`].
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::super::{Policy, duration_text};
+use super::format::Format;
+use super::names::{policy_keys, unknown};
+use super::preset::PRESETS;
+use super::{Policies, PolicyFileError};
+use crate::{Key, Limits};
+
+/// What is wrong with the key at the end of a path.
+struct Fault {
+    path: Vec<String>,
+    reason: String,
+}
+
+type Table = Map<String, Value>;
+
+impl Policies {
+    /// Policies from a TOML text; see [`PolicyFile`](crate::engine::PolicyFile) for its form.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyFileError`] with line and key for a text that is no TOML, a key that is not known or given twice, and
+    /// a value that is none or outside its limits.
+    #[cfg(feature = "toml")]
+    pub fn from_toml(text: &str) -> Result<Self, PolicyFileError> {
+        read(Format::Toml, text, Self::default(), &Limits::DEFAULT)
+    }
+
+    /// Policies from a YAML text, of the same form.
+    ///
+    /// # Errors
+    ///
+    /// As for a TOML text.
+    #[cfg(feature = "yaml")]
+    pub fn from_yaml(text: &str) -> Result<Self, PolicyFileError> {
+        read(Format::Yaml, text, Self::default(), &Limits::DEFAULT)
+    }
+}
+
+/// The base with what the text says on top.
+pub(super) fn read(
+    format: Format,
+    text: &str,
+    base: Policies,
+    limits: &Limits,
+) -> Result<Policies, PolicyFileError> {
+    let tree = format.tree(text)?;
+    document(&tree, base, limits).map_err(|fault| {
+        let key = (!fault.path.is_empty()).then(|| written(&fault.path));
+        let position = match fault.path.is_empty() {
+            true => Some((1, 1)),
+            false => format.locate(text, &fault.path),
+        };
+        PolicyFileError::new(fault.reason).at(position).of_key(key)
+    })
+}
+
+/// A path as TOML writes it.
+fn written(path: &[String]) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let parts = path.iter().map(|part| {
+        if !part.is_empty() && part.chars().all(is_bare) {
+            part.clone()
+        } else {
+            format!("{part:?}")
+        }
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+fn document(tree: &Value, base: Policies, limits: &Limits) -> Result<Policies, Fault> {
+    let root = table(tree, &[])?;
+    let known = ["default", "operations"];
+    if let Some(name) = root.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(fault(&[name], unknown("key", name, &known)));
+    }
+    let mut policies = base;
+    if let Some(default) = root.get("default") {
+        let base = (**policies.default_policy()).clone();
+        let reader = Reader::new(&["default"], limits);
+        policies = policies.with_default(reader.policy(table(default, &["default"])?, base)?);
+    }
+    let operations = match root.get("operations") {
+        Some(operations) => Some(table(operations, &["operations"])?),
+        None => None,
+    };
+    if operations.is_none_or(Map::is_empty) && !root.contains_key("default") {
+        // As it is seen while it is being written.
+        return Err(fault(&[], "it has no policies: a table `default` or `operations`"));
+    }
+    let default = (**policies.default_policy()).clone();
+    for (name, value) in operations.into_iter().flatten() {
+        let path = ["operations", name.as_str()];
+        check_name(name).map_err(|reason| fault(&path, reason))?;
+        let reader = Reader::new(&path, limits);
+        let policy = reader.policy(table(value, &path)?, default.clone())?;
+        policies = policies.with_operation(name, policy);
+    }
+    Ok(policies)
+}
+
+fn fault(path: &[&str], reason: impl Into<String>) -> Fault {
+    Fault {
+        path: path.iter().map(|&part| part.to_owned()).collect(),
+        reason: reason.into(),
+    }
+}
+
+fn table<'v>(value: &'v Value, path: &[&str]) -> Result<&'v Table, Fault> {
+    match value {
+        Value::Object(table) => Ok(table),
+        // An empty document, or a key without a value.
+        Value::Null => {
+            static EMPTY: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Map::new);
+            Ok(&EMPTY)
+        }
+        _ => Err(fault(path, "this is a table")),
+    }
+}
+
+/// An operation, or a beginning of some with a `*`.
+fn check_name(name: &str) -> Result<(), String> {
+    let start = name.strip_suffix('*').unwrap_or(name);
+    if start.is_empty() && name == "*" {
+        return Err("what holds for every operation goes to the table `default`".to_owned());
+    }
+    if start.contains('*') {
+        return Err("a `*` stands at the end only".to_owned());
+    }
+    match Key::new("scope", start, "id") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads the policy at a path.
+struct Reader<'r> {
+    path: &'r [&'r str],
+    limits: &'r Limits,
+}
+
+impl<'r> Reader<'r> {
+    fn new(path: &'r [&'r str], limits: &'r Limits) -> Self {
+        Self { path, limits }
+    }
+
+    fn fault(&self, key: &str, reason: impl Into<String>) -> Fault {
+        fault(&[self.path, &[key]].concat(), reason)
+    }
+
+    /// The base, or the preset, with each key on top.
+    fn policy(&self, table: &Table, base: Policy) -> Result<Policy, Fault> {
+        let known = policy_keys();
+        let beside = ["preset", "run", "window"];
+        let mut policy = self.preset(table)?.unwrap_or(base);
+        for (key, value) in table {
+            let field = match key.as_str() {
+                "preset" | "run" => continue,
+                "window" if table.contains_key("retention") => {
+                    let reason = "this is the retention by another name; give one of them";
+                    return Err(self.fault(key, reason));
+                }
+                "window" => "retention",
+                key if known.contains(&key) => key,
+                _ => {
+                    let all = [known.as_slice(), &beside].concat();
+                    return Err(self.fault(key, unknown("key", key, &all)));
+                }
+            };
+            policy = overlaid(&policy, field, value).map_err(|reason| self.fault(key, reason))?;
+            let checked = policy.check(self.limits);
+            checked.map_err(|error| self.fault(key, error.to_string()))?;
+        }
+        Ok(policy)
+    }
+
+    fn preset(&self, table: &Table) -> Result<Option<Policy>, Fault> {
+        let batch = table.get("preset").is_some_and(|name| name == "batch");
+        let run = match table.get("run") {
+            Some(run) if batch => {
+                let run = duration_text::deserialize(run);
+                Some(run.map_err(|error| self.fault("run", error.to_string()))?)
+            }
+            Some(_) => return Err(self.fault("run", "this goes with the preset `batch` only")),
+            None => None,
+        };
+        let Some(name) = table.get("preset") else {
+            return Ok(None);
+        };
+        let Some(name) = name.as_str() else {
+            return Err(self.fault("preset", "this is the name of a preset"));
+        };
+        match (PRESETS.iter().find(|(known, _)| *known == name), run) {
+            (Some((_, preset)), _) => Ok(Some(preset())),
+            (None, Some(run)) => self.batch(run).map(Some),
+            (None, None) if batch => {
+                let reason = "`batch` needs `run`, how long it is expected to run";
+                Err(self.fault("preset", reason))
+            }
+            (None, None) => {
+                let mut known: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
+                known.push("batch");
+                Err(self.fault("preset", unknown("preset", name, &known)))
+            }
+        }
+    }
+
+    fn batch(&self, run: Duration) -> Result<Policy, Fault> {
+        let policy = Policy::batch(run);
+        match policy.check(self.limits) {
+            Ok(()) => Ok(policy),
+            Err(error) => Err(self.fault("run", error.to_string())),
+        }
+    }
+}
+
+/// The policy with another value for one of its fields.
+fn overlaid(policy: &Policy, field: &str, value: &Value) -> Result<Policy, String> {
+    let mut fields = match serde_json::to_value(policy) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) => Table::new(),
+        Err(error) => return Err(error.to_string()),
+    };
+    fields.insert(field.to_owned(), value.clone());
+    Policy::deserialize(Value::Object(fields)).map_err(|error| error.to_string())
+}

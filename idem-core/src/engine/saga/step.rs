@@ -1,0 +1,156 @@
+//! [`SagaStep`]: what a step is given.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{BoxError, Error, Response, Result, Work};
+
+/// One step or compensation as it is kept.
+pub(super) struct Step<R> {
+    pub(super) name: String,
+    pub(super) action: Action<R>,
+    pub(super) compensation: Option<Action<R>>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Sealed, StepError>> + Send>>;
+
+pub(super) type Action<R> = Box<dyn Fn(SagaStep<R>) -> Answer + Send + Sync>;
+
+/// The action with its value as JSON.
+pub(super) fn boxed<R, T, F, Fut>(action: F) -> Action<R>
+where
+    R: Send + Sync + 'static,
+    T: Serialize,
+    F: Fn(SagaStep<R>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, StepError>> + Send + 'static,
+{
+    Box::new(move |step| {
+        let answer = action(step);
+        Box::pin(async move { Ok(Sealed::of(answer.await?)) })
+    })
+}
+
+/// What a step or a compensation comes to, as it is sealed.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sealed {
+    Done(Value),
+    /// It did not happen, and never will.
+    Refused(String),
+    /// It happened, and what it gave cannot be kept.
+    Unkept(String),
+}
+
+impl Sealed {
+    fn of<T: Serialize>(value: T) -> Self {
+        match serde_json::to_value(value) {
+            Ok(value) => Self::Done(value),
+            Err(error) => Self::Unkept(format!("the value has no JSON form: {error}")),
+        }
+    }
+}
+
+/// Why a step did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// Not now: the saga stops, and its next run tries the step again.
+    #[error("{0}")]
+    Temporary(#[source] BoxError),
+    /// Never: the steps before it are undone.
+    #[error("{0}")]
+    Permanent(#[source] BoxError),
+}
+
+impl StepError {
+    /// [`Temporary`](Self::Temporary).
+    #[must_use]
+    pub fn temporary(error: impl Into<BoxError>) -> Self {
+        Self::Temporary(error.into())
+    }
+
+    /// [`Permanent`](Self::Permanent). Its text is kept, and replayed.
+    #[must_use]
+    pub fn permanent(error: impl Into<BoxError>) -> Self {
+        Self::Permanent(error.into())
+    }
+}
+
+/// What a step or a compensation is given: the saga's input, the values of the steps before, and its own
+/// [`Work`](crate::Work).
+///
+/// `Debug` shows neither input nor values.
+pub struct SagaStep<R> {
+    pub(super) input: Arc<R>,
+    pub(super) results: Arc<BTreeMap<String, Value>>,
+    pub(super) work: Work,
+}
+
+impl<R> SagaStep<R> {
+    /// The saga's input.
+    #[must_use]
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
+    /// The step's own run: its key, its claim, and whether it still holds it.
+    #[must_use]
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// The value of a step that is done; `None` when it is not, or not known to be.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the value is not the JSON of a `T`.
+    pub fn result<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>> {
+        let Some(value) = self.results.get(step) else {
+            return Ok(None);
+        };
+        T::deserialize(value).map(Some).map_err(|source| {
+            Error::corrupt(format!(
+                "the value of the step `{step}` is not the JSON of a {}",
+                std::any::type_name::<T>()
+            ))
+            .with_source(source)
+        })
+    }
+
+    /// What the step's claim is sealed with for this value: for a step that seals it itself, in its own transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form.
+    pub fn response<T: Serialize>(&self, value: T) -> Result<Response> {
+        let value = serde_json::to_value(value).map_err(|source| {
+            Error::invalid_input("the value cannot be written as JSON").with_source(source)
+        })?;
+        Response::json(&Sealed::Done(value))
+    }
+}
+
+impl<R> Clone for SagaStep<R> {
+    fn clone(&self) -> Self {
+        Self {
+            input: Arc::clone(&self.input),
+            results: Arc::clone(&self.results),
+            work: self.work.clone(),
+        }
+    }
+}
+
+impl<R> fmt::Debug for SagaStep<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SagaStep")
+            .field("work", &self.work)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,5 @@
+//! Sagas: every step once, whatever is killed when.
+
+mod ends;
+mod killed;
+mod support;

@@ -1,0 +1,166 @@
+//! [`ReplayedHeaders`]: which headers of a response are stored and replayed.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// Set by the first exchange for itself, by the connection, or by the server for each response anew.
+const NEVER: [HeaderName; 15] = [
+    header::SET_COOKIE,
+    HeaderName::from_static("set-cookie2"),
+    // RFC 9110, 7.6.1
+    header::CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TRAILER,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::CONTENT_LENGTH,
+    header::DATE,
+    crate::IDEMPOTENT_REPLAYED,
+    crate::FIRST_ANSWERED,
+];
+
+const DEFAULT: [HeaderName; 14] = [
+    header::ALLOW,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LOCATION,
+    header::CONTENT_TYPE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::LINK,
+    header::LOCATION,
+    header::RETRY_AFTER,
+    header::VARY,
+    header::WWW_AUTHENTICATE,
+];
+
+/// The headers of a response that are stored with it and replayed. All others belong to the first exchange.
+///
+/// Unless told: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`, `Content-Language`,
+/// `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`, `Location`, `Retry-After`, `Vary`,
+/// `WWW-Authenticate`.
+///
+/// Never, also when asked for: `Set-Cookie`, the hop-by-hop headers of RFC 9110, 7.6.1, those that the response's
+/// `Connection` names, and what a server makes anew: `Content-Length`, `Date`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayedHeaders(Vec<HeaderName>);
+
+impl ReplayedHeaders {
+    /// None.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The same and this one.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName) -> Self {
+        self.0.push(name);
+        self
+    }
+
+    /// The same without this one.
+    #[must_use]
+    pub fn without(mut self, name: &HeaderName) -> Self {
+        self.0.retain(|allowed| allowed != name);
+        self
+    }
+
+    /// What is stored of these headers, in their order.
+    pub(crate) fn stored(&self, headers: &HeaderMap) -> Vec<(String, Bytes)> {
+        let nominated = nominated(headers);
+        headers
+            .iter()
+            .filter(|(name, _)| self.0.contains(name) && !NEVER.contains(name))
+            .filter(|(name, _)| !nominated.iter().any(|other| other == name.as_str()))
+            .map(|(name, value)| {
+                (
+                    name.as_str().to_owned(),
+                    Bytes::copy_from_slice(value.as_bytes()),
+                )
+            })
+            .collect()
+    }
+
+    /// What is replayed of stored headers: what may not be, whoever stored it, is left out.
+    pub(crate) fn replayed(stored: Vec<(String, Bytes)>) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(stored.len() + 2);
+        for (name, value) in stored {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_maybe_shared(value);
+            if let (Ok(name), Ok(value)) = (name, value)
+                && !NEVER.contains(&name)
+            {
+                headers.append(name, value);
+            }
+        }
+        headers
+    }
+}
+
+impl Default for ReplayedHeaders {
+    fn default() -> Self {
+        Self(DEFAULT.to_vec())
+    }
+}
+
+/// The headers that `Connection` names.
+fn nominated(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let names = texts.flat_map(|text| text.split(','));
+    names.map(|name| name.trim().to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(stored: &[(String, Bytes)]) -> Vec<&str> {
+        stored.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_may_never_be_replayed_is_not_even_when_asked_for() {
+        let mut rules = ReplayedHeaders::none();
+        let mut headers = HeaderMap::new();
+        for name in NEVER {
+            headers.insert(name.clone(), HeaderValue::from_static("x"));
+            rules = rules.with(name);
+        }
+        assert_eq!(names(&rules.stored(&headers)), [""; 0]);
+        let stored = NEVER.map(|name| (name.as_str().to_owned(), Bytes::from("x")));
+        assert!(ReplayedHeaders::replayed(stored.to_vec()).is_empty());
+    }
+
+    #[test]
+    fn headers_that_the_connection_names_are_left_out() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close, ETag"));
+        headers.append(header::CONNECTION, HeaderValue::from_static("x-hop"));
+        for name in [
+            header::ETAG,
+            header::LOCATION,
+            HeaderName::from_static("x-hop"),
+        ] {
+            headers.insert(name, HeaderValue::from_static("x"));
+        }
+        let rules = ReplayedHeaders::default().with(HeaderName::from_static("x-hop"));
+        assert_eq!(names(&rules.stored(&headers)), ["location"]);
+    }
+
+    #[test]
+    fn repeated_headers_keep_their_order_and_bytes() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::LINK, HeaderValue::from_static("<a>"));
+        headers.append(header::LINK, HeaderValue::from_bytes(b"<\xff>").unwrap());
+        let replayed = ReplayedHeaders::replayed(ReplayedHeaders::default().stored(&headers));
+        assert_eq!(replayed, headers);
+    }
+}

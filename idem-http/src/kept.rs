@@ -1,0 +1,133 @@
+//! [`KeptRequests`]: what came first, for those who send something else under the same key.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use idem_core::{ClaimOutcome, ClaimRequest, Conflict, Fingerprint, Key, Record, Response, Result};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::guard::Guard;
+use crate::mask::Mask;
+use crate::{HttpPolicy, media};
+
+/// How long keeping or finding a request may hold up its answer.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Which requests are kept, and what is masked in them before they reach the store.
+///
+/// The JSON body of a request that is handled is kept in a record of its own, under a key that is derived from the
+/// request's, for as long as its answer. A conflict then carries `differences`: a JSON Patch (RFC 6902) that turns
+/// the body that came first into this one. Bodies that are not JSON, or over the limit, are not kept. Keeping and
+/// finding them never fails a request; where it does not work, the conflict has no `differences`.
+#[derive(Debug, Clone)]
+pub struct KeptRequests {
+    masks: Vec<Mask>,
+    max_bytes: usize,
+}
+
+impl KeptRequests {
+    /// 64 KiB.
+    pub const DEFAULT_MAX_BYTES: usize = 64 << 10;
+
+    /// All JSON bodies of at most 64 KiB, nothing masked.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            masks: Vec::new(),
+            max_bytes: Self::DEFAULT_MAX_BYTES,
+        }
+    }
+
+    /// The same with `***` in place of what this JSON Pointer (RFC 6901) names in the body, such as `/card/number`;
+    /// `*` stands for every element or member, as in `/cards/*/number`. What is masked is not stored and never
+    /// counts as a difference; a conflict over nothing else has an empty patch.
+    #[must_use]
+    pub fn with_masked(mut self, pointer: &str) -> Self {
+        self.masks.push(Mask::new(pointer));
+        self
+    }
+
+    /// The same with another limit for bodies.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    fn masked(&self, mut document: Value) -> Value {
+        for mask in &self.masks {
+            mask.apply(&mut document);
+        }
+        document
+    }
+}
+
+impl Default for KeptRequests {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The body as it is kept, if it is.
+pub(crate) fn document(policy: &HttpPolicy, headers: &HeaderMap, body: &[u8]) -> Option<Value> {
+    let kept = policy.kept_requests.as_ref()?;
+    if body.len() > kept.max_bytes || !media::is_json(headers, &media::essence(headers)) {
+        return None;
+    }
+    Some(kept.masked(serde_json::from_slice(body).ok()?))
+}
+
+/// The handler's answer, while its request is kept.
+pub(crate) async fn beside<F: Future + Send>(
+    handling: F,
+    guard: &Guard,
+    fingerprint: Fingerprint,
+) -> F::Output
+where
+    F::Output: Send,
+{
+    let keeping = timeout(LIMIT, keep(guard, fingerprint));
+    let (output, kept) = tokio::join!(handling, keeping);
+    if !matches!(kept, Ok(Ok(()))) {
+        tracing::debug!("a request was not kept for comparison");
+    }
+    output
+}
+
+async fn keep(guard: &Guard, fingerprint: Fingerprint) -> Result<()> {
+    let Some(document) = &guard.document else {
+        return Ok(());
+    };
+    let store = guard.idempotency.store();
+    let retention = guard.idempotency.policy_for(&guard.key).retention();
+    let request = ClaimRequest::new(side_key(&guard.key, &fingerprint), fingerprint)
+        .with_retention(retention);
+    match store.claim(&request).await? {
+        ClaimOutcome::Acquired(claim) => {
+            let kept = Response::json(document)?;
+            store.complete(&claim, &kept, retention).await
+        }
+        // An earlier try of the same request has kept it.
+        _ => Ok(()),
+    }
+}
+
+/// A JSON Patch from the request that came first to this one, if both were kept.
+pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Value> {
+    let this = guard.document.as_ref()?;
+    let kept = guard.policy.kept_requests.as_ref()?;
+    let key = side_key(&guard.key, &conflict.info.fingerprint);
+    let found = timeout(LIMIT, guard.idempotency.store().get(&key)).await;
+    let Ok(Ok(Some(Record::Completed(record)))) = found else {
+        return None;
+    };
+    let first = kept.masked(record.response.from_json().ok()?);
+    serde_json::to_value(json_patch::diff(&first, this)).ok()
+}
+
+/// Where a request with this fingerprint is kept: requests that share a key one after the other, because the first
+/// was released, do not share this.
+fn side_key(key: &Key, fingerprint: &Fingerprint) -> Key {
+    key.derive(&format!("idem-http/request/{fingerprint}"))
+}

@@ -1,0 +1,219 @@
+//! [`IdempotencyKey`]: what the header says.
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use idem_core::Key;
+use sfv::{BareItem, Item, Parser};
+
+use crate::{KeyForm, KeyFormat};
+
+/// The key that a client sent: 1 to 255 printable ASCII characters.
+///
+/// `Debug` shows its length only.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(String);
+
+/// Why a header is no key. The messages quote nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The header occurs more than once.
+    #[error("the header occurs more than once; send exactly one key")]
+    Repeated,
+    /// There is nothing in it.
+    #[error("the key is empty; it needs 1 to 255 characters")]
+    Empty,
+    /// It is longer than 255 characters.
+    #[error("the key is too long; at most 255 characters are allowed")]
+    TooLong,
+    /// It is not a structured field's string.
+    #[error("the key is not a string in double quotes (RFC 9651, 3.3.3)")]
+    NotAString,
+    /// The bare form has a character that needs quotes.
+    #[error(
+        "the key has a character that is only allowed within double quotes, or is not printable ASCII"
+    )]
+    NotBare,
+    /// It is no UUID.
+    #[error("the key is not a UUID")]
+    NotAUuid,
+}
+
+impl IdempotencyKey {
+    /// The key of a request or of a call's metadata; `None` when the header is not there.
+    ///
+    /// Parameters of the structured field are ignored, as none are defined.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] says what is wrong with it.
+    pub fn from_headers(
+        headers: &HeaderMap,
+        name: &HeaderName,
+        form: KeyForm,
+    ) -> Result<Option<Self>, KeyError> {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(value), None) => Self::from_value(value, form).map(Some),
+            (Some(_), Some(_)) => Err(KeyError::Repeated),
+        }
+    }
+
+    fn from_value(value: &HeaderValue, form: KeyForm) -> Result<Self, KeyError> {
+        let value = value.as_bytes().trim_ascii();
+        let key = match (value.first(), form) {
+            (None, _) => return Err(KeyError::Empty),
+            (Some(b'"'), _) | (_, KeyForm::Strict) => quoted(value)?,
+            (Some(_), KeyForm::Lenient) => bare(value)?,
+        };
+        match key.len() {
+            0 => Err(KeyError::Empty),
+            1..=Key::MAX_ID_BYTES => Ok(Self(key)),
+            _ => Err(KeyError::TooLong),
+        }
+    }
+
+    /// The same in the one form that the format has for it.
+    pub(crate) fn formatted(self, format: KeyFormat) -> Result<Self, KeyError> {
+        match format {
+            KeyFormat::Any => Ok(self),
+            KeyFormat::Uuid if is_uuid(&self.0) => Ok(Self(self.0.to_ascii_lowercase())),
+            KeyFormat::Uuid => Err(KeyError::NotAUuid),
+        }
+    }
+
+    /// Its text, without quotes and escapes.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IdempotencyKey({} bytes)", self.0.len())
+    }
+}
+
+fn quoted(value: &[u8]) -> Result<String, KeyError> {
+    let item: Item = Parser::new(value)
+        .parse()
+        .map_err(|_| KeyError::NotAString)?;
+    match item.bare_item {
+        BareItem::String(text) => Ok(text.into()),
+        _ => Err(KeyError::NotAString),
+    }
+}
+
+/// What could be the start of parameters or of a second value, or an escape, is left to the quoted form.
+fn bare(value: &[u8]) -> Result<String, KeyError> {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
+    match std::str::from_utf8(value) {
+        Ok(text) if value.iter().all(is_plain) => Ok(text.to_owned()),
+        _ => Err(KeyError::NotBare),
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &[u8], form: KeyForm) -> Result<String, KeyError> {
+        let value = HeaderValue::from_bytes(value).unwrap();
+        IdempotencyKey::from_value(&value, form).map(|key| key.0)
+    }
+
+    #[test]
+    fn strings_are_read_in_both_forms() {
+        for form in [KeyForm::Lenient, KeyForm::Strict] {
+            for (value, expected) in [
+                (r#""8e03978e-40d5""#, "8e03978e-40d5"),
+                (r#"  "a"  "#, "a"),
+                (r#""a b,c;d""#, "a b,c;d"),
+                (r#""say \"hi\" \\""#, r#"say "hi" \"#),
+                (r#""a";tenant=b"#, "a"),
+            ] {
+                assert_eq!(read(value.as_bytes(), form).as_deref(), Ok(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn the_bare_form_is_read_unless_strict() {
+        for bare in [
+            "8e03978e-40d5",
+            "order:12/a_b.c~d",
+            "YWJj+/==",
+            ":YWJj:",
+            "?1",
+            "12",
+        ] {
+            assert_eq!(read(bare.as_bytes(), KeyForm::Lenient).as_deref(), Ok(bare));
+            assert_eq!(
+                read(bare.as_bytes(), KeyForm::Strict),
+                Err(KeyError::NotAString)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_told_why() {
+        let long = "x".repeat(256);
+        let long_quoted = format!("\"{long}\"");
+        for (value, expected) in [
+            (&b""[..], KeyError::Empty),
+            (b"  ", KeyError::Empty),
+            (b"\"\"", KeyError::Empty),
+            (long.as_bytes(), KeyError::TooLong),
+            (long_quoted.as_bytes(), KeyError::TooLong),
+            (b"\"a", KeyError::NotAString),
+            (b"\"a\\b\"", KeyError::NotAString),
+            (b"\"a\" \"b\"", KeyError::NotAString),
+            (b"\"a\", \"b\"", KeyError::NotAString),
+            (b"\"caf\xc3\xa9\"", KeyError::NotAString),
+            (b"\"a\tb\"", KeyError::NotAString),
+            (b"a, b", KeyError::NotBare),
+            (b"a;b", KeyError::NotBare),
+            (b"a b", KeyError::NotBare),
+            (b"a\"", KeyError::NotBare),
+            (b"a\\b", KeyError::NotBare),
+            (b"caf\xc3\xa9", KeyError::NotBare),
+            (b"\xff", KeyError::NotBare),
+        ] {
+            assert_eq!(read(value, KeyForm::Lenient), Err(expected), "{value:?}");
+        }
+        assert!(read(&long.as_bytes()[..255], KeyForm::Lenient).is_ok());
+    }
+
+    #[test]
+    fn uuids_are_one_key_in_upper_and_lower_case() {
+        let formatted = |text: &str| IdempotencyKey(text.to_owned()).formatted(KeyFormat::Uuid);
+        let lower = "8e03978e-40d5-43e8-bc93-6894a57f9324";
+        assert_eq!(formatted(&lower.to_uppercase()).unwrap().as_str(), lower);
+        for wrong in [
+            "8e03978e",
+            "8e03978e-40d5-43e8-bc93-6894a57f932g",
+            "8e03978e040d5-43e8-bc93-6894a57f9324",
+        ] {
+            assert_eq!(formatted(wrong), Err(KeyError::NotAUuid));
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        assert_eq!(
+            format!("{:?}", IdempotencyKey("secret".into())),
+            "IdempotencyKey(6 bytes)"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Media types: which bodies are JSON, which are streams.
+
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+
+/// Types whose bodies have no end that is worth waiting for, and gRPC, whose status comes in trailers.
+const STREAMED: [&str; 7] = [
+    "text/event-stream",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/json-seq",
+    "multipart/x-mixed-replace",
+    "application/grpc",
+];
+
+/// Type and subtype in lower case, without parameters; empty where there is no readable one.
+pub(crate) fn essence(headers: &HeaderMap) -> String {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = value.unwrap_or_default().split(';').next();
+    essence.unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether the body is JSON as it stands: `application/json` or a `+json` type, without a content coding.
+pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
+    let is_plain = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
+    is_plain && (matches!(essence, "application/json" | "text/json") || essence.ends_with("+json"))
+}
+
+/// Whether responses of this type pass through.
+pub(crate) fn is_streamed(essence: &str) -> bool {
+    STREAMED.contains(&essence)
+        || essence.starts_with("application/grpc+")
+        || essence.starts_with("application/grpc-web")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn json_is_known_by_its_type_and_without_a_coding() {
+        for (value, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/vnd.api+json", true),
+            ("application/jsonp", false),
+            ("text/plain", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(value));
+            assert_eq!(is_json(&headers, &essence(&headers)), expected, "{value}");
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            assert!(!is_json(&headers, &essence(&headers)), "{value}");
+        }
+    }
+
+    #[test]
+    fn streams_are_known_by_their_type() {
+        for streamed in [
+            "text/event-stream",
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc-web-text",
+        ] {
+            assert!(is_streamed(streamed), "{streamed}");
+        }
+        assert!(!is_streamed("application/json") && !is_streamed(""));
+    }
+}

@@ -1,0 +1,66 @@
+//! [`IdempotencyService`]: a service whose requests may carry keys.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use idem_core::BoxError;
+use tower_service::Service;
+
+use crate::guard::Guard;
+use crate::{Body, IdempotencyLayer, ResponseFuture, exchange};
+
+/// A service behind an [`IdempotencyLayer`].
+///
+/// Requests without a key reach the inner service untouched and unread. Requests with one are read whole, without
+/// their trailers, and handled in a task of their own: what the caller's task holds in task-local variables is not
+/// seen there; the `tracing` span is. The handler finds the run's [`Work`](idem_core::Work) in the request's
+/// extensions, to derive keys for what it calls itself, and to see whether it still holds the claim.
+#[derive(Debug, Clone)]
+pub struct IdempotencyService<S> {
+    inner: S,
+    layer: IdempotencyLayer,
+}
+
+impl<S> IdempotencyService<S> {
+    pub(crate) fn new(inner: S, layer: IdempotencyLayer) -> Self {
+        Self { inner, layer }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for IdempotencyService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: HttpBody + From<Bytes> + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Send,
+{
+    type Response = Response<Body<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R, S::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let next = self.inner.clone();
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        let (parts, body) = request.into_parts();
+        let policy = self.layer.policy_for(&parts);
+        let guard = Guard::new(&self.layer, &policy, &parts);
+        let request = Request::from_parts(parts, body);
+        match guard {
+            Ok(None) => ResponseFuture::passed(ready.call(request)),
+            Ok(Some(guard)) => {
+                ResponseFuture::guarded(Box::pin(exchange::run(ready, request, guard)))
+            }
+            Err(problem) => ResponseFuture::refused(problem.into_response(&policy)),
+        }
+    }
+}

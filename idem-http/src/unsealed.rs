@@ -1,0 +1,8 @@
+//! [`Unsealed`]: a response that is not to be stored.
+
+/// In the extensions of a response, says that it passes through: it is not read and not stored, and the key is
+/// free again at once. With axum, answer `(Extension(Unsealed), body)`.
+///
+/// For streams that the layer does not know by their media type, and for answers that must not lie in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Unsealed;

@@ -1,0 +1,159 @@
+//! [`Answer`]: what becomes of a delivery, and what its provider is told.
+
+use std::time::Duration;
+
+use http::{HeaderValue, Response, StatusCode, header};
+use idem_core::{Bytes, Error, Outcome, RunError, Timestamp};
+
+use crate::Rejection;
+use crate::run::{Broken, Sealed};
+
+/// What becomes of a delivery: `E` is the handler's error.
+///
+/// | | status | the provider | stored |
+/// | --- | --- | --- | --- |
+/// | [`Handled`](Self::Handled) | 200 | is done | sealed |
+/// | [`Duplicate`](Self::Duplicate) | 200 | is done | nothing more |
+/// | [`Stale`](Self::Stale) | 200 | is done | sealed as refused |
+/// | [`Challenge`](Self::Challenge) | 200 and the text | knows the endpoint | nothing |
+/// | [`Rejected`](Self::Rejected) | 401 or 400 | is not who it says, or sends what cannot be read | nothing |
+/// | [`InFlight`](Self::InFlight) | 409, `Retry-After` | sends again | nothing more |
+/// | [`Conflict`](Self::Conflict) | 422 | has used the id for another body | nothing more |
+/// | [`Failed`](Self::Failed) | 422 | sends in vain | the failure, from before |
+/// | [`Error`](Self::Error) | 500 | sends again | released, unless the policy records errors |
+/// | [`Unsealed`](Self::Unsealed) | 503, `Retry-After` | sends again | not known to be sealed |
+/// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where somebody has to act | sends again | nothing that is known |
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Answer<E> {
+    /// It was handled now, and that is sealed.
+    Handled,
+    /// It had been handled before: nothing ran.
+    Duplicate {
+        /// When that was sealed.
+        sealed_at: Timestamp,
+    },
+    /// It is older than what was seen of its source, so it was not handled and never will be.
+    Stale {
+        /// The version that was seen.
+        current: u64,
+    },
+    /// Slack asks whether the endpoint is there, and wants this text back.
+    Challenge(String),
+    /// The signature is not right, or the event cannot be read.
+    Rejected(Rejection),
+    /// Another delivery of it is being handled.
+    InFlight {
+        /// When to send it again.
+        retry_after: Duration,
+    },
+    /// The id belongs to another body.
+    Conflict,
+    /// It failed before, for good.
+    Failed {
+        /// The recorded failure's code.
+        code: String,
+    },
+    /// The handler's error, now.
+    Error(E),
+    /// The handler has run, but that is not known to be sealed.
+    Unsealed(Error),
+    /// The store gave no verdict; the handler was not asked.
+    Store(Error),
+}
+
+/// When to come back to a store that is out of reach.
+const AFTER_OUTAGE: Duration = Duration::from_secs(5);
+
+impl<E> Answer<E> {
+    pub(crate) fn of(result: Result<Outcome<Sealed>, RunError<Broken<E>, Sealed>>) -> Self {
+        let failed = match result {
+            Ok(outcome) => return Self::sealed(&outcome),
+            Err(failed) => failed,
+        };
+        let retry_after = failed.retry_after().unwrap_or_default();
+        match failed {
+            RunError::InFlight(_) => Self::InFlight { retry_after },
+            RunError::Conflict(_) => Self::Conflict,
+            RunError::Failed(failed) => Self::Failed {
+                code: failed.failure.code().to_owned(),
+            },
+            RunError::Work(Broken::Handler(error)) => Self::Error(error),
+            RunError::Work(Broken::Mark(error))
+            | RunError::Store(error)
+            | RunError::Codec(error) => Self::Store(error),
+            RunError::Unsealed { source, .. } => Self::Unsealed(source),
+            other => Self::Store(Error::corrupt(other.map_work(|_| "").to_string())),
+        }
+    }
+
+    fn sealed(outcome: &Outcome<Sealed>) -> Self {
+        match (outcome.as_ref().into_inner(), outcome.first_answered_at()) {
+            (Sealed::Stale { current }, _) => Self::Stale { current: *current },
+            (Sealed::Handled, None) => Self::Handled,
+            (Sealed::Handled, Some(sealed_at)) => Self::Duplicate { sealed_at },
+        }
+    }
+
+    /// The status for the provider. 2xx only for what is sealed, and for a challenge.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Handled | Self::Duplicate { .. } | Self::Stale { .. } | Self::Challenge(_) => {
+                StatusCode::OK
+            }
+            Self::Rejected(rejection) => {
+                StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::UNAUTHORIZED)
+            }
+            Self::InFlight { .. } => StatusCode::CONFLICT,
+            Self::Conflict | Self::Failed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Store(error) if !error.is_retryable() => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Error(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unsealed(_) | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// When the provider may come again, where that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::InFlight { retry_after } => Some(*retry_after),
+            Self::Unsealed(_) => Some(AFTER_OUTAGE),
+            Self::Store(error) if error.is_retryable() => Some(AFTER_OUTAGE),
+            _ => None,
+        }
+    }
+
+    /// The response for the provider: plain text that says nothing of what is stored, and none of the handler's error.
+    #[must_use]
+    pub fn response(&self) -> Response<Bytes> {
+        let mut response = Response::new(self.text());
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, kind);
+        if let Some(pause) = self.retry_after() {
+            // Whole seconds, upwards: who comes a little late meets nobody.
+            let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, seconds.max(1).into());
+        }
+        response
+    }
+
+    fn text(&self) -> Bytes {
+        let text = match self {
+            Self::Handled => "handled",
+            Self::Duplicate { .. } => "handled before",
+            Self::Stale { .. } => "older than what was seen before, not handled",
+            Self::Challenge(challenge) => return challenge.clone().into(),
+            Self::Rejected(rejection) => return rejection.to_string().into(),
+            Self::InFlight { .. } => "being handled",
+            Self::Conflict => "this id belongs to another event",
+            Self::Failed { .. } => "failed before",
+            Self::Error(_) => "not handled",
+            Self::Unsealed(_) => "not known to be handled",
+            Self::Store(_) => "cannot be handled now",
+        };
+        Bytes::from_static(text.as_bytes())
+    }
+}

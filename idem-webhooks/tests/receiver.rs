@@ -1,0 +1,420 @@
+//! Deliveries and their answers: in order, out of order, broken off.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{Bytes, ErrorKind, ErrorPolicy, Idempotency, MemoryStore, Work};
+use idem_webhooks::http::{HeaderMap, HeaderValue, StatusCode};
+use idem_webhooks::{Answer, Event, Provider, Receiver, Rejection, Verifier, Version, policy};
+use support::Fragile;
+use support::delivery::{Handled, headers, receiver, verifier, versioned};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+const BODY: &str = r#"{"version": 5}"#;
+
+async fn fails(to: &Receiver, id: &str, body: &'static str) -> Answer<String> {
+    let handler = async |_: Event, _: Work| Err("the database is away".to_owned());
+    to.receive(&headers(id, body), body.into(), handler).await
+}
+
+#[tokio::test]
+async fn deliveries_of_one_event_are_handled_once() {
+    let (receiver, handled) = (receiver(MemoryStore::new()), Handled::default());
+    let first = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(first, Answer::Handled), "{first:?}");
+    for _ in 0..3 {
+        let again = handled.deliver(&receiver, "one", BODY).await;
+        assert!(matches!(again, Answer::Duplicate { .. }), "{again:?}");
+        assert_eq!(again.status(), StatusCode::OK);
+    }
+    let other = handled.deliver(&receiver, "two", BODY).await;
+    assert!(matches!(other, Answer::Handled), "{other:?}");
+    assert_eq!(handled.times(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_at_once_are_handled_once() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    let mut deliveries = JoinSet::new();
+    for _ in 0..32 {
+        let (receiver, handled) = (receiver.clone(), handled.clone());
+        deliveries.spawn(async move { handled.deliver(&receiver, "one", BODY).await });
+    }
+    for answer in deliveries.join_all().await {
+        let expected = [StatusCode::OK, StatusCode::CONFLICT];
+        assert!(expected.contains(&answer.status()), "{answer:?}");
+    }
+    assert_eq!(handled.times(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_stored_of_a_forged_delivery() {
+    let store = MemoryStore::new();
+    let (receiver, handled) = (versioned(store.clone()), Handled::default());
+    let mut forged = headers("one", BODY);
+    let wrong = format!("sha256={}", "0".repeat(64));
+    forged.insert("x-hub-signature-256", wrong.parse().unwrap());
+    let handler = async |_: Event, _: Work| Err::<(), _>("must not run".to_owned());
+    let answer = receiver.receive(&forged, BODY.into(), handler).await;
+    assert!(
+        matches!(answer, Answer::Rejected(Rejection::WrongSignature)),
+        "{answer:?}"
+    );
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    let store: &dyn idem_core::IdempotencyStore = &store;
+    assert_eq!(
+        store.get(&receiver.key("one").unwrap()).await.unwrap(),
+        None
+    );
+    let source = receiver.source_key("thing").unwrap();
+    let mark = store.watermarks().unwrap().watermark(&source).await;
+    assert_eq!(mark.unwrap(), None);
+    let genuine = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(genuine, Answer::Handled), "{genuine:?}");
+}
+
+#[tokio::test]
+async fn an_event_without_a_usable_id_is_refused() {
+    let (receiver, handled) = (receiver(MemoryStore::new()), Handled::default());
+    for id in ["", &"x".repeat(256)] {
+        let answer = handled.deliver(&receiver, id, BODY).await;
+        assert!(
+            matches!(answer, Answer::Rejected(Rejection::NoId)),
+            "{answer:?}"
+        );
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    }
+    let mut none = headers("one", BODY);
+    none.remove("x-github-delivery");
+    let handler = async |_: Event, _: Work| Ok::<_, String>(());
+    let answer = receiver.receive(&none, BODY.into(), handler).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(handled.times(), 0);
+}
+
+#[tokio::test]
+async fn an_id_with_another_body_is_a_conflict() {
+    let (receiver, handled) = (receiver(MemoryStore::new()), Handled::default());
+    handled.deliver(&receiver, "one", BODY).await;
+    let other = handled.deliver(&receiver, "one", "{}").await;
+    assert!(matches!(other, Answer::Conflict), "{other:?}");
+    assert_eq!(other.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(handled.times(), 1);
+}
+
+#[tokio::test]
+async fn after_an_error_the_next_delivery_is_handled() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    for _ in 0..2 {
+        let answer = fails(&receiver, "one", BODY).await;
+        assert!(
+            matches!(&answer, Answer::Error(error) if error.contains("away")),
+            "{answer:?}"
+        );
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!format!("{:?}", answer.response().body()).contains("away"));
+    }
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(
+        matches!(answer, Answer::Handled),
+        "the mark is at its own version: {answer:?}"
+    );
+    assert_eq!(handled.times(), 1);
+}
+
+#[tokio::test]
+async fn a_recorded_failure_is_the_answer_from_then_on() {
+    let store = MemoryStore::new();
+    let policy = policy().with_on_error(ErrorPolicy::Record);
+    let idempotency = Idempotency::new(store.clone()).with_policy(policy);
+    let receiver = receiver(store).with_idempotency(idempotency);
+    fails(&receiver, "one", BODY).await;
+    let handled = Handled::default();
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(
+        matches!(&answer, Answer::Failed { code } if code == "idem.failed"),
+        "{answer:?}"
+    );
+    assert_eq!((answer.status().as_u16(), handled.times()), (422, 0));
+}
+
+#[tokio::test]
+async fn an_older_version_is_refused_and_stays_so() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    handled.deliver(&receiver, "five", BODY).await;
+    for _ in 0..2 {
+        let late = handled
+            .deliver(&receiver, "four", r#"{"version": 4}"#)
+            .await;
+        assert!(matches!(late, Answer::Stale { current: 5 }), "{late:?}");
+        assert_eq!(late.status(), StatusCode::OK, "or it would be sent again");
+    }
+    assert_eq!(handled.times(), 1);
+    for (id, body) in [
+        ("five too", BODY),
+        ("six", r#"{"version": 6}"#),
+        ("none", "{}"),
+    ] {
+        let answer = handled.deliver(&receiver, id, body).await;
+        assert!(matches!(answer, Answer::Handled), "{id}: {answer:?}");
+    }
+    assert_eq!(handled.times(), 4);
+}
+
+#[tokio::test]
+async fn an_older_version_is_refused_while_the_newer_is_being_handled() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    let begun = Arc::new(Notify::new());
+    let newer = async {
+        let handler = async |_: Event, _: Work| {
+            begun.notify_one();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok::<_, String>(())
+        };
+        receiver
+            .receive(&headers("five", BODY), BODY.into(), handler)
+            .await
+    };
+    let older = async {
+        begun.notified().await;
+        handled
+            .deliver(&receiver, "four", r#"{"version": 4}"#)
+            .await
+    };
+    let (newer, older) = tokio::join!(newer, older);
+    assert!(matches!(newer, Answer::Handled), "{newer:?}");
+    assert!(matches!(older, Answer::Stale { current: 5 }), "{older:?}");
+}
+
+#[tokio::test]
+async fn without_a_store_nothing_is_handled_and_the_provider_comes_again() {
+    let store = Fragile::default();
+    let (receiver, handled) = (versioned(store.clone()), Handled::default());
+    Fragile::set(&store.is_down, true);
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(answer, Answer::Store(_)), "{answer:?}");
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.response().headers()["retry-after"], "5");
+    assert_eq!(handled.times(), 0);
+    Fragile::set(&store.is_down, false);
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(answer, Answer::Handled), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_sealed_is_not_acknowledged() {
+    let store = Fragile::default();
+    let (receiver, handled) = (receiver(store.clone()), Handled::default());
+    Fragile::set(&store.seals_nothing, true);
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(answer, Answer::Unsealed(_)), "{answer:?}");
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    Fragile::set(&store.seals_nothing, false);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = handled.deliver(&receiver, "one", BODY).await;
+        if matches!(answer, Answer::Handled) {
+            break;
+        }
+        assert!(matches!(answer, Answer::InFlight { .. }), "{answer:?}");
+        assert!(tokio::time::Instant::now() < deadline, "the lease ends");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(
+        handled.times(),
+        2,
+        "unsealed work runs again; see the README"
+    );
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_killed_in_the_middle_is_taken_over() {
+    let store = MemoryStore::new();
+    // A runtime that ends takes everything with it at once, as a kill does: nothing is released.
+    let killed = versioned(store.clone());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let begun = Arc::new(Notify::new());
+            let seen = Arc::clone(&begun);
+            tokio::spawn(async move {
+                let handler = async |_: Event, _: Work| {
+                    begun.notify_one();
+                    std::future::pending::<Result<(), String>>().await
+                };
+                killed
+                    .receive(&headers("one", BODY), BODY.into(), handler)
+                    .await
+            });
+            seen.notified().await;
+        });
+    })
+    .join()
+    .unwrap();
+    let (receiver, handled) = (versioned(store), Handled::default());
+    let first = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(first, Answer::InFlight { .. }), "{first:?}");
+    assert_eq!(first.response().headers()["retry-after"], "1");
+    // Meanwhile an older event is refused, although the newer one has not been handled.
+    let older = handled
+        .deliver(&receiver, "four", r#"{"version": 4}"#)
+        .await;
+    assert!(matches!(older, Answer::Stale { current: 5 }), "{older:?}");
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !matches!(
+        handled.deliver(&receiver, "one", BODY).await,
+        Answer::Handled
+    ) {
+        assert!(tokio::time::Instant::now() < deadline, "the lease ends");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(handled.times(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_leaves_the_event_free() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    let stuck = async |_: Event, _: Work| std::future::pending::<Result<(), String>>().await;
+    let signed = headers("one", BODY);
+    let call = receiver.receive(&signed, BODY.into(), stuck);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(30), call)
+            .await
+            .is_err()
+    );
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !matches!(
+        handled.deliver(&receiver, "one", BODY).await,
+        Answer::Handled
+    ) {
+        assert!(tokio::time::Instant::now() < deadline, "it is released");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(handled.times(), 1);
+}
+
+#[tokio::test]
+async fn a_store_without_watermarks_is_refused_at_once() {
+    let store = Fragile {
+        has_no_marks: true,
+        ..Fragile::default()
+    };
+    let receiver = receiver(store).with_versions(|_| Some(Version::new("thing", 1)));
+    assert_eq!(receiver.unwrap_err().kind(), ErrorKind::Misconfigured);
+}
+
+#[tokio::test]
+async fn scopes_do_not_see_each_other() {
+    let (store, handled) = (MemoryStore::new(), Handled::default());
+    for scope in ["live", "test"] {
+        let receiver = Receiver::new(store.clone(), verifier(), scope).unwrap();
+        let answer = handled.deliver(&receiver, "one", BODY).await;
+        assert!(matches!(answer, Answer::Handled), "{scope}: {answer:?}");
+    }
+    assert!(Receiver::new(store, verifier(), "").is_err());
+}
+
+/// Two deliveries of one event, by another provider.
+async fn twice(
+    provider: Provider,
+    extra: [&[(&'static str, &str)]; 2],
+    bodies: [&str; 2],
+) -> [u16; 2] {
+    let verifier = Verifier::new(provider, "secret").unwrap();
+    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "shop").unwrap();
+    let mut statuses = [0; 2];
+    for ((status, body), extra) in statuses.iter_mut().zip(bodies).zip(extra) {
+        let mut headers: HeaderMap = verifier.sign(body.as_bytes());
+        for (name, value) in extra {
+            headers.insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let handler = async |event: Event, _: Work| {
+            assert!(event.topic().is_some());
+            Ok::<_, String>(())
+        };
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let answer = receiver.receive(&headers, body, handler).await;
+        *status = match answer {
+            Answer::Duplicate { .. } => 208,
+            answer => answer.status().as_u16(),
+        };
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
+    let body = |id: &str, pending: u8| {
+        format!(
+            r#"{{"id":"{id}","type":"invoice.paid","created":1,"pending_webhooks":{pending},"data":{{"object":{{}}}}}}"#
+        )
+    };
+    let statuses = twice(
+        Provider::Stripe,
+        [&[], &[]],
+        [&body("evt_1", 2), &body("evt_1", 1)],
+    )
+    .await;
+    assert_eq!(statuses, [200, 208]);
+    let statuses = twice(
+        Provider::Stripe,
+        [&[], &[]],
+        [&body("evt_1", 2), &body("evt_2", 2)],
+    )
+    .await;
+    assert_eq!(statuses, [200, 200]);
+    let statuses = twice(Provider::Stripe, [&[], &[]], ["{}", "nonsense"]).await;
+    assert_eq!(statuses, [400, 400]);
+}
+
+#[tokio::test]
+async fn a_shopify_event_is_known_by_its_topic_and_id() {
+    let one: &[_] = &[
+        ("x-shopify-topic", "orders/create"),
+        ("x-shopify-event-id", "e1"),
+    ];
+    let same: &[_] = &[one[0], one[1], ("x-shopify-webhook-id", "another delivery")];
+    let other: &[_] = &[("x-shopify-topic", "orders/paid"), one[1]];
+    assert_eq!(
+        twice(Provider::Shopify, [one, same], ["{}", "{}"]).await,
+        [200, 208]
+    );
+    assert_eq!(
+        twice(Provider::Shopify, [one, other], ["{}", "{}"]).await,
+        [200, 200]
+    );
+    assert_eq!(
+        twice(Provider::Shopify, [&one[..1], &one[1..]], ["{}", "{}"]).await,
+        [400, 400]
+    );
+}
+
+#[tokio::test]
+async fn a_slack_event_is_known_by_its_id() {
+    let body =
+        |id: &str| format!(r#"{{"event_id":"{id}","event_time":1,"event":{{"type":"message"}}}}"#);
+    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev1")]).await;
+    assert_eq!(statuses, [200, 208]);
+    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
+    assert_eq!(statuses, [200, 200]);
+}
+
+#[tokio::test]
+async fn slacks_handshake_is_answered_only_if_signed() {
+    let verifier = Verifier::new(Provider::Slack, "secret").unwrap();
+    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "team").unwrap();
+    let body = r#"{"token":"t","challenge":"3eZbrw1aB1","type":"url_verification"}"#;
+    let handler = async |_: Event, _: Work| Err::<(), _>("must not run".to_owned());
+    let signed = verifier.sign(body.as_bytes());
+    let answer = receiver.receive(&signed, body.into(), handler).await;
+    assert_eq!(answer.response().body(), "3eZbrw1aB1");
+    let answer = receiver
+        .receive(&HeaderMap::new(), body.into(), handler)
+        .await;
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+}

@@ -1,0 +1,19 @@
+//! A clock to set.
+
+use idem_webhooks::Clock;
+
+/// What time it is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told(u64);
+
+impl Told {
+    pub(crate) fn at(seconds: u64) -> Self {
+        Self(seconds)
+    }
+}
+
+impl Clock for Told {
+    fn unix_seconds(&self) -> u64 {
+        self.0
+    }
+}

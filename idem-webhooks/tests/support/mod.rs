@@ -1,0 +1,97 @@
+//! A store to break, and deliveries.
+
+pub(crate) mod delivery;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
+    Limits, MemoryStore, Record, Response, Result, WatermarkStore, async_trait,
+};
+
+/// A store in memory that can be out of reach, or only not take what is sealed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fragile {
+    pub(crate) store: MemoryStore,
+    pub(crate) is_down: Arc<AtomicBool>,
+    pub(crate) seals_nothing: Arc<AtomicBool>,
+    pub(crate) has_no_marks: bool,
+}
+
+impl Fragile {
+    pub(crate) fn set(switch: &AtomicBool, on: bool) {
+        switch.store(on, Ordering::SeqCst);
+    }
+
+    fn up(&self) -> Result<()> {
+        Self::unless(&self.is_down)
+    }
+
+    fn unless(switch: &AtomicBool) -> Result<()> {
+        if switch.load(Ordering::SeqCst) {
+            Err(Error::new(ErrorKind::Unavailable, Effect::None, "pulled"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for Fragile {
+    fn backend(&self) -> &'static str {
+        "fragile"
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        if self.has_no_marks {
+            None
+        } else {
+            self.store.watermarks()
+        }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.up()?;
+        self.store.claim(request).await
+    }
+
+    async fn complete(&self, claim: &Claim, response: &Response, keep: Duration) -> Result<()> {
+        self.up()?;
+        Self::unless(&self.seals_nothing)?;
+        self.store.complete(claim, response, keep).await
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, keep: Duration) -> Result<()> {
+        self.up()?;
+        self.store.fail(claim, failure, keep).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.up()?;
+        self.store.release(claim).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.up()?;
+        self.store.renew(claim, lease).await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.up()?;
+        self.store.get(key).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.store.purge(limit).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.store.sweep(limit).await
+    }
+}

@@ -1,0 +1,47 @@
+//! What a profile promises is what the store offers, no less and no more.
+
+use std::sync::Arc;
+
+use idem_core::{CheckpointStore, IdempotencyStore, WatermarkStore};
+
+use crate::case::cases;
+use crate::failure::ensure_eq;
+use crate::{CaseError, CaseResult, Context, Promise};
+
+cases! { law 2:
+    a_store_offers_what_its_profile_promises,
+}
+
+/// The checkpoints of a store whose profile promises them.
+pub(crate) fn points(store: &dyn IdempotencyStore) -> CaseResult<&dyn CheckpointStore> {
+    let points = store.checkpoints();
+    points.ok_or_else(|| CaseError::new("checkpoints are promised, but `checkpoints` gives none"))
+}
+
+/// The watermarks of a store whose profile promises them.
+pub(crate) fn marks(store: &dyn IdempotencyStore) -> CaseResult<&dyn WatermarkStore> {
+    let marks = store.watermarks();
+    marks.ok_or_else(|| CaseError::new("watermarks are promised, but `watermarks` gives none"))
+}
+
+async fn a_store_offers_what_its_profile_promises(cx: &Context) -> CaseResult {
+    let handles: [Arc<dyn IdempotencyStore>; 4] = [
+        Arc::clone(cx.store()),
+        cx.open().await?,
+        Arc::new(Arc::clone(cx.store())),
+        Arc::new(Box::new(Arc::clone(cx.store()))),
+    ];
+    for (at, store) in handles.iter().enumerate() {
+        ensure_eq!(
+            store.checkpoints().is_some(),
+            cx.profile().promises(Promise::Checkpoints),
+            "checkpoints, offered by handle {at} and promised"
+        );
+        ensure_eq!(
+            store.watermarks().is_some(),
+            cx.profile().promises(Promise::Watermarks),
+            "watermarks, offered by handle {at} and promised"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Checkpoints and watermarks of the client.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, Result,
+    WatermarkStore, check,
+};
+
+use super::RemoteStore;
+use super::client::{BACKEND, nonsense};
+use super::protocol::{Answer, Operation};
+
+fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+    move |error| error.at(BACKEND, operation)
+}
+
+#[async_trait]
+impl CheckpointStore for RemoteStore {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        let stored = checkpoint
+            .encode(&self.limits())
+            .map_err(at("checkpoint"))?;
+        let operation = Operation::Checkpoint(claim.clone(), stored);
+        self.ask(operation).await.map(drop)
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        let operation = Operation::LastCheckpoint(claim.clone());
+        match self.ask(operation).await? {
+            Answer::Point(stored) => stored.as_ref().map(Checkpoint::decode).transpose(),
+            _ => Err(nonsense()),
+        }
+    }
+}
+
+#[async_trait]
+impl WatermarkStore for RemoteStore {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        check::version(version)
+            .and_then(|_| check::retention(retention))
+            .map_err(at("advance"))?;
+        let operation = Operation::Advance(source.clone(), version, retention);
+        match self.ask(operation).await? {
+            Answer::Told(told) => Ok(told),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        match self.ask(Operation::Watermark(source.clone())).await? {
+            Answer::Mark(mark) => Ok(mark),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        match self.ask(Operation::PurgeWatermarks(limit)).await? {
+            Answer::Count(count) => Ok(count),
+            _ => Err(nonsense()),
+        }
+    }
+}
