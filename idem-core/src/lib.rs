@@ -28,13 +28,14 @@ mod time;
 mod token;
 mod wake;
 mod watermark;
+mod wrappers;
 
 pub use batch::{BatchStore, Completion};
 pub use checkpoint::{Checkpoint, CheckpointStore};
 pub use claim::{Claim, ClaimOutcome};
 pub use engine::{
-    BusyPolicy, ErrorPolicy, Idempotency, InterruptPolicy, NotUndone, Outcome, Policy, RunError,
-    Saga, SagaEnd, SagaStep, SagaStop, StepError, Work,
+    BusyPolicy, ErrorPolicy, Idempotency, InterruptPolicy, NotUndone, Outcome, Policies, Policy,
+    RunError, Saga, SagaEnd, SagaStep, SagaStop, StepError, Work,
 };
 pub use error::{BoxError, Effect, Error, ErrorKind, Result};
 pub use ext::IdempotencyStoreExt;
@@ -56,6 +57,7 @@ pub use time::{Timestamp, whole_millis_as_micros};
 pub use token::{AttemptId, FencingToken};
 pub use wake::{Listener, Wakes};
 pub use watermark::{Advance, MAX_VERSION, WatermarkStore};
+pub use wrappers::SingleFlight;
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! [`ClaimRequest`]: what a caller asks for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +49,23 @@ pub struct ClaimRequest {
     on_stale: StalePolicy,
     on_failed: FailedPolicy,
     metadata: Metadata,
+    #[serde(skip)]
+    unsent: Unsent,
 }
+
+/// Whether this attempt was never sent, as far as can be known: clones know it together, and an attempt that came from
+/// elsewhere may have been sent there.
+#[derive(Debug, Clone, Default)]
+struct Unsent(Arc<AtomicBool>);
+
+impl PartialEq for Unsent {
+    /// It is no part of what is asked.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Unsent {}
 
 impl ClaimRequest {
     /// 30 seconds.
@@ -68,6 +86,7 @@ impl ClaimRequest {
             on_stale: StalePolicy::default(),
             on_failed: FailedPolicy::default(),
             metadata: Metadata::new(),
+            unsent: Unsent(Arc::new(AtomicBool::new(true))),
         }
     }
 
@@ -112,7 +131,13 @@ impl ClaimRequest {
     #[must_use]
     pub fn with_attempt(mut self, attempt: AttemptId) -> Self {
         self.attempt = attempt;
+        self.unsent = Unsent::default();
         self
+    }
+
+    /// Whether this attempt was never sent before. It is from now on.
+    pub(crate) fn is_first(&self) -> bool {
+        self.unsent.0.swap(false, Ordering::Relaxed)
     }
 
     /// The key.

@@ -68,11 +68,6 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
             }
         }
     }
-
-    /// What ended the reading, if it was an error.
-    pub(crate) fn into_error(self) -> Option<B::Error> {
-        self.read.into_iter().find_map(Result::err)
-    }
 }
 
 /// What came of reading a body.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -35,7 +36,7 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    let policy = std::sync::Arc::clone(&guard.policy);
+    let policy = Arc::clone(&guard.policy);
     let (parts, body) = request.into_parts();
     let body = match buffer::read(&parts.headers, body, policy.max_request_bytes).await {
         Ok(body) => body,
@@ -107,7 +108,7 @@ where
     async fn run(self) -> Result<Response<Body<R>>, S::Error> {
         let guard = &self.guard;
         let engine = guard.idempotency.policy_for(&guard.key);
-        let judge = Judge::new(&guard.policy, engine, guard.idempotency.store().limits());
+        let judge = Judge::new(&guard.policy, &engine, guard.idempotency.store().limits());
         let mut call = Some((self.service, self.request));
         let mut live = None;
         let fingerprint = self.fingerprint;

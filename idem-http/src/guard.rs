@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use idem_core::{Idempotency, Key};
+use idem_core::{Idempotency, Key, Policy};
 
 use crate::problem::Problem;
 use crate::{
@@ -58,7 +58,7 @@ fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> 
     let Some(retention) = policy.retention else {
         return idempotency;
     };
-    let engine = idempotency.policy_for(key).clone();
+    let engine = Policy::clone(&idempotency.policy_for(key));
     let engine = engine
         .with_retention(retention)
         .with_failure_retention(retention);

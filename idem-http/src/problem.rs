@@ -117,7 +117,7 @@ pub(crate) struct Problem {
     kind: ProblemType,
     status: StatusCode,
     members: Map<String, Value>,
-    headers: HeaderMap,
+    headers: Box<HeaderMap>,
 }
 
 impl Problem {
@@ -130,7 +130,7 @@ impl Problem {
             kind,
             status: kind.status(),
             members,
-            headers: HeaderMap::new(),
+            headers: Box::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Problem {
         let body = Bytes::from(Value::Object(self.members).to_string());
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = *self.headers;
         response.extensions_mut().insert(self.kind);
         response
     }

@@ -90,7 +90,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Another name for the collection: 1 to 120 ASCII letters, digits, hyphens and underscores.
+    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks: 1 to 120 ASCII letters, digits, hyphens and underscores.
     ///
     /// # Errors
     ///
@@ -147,6 +147,11 @@ impl Config {
     #[must_use]
     pub fn collection(&self) -> &str {
         &self.collection
+    }
+
+    /// The name of the collection of the watermarks: that of the records, and `_watermarks`.
+    pub(crate) fn watermarks(&self) -> String {
+        format!("{}_watermarks", self.collection)
     }
 
     /// The limits.

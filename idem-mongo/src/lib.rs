@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod checkpoint;
 mod config;
 mod error;
+mod inspect;
 mod maintenance;
 mod operations;
 mod row;
@@ -11,6 +13,7 @@ mod session;
 mod statements;
 mod store;
 mod tx;
+mod watermark;
 
 pub use config::{Config, Durability};
 pub use error::is_transaction_retryable;

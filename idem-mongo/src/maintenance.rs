@@ -2,6 +2,7 @@
 //! clock and the state of each document decide again.
 
 use idem_core::{Effect, Error, Failure, Result, check, encode_failure};
+use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::error::Sent;
@@ -22,7 +23,9 @@ enum Change {
 impl Operations {
     pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
         let limit = check::batch(limit)?;
-        self.in_rounds(session, limit, statements::expired, &Change::Delete)
+        self.ready(session).await?;
+        let (records, expired) = (&self.collection, statements::expired);
+        self.in_rounds(session, records, limit, expired, &Change::Delete)
             .await
     }
 
@@ -30,7 +33,21 @@ impl Operations {
         let limit = check::batch(limit)?;
         let failure = encode_failure(&Failure::abandoned())?;
         let change = Change::Update(statements::sweep(&failure));
-        self.in_rounds(session, limit, statements::sweepable, &change)
+        self.ready(session).await?;
+        let (records, stale) = (&self.collection, statements::sweepable);
+        self.in_rounds(session, records, limit, stale, &change)
+            .await
+    }
+
+    pub(crate) async fn purge_watermarks(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        self.ready_for_watermarks(session).await?;
+        let (marks, expired) = (&self.watermarks, statements::expired_marks);
+        self.in_rounds(session, marks, limit, expired, &Change::Delete)
             .await
     }
 
@@ -39,16 +56,16 @@ impl Operations {
     async fn in_rounds(
         &self,
         session: &mut Session<'_>,
+        collection: &Collection<Document>,
         limit: u32,
         which: fn(i64) -> Document,
         change: &Change,
     ) -> Result<u64> {
-        self.ready(session).await?;
         let limit = u64::from(limit);
         let mut done = 0;
         while done < limit {
             let round = (limit - done).min(MAX_ITEMS);
-            let changed = self.round(session, round, which, change).await;
+            let changed = self.round(session, collection, round, which, change).await;
             match changed {
                 Ok(None) => break,
                 Ok(Some(changed)) => done += changed,
@@ -63,6 +80,7 @@ impl Operations {
     async fn round(
         &self,
         session: &mut Session<'_>,
+        collection: &Collection<Document>,
         limit: u64,
         which: fn(i64) -> Document,
         change: &Change,
@@ -73,8 +91,7 @@ impl Operations {
             doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
             doc! { "$project": { "_id": 1 } },
         ];
-        let collection = self.collection.clone();
-        let found: Vec<Document> = session.read(&collection, look, Sent::Harmless).await?;
+        let found: Vec<Document> = session.read(collection, look, Sent::Harmless).await?;
         let ids: Vec<Bson> = found
             .into_iter()
             .filter_map(|mut found| found.remove("_id"))

@@ -21,10 +21,14 @@ use crate::statements::{self, Asked};
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) collection: Collection<Document>,
+    /// The watermarks, with the same concerns.
+    pub(crate) watermarks: Collection<Document>,
     pub(crate) database: Database,
     /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the first write, without
     /// its indexes.
     pub(crate) is_ready: AtomicBool,
+    /// The same of the watermarks', which came later: who uses none needs none.
+    pub(crate) has_watermarks: AtomicBool,
     /// Whether the deployment was seen to have transactions.
     pub(crate) has_transactions: AtomicBool,
 }
@@ -54,10 +58,12 @@ impl Operations {
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .build();
         Self {
-            collection: database.collection_with_options(config.collection(), options),
+            collection: database.collection_with_options(config.collection(), options.clone()),
+            watermarks: database.collection_with_options(&config.watermarks(), options),
             database,
             config,
             is_ready: AtomicBool::new(false),
+            has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
         }
     }
@@ -65,7 +71,7 @@ impl Operations {
     /// Refuses to work on a collection that was not migrated; asks the server once.
     pub(crate) async fn ready(&self, session: &Session<'_>) -> Result<()> {
         if !self.is_ready.load(Ordering::Relaxed) {
-            self.verify(session).await?;
+            self.verify_records(session).await?;
             self.is_ready.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -138,7 +144,7 @@ impl Operations {
         self.one(session, look, sent).await
     }
 
-    async fn one(
+    pub(crate) async fn one(
         &self,
         session: &mut Session<'_>,
         pipeline: Vec<Document>,
@@ -201,7 +207,7 @@ impl Operations {
         }
     }
 
-    async fn update_held(
+    pub(crate) async fn update_held(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
@@ -212,7 +218,7 @@ impl Operations {
     }
 
     /// The claim's own record, when it is still the latest acquisition.
-    async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Row>> {
+    pub(crate) async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Row>> {
         self.one(session, statements::owned(claim), Sent::Harmless)
             .await
     }

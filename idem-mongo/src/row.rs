@@ -36,7 +36,7 @@ impl Row {
         }
     }
 
-    fn bytes(&self, field: &'static str) -> Result<&[u8]> {
+    pub(crate) fn bytes(&self, field: &'static str) -> Result<&[u8]> {
         let bytes = self.0.get_binary_generic(field);
         bytes.map(Vec::as_slice).map_err(|_| unreadable(field))
     }
@@ -47,10 +47,19 @@ impl Row {
 
     /// The record's result, moved out.
     pub(crate) fn take_result(&mut self) -> Result<Option<Bytes>> {
-        match self.0.remove("result") {
+        self.take("result")
+    }
+
+    /// The record's checkpoint, moved out.
+    pub(crate) fn take_checkpoint(&mut self) -> Result<Option<Bytes>> {
+        self.take("checkpoint")
+    }
+
+    fn take(&mut self, field: &'static str) -> Result<Option<Bytes>> {
+        match self.0.remove(field) {
             Some(Bson::Binary(binary)) => Ok(Some(Bytes::from(binary.bytes))),
             None => Ok(None),
-            Some(_) => Err(unreadable("result")),
+            Some(_) => Err(unreadable(field)),
         }
     }
 

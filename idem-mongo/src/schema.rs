@@ -217,73 +217,11 @@ impl Operations {
     }
 }
 
-/// Keys are compared byte for byte, which only the simple collation does; of a capped collection nothing can be deleted.
-fn check_collection(collection: &Document) -> Result<()> {
-    if collection.get_str("type").unwrap_or("collection") != "collection" {
-        return Err(misconfigured(
-            "the collection is a view or a time series; give the store a name of its own"
-                .to_owned(),
-        ));
-    }
-    let Ok(options) = collection.get_document("options") else {
-        return Ok(());
-    };
-    if let Ok(collation) = options.get_document("collation")
-        && !collation
-            .get_str("locale")
-            .is_ok_and(|locale| locale == "simple")
-    {
-        return Err(misconfigured(
-            "the collection has a collation, under which different keys may be equal; give the store a collection \
-             without one"
-                .to_owned(),
-        ));
-    }
-    if options.get_bool("capped").unwrap_or(false) {
-        return Err(misconfigured(
-            "the collection is capped; give the store one that is not".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-/// Whether it is this crate's index of the field, by whatever name.
-fn is_index(index: &Document, field: &str) -> bool {
-    let keys = index.get_document("key");
-    let right = keys.is_ok_and(|keys| keys.len() == 1 && number(keys, field) == Some(1));
-    let expires = number(index, "expireAfterSeconds");
-    right
-        && !index.contains_key("partialFilterExpression")
-        && (field != "purge_at" || expires == Some(0))
-}
-
-/// A number of any kind: servers and shells differ in which they write.
-fn number(document: &Document, field: &str) -> Option<i64> {
-    match document.get(field)? {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        Bson::Double(number) if number.fract() == 0.0 => Some(*number as i64),
-        _ => None,
-    }
-}
-
-fn first_batch(answer: &Document) -> impl Iterator<Item = &Document> {
-    let batch = answer
-        .get_document("cursor")
-        .and_then(|cursor| cursor.get_array("firstBatch"));
-    let entries = batch.map_or(&[][..], Vec::as_slice);
-    entries.iter().filter_map(Bson::as_document)
-}
-
 fn incomplete() -> Error {
     misconfigured(
         "the collection is missing or not this crate's; run `migrate()` or the printed commands"
             .to_owned(),
     )
-}
-
-fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }
 
 fn too_new(version: i64) -> Error {
@@ -306,31 +244,5 @@ mod tests {
         assert!(commands.starts_with("use shop\ndb.createCollection(\"dedup\","));
         assert!(commands.contains("expireAfterSeconds: 0"));
         assert!(!schema_commands(&Config::new()).contains("use "));
-    }
-
-    #[test]
-    fn a_collection_under_a_collation_is_refused() {
-        let collated = |locale: &str| {
-            doc! { "name": "c", "type": "collection", "options": { "collation": { "locale": locale } } }
-        };
-        assert!(check_collection(&collated("de")).is_err());
-        assert!(check_collection(&collated("simple")).is_ok());
-        assert!(check_collection(&doc! { "type": "view" }).is_err());
-        assert!(check_collection(&doc! { "options": { "capped": true } }).is_err());
-        assert!(check_collection(&doc! { "name": "c", "options": {} }).is_ok());
-    }
-
-    #[test]
-    fn an_index_is_known_by_what_it_does() {
-        let index =
-            |expires: Bson| doc! { "key": { "purge_at": 1.0 }, "expireAfterSeconds": expires };
-        assert!(is_index(&index(0.into()), "purge_at"));
-        assert!(!is_index(&index(60.into()), "purge_at"));
-        assert!(!is_index(&doc! { "key": { "purge_at": 1 } }, "purge_at"));
-        assert!(is_index(&doc! { "key": { "sweep_at": 1_i64 } }, "sweep_at"));
-        assert!(!is_index(
-            &doc! { "key": { "sweep_at": 1, "b": 1 } },
-            "sweep_at"
-        ));
     }
 }

@@ -91,7 +91,7 @@ impl<'s> Session<'s> {
     }
 
     /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it is then, without its
-    /// result.
+    /// result and its checkpoint.
     pub(crate) async fn change(
         &mut self,
         collection: &Collection<Document>,
@@ -102,7 +102,7 @@ impl<'s> Session<'s> {
         let options = FindOneAndUpdateOptions::builder()
             .upsert(upsert)
             .return_document(ReturnDocument::After)
-            .projection(doc! { "result": 0 });
+            .projection(doc! { "result": 0, "checkpoint": 0 });
         let changed = match &mut self.transaction {
             Some(session) => {
                 let change = collection

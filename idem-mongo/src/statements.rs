@@ -85,7 +85,7 @@ pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
 pub(crate) fn look_many(keys: Vec<String>) -> Vec<Document> {
     vec![
         doc! { "$match": { "_id": { "$in": keys } } },
-        doc! { "$set": { "now": clock() } },
+        as_told(),
     ]
 }
 
@@ -94,15 +94,18 @@ fn with_clock(fingerprint: &Bson) -> Document {
     doc! { "$set": {
         "now": clock(),
         "result": { "$cond": [same, "$result", "$$REMOVE"] },
+        "checkpoint": "$$REMOVE",
     } }
+}
+
+/// With the clock, and without what is for the holder alone.
+fn as_told() -> Document {
+    doc! { "$set": { "now": clock(), "checkpoint": "$$REMOVE" } }
 }
 
 /// The record of the key, whole, with the clock.
 pub(crate) fn get(key: &Key) -> Vec<Document> {
-    vec![
-        doc! { "$match": key_filter(key) },
-        doc! { "$set": { "now": clock() } },
-    ]
+    vec![doc! { "$match": key_filter(key) }, as_told()]
 }
 
 /// The claim's own record, while it is the latest acquisition, with the clock. What a statement that changed nothing has
@@ -190,7 +193,8 @@ fn verdict(asked: &Asked<'_>) -> Bson {
     } })
 }
 
-/// The record in flight. An attempt that asks again for what is its own keeps its token.
+/// The record in flight. An attempt that asks again for what is its own keeps its token; it and a takeover keep the
+/// checkpoint.
 fn acquired(asked: &Asked<'_>) -> Bson {
     let next_token = bson!({ "$max": [
         "$$clock",
@@ -212,6 +216,12 @@ fn acquired(asked: &Asked<'_>) -> Bson {
         "created_at": by_verdict("$$clock".into(), "$created_at", "$created_at".into()),
         "lease_ends_at": later(asked.lease),
         "expires_at": later(asked.kept),
+        // Of a failure that is tried again there is none; a version of this crate that knew of none may have left one.
+        "checkpoint": { "$cond": [
+            { "$and": [{ "$ne": ["$$verdict", "fresh"] }, { "$eq": ["$state", StoredRecord::IN_FLIGHT] }] },
+            "$checkpoint",
+            "$$REMOVE",
+        ] },
         // The token is ahead of the clock where that was set back.
         "purge_at": purge_at(bson!([later(asked.kept), { "$ifNull": ["$token", 0_i64] }])),
     };
@@ -224,7 +234,7 @@ fn acquired(asked: &Asked<'_>) -> Bson {
     record.into()
 }
 
-/// The stale record as a failed one. Nobody owns it then; its retention is unchanged.
+/// The stale record as a failed one. Nobody owns it then, and its checkpoint is gone; its retention is unchanged.
 fn abandoned(failure: &[u8]) -> Bson {
     bson!({
         "_id": "$_id",
@@ -247,6 +257,8 @@ fn abandoned(failure: &[u8]) -> Bson {
 /// as it is when it is written.
 pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     vec![
+        // First, so that never both of checkpoint and result are in the document.
+        doc! { "$unset": ["sweep_at", "checkpoint"] },
         doc! { "$set": {
             "state": state,
             "result": binary(result),
@@ -254,7 +266,6 @@ pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
             "expires_at": at_clock(later(retention)),
             "purge_at": at_clock(purge_at(bson!([later(retention), "$token"]))),
         } },
-        doc! { "$unset": "sweep_at" },
     ]
 }
 
@@ -267,7 +278,7 @@ pub(crate) fn release() -> Vec<Document> {
             "expires_at": 0_i64,
             "purge_at": at_clock(purge_at(bson!(["$$clock", "$token"]))),
         } },
-        doc! { "$unset": ["sweep_at", "metadata"] },
+        doc! { "$unset": ["sweep_at", "metadata", "checkpoint"] },
     ]
 }
 
@@ -285,6 +296,40 @@ pub(crate) fn renew(lease: i64) -> Vec<Document> {
     }] });
     let renewed = bson!({ "$let": { "vars": { "longer": longer }, "in": renewed } });
     vec![doc! { "$replaceWith": at_clock(renewed) }]
+}
+
+/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention stay as they are.
+pub(crate) fn checkpoint(stored: &[u8]) -> Vec<Document> {
+    vec![doc! { "$set": { "checkpoint": binary(stored) } }]
+}
+
+/// The update of an advance, for an upsert on the source: the mark is raised, or stays as it is.
+///
+/// Judged where it is written, like a claim, so of any number of advances to one version the first raises the mark and
+/// the others meet it. The document that comes back carries this writer's id if, and only if, it has raised it.
+pub(crate) fn advance(version: i64, writer: &Bson, retention: i64) -> Vec<Document> {
+    let stands = bson!({ "$and": [
+        { "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] },
+        { "$gte": ["$version", version] },
+    ] });
+    let raised = bson!({
+        "_id": "$_id",
+        "version": version,
+        "writer": writer.clone(),
+        "expires_at": later(retention),
+        "purge_at": purge_at(bson!([later(retention), "$$clock"])),
+    });
+    let decided = bson!({ "$cond": [stands, "$$ROOT", raised] });
+    vec![doc! { "$replaceWith": at_clock(decided) }]
+}
+
+/// Marks whose retention has ended; `now` as for [`expired`].
+pub(crate) fn expired_marks(now: i64) -> Document {
+    let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
+    doc! {
+        "purge_at": { "$lte": by_index },
+        "$expr": { "$lte": ["$expires_at", clock()] },
+    }
 }
 
 /// Records whose retention has ended and whose token the clock has passed: the next token may be made from the clock

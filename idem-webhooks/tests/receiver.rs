@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use idem_core::{Bytes, ErrorKind, ErrorPolicy, Idempotency, MemoryStore, Work};
@@ -187,6 +188,36 @@ async fn an_older_version_is_refused_while_the_newer_is_being_handled() {
     let (newer, older) = tokio::join!(newer, older);
     assert!(matches!(newer, Answer::Handled), "{newer:?}");
     assert!(matches!(older, Answer::Stale { current: 5 }), "{older:?}");
+}
+
+#[tokio::test]
+async fn an_event_that_was_overtaken_before_it_was_handled_is_refused() {
+    let (receiver, handled) = (versioned(MemoryStore::new()), Handled::default());
+    let failed = fails(&receiver, "five", BODY).await;
+    assert!(matches!(failed, Answer::Error(_)), "{failed:?}");
+    let newer = handled.deliver(&receiver, "six", r#"{"version": 6}"#).await;
+    assert!(matches!(newer, Answer::Handled), "{newer:?}");
+    let again = handled.deliver(&receiver, "five", BODY).await;
+    assert!(matches!(again, Answer::Stale { current: 6 }), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_mark_that_is_not_raised_at_once_is_tried_again() {
+    let store = Fragile::default();
+    let (receiver, handled) = (versioned(store.clone()), Handled::default());
+    store.marks_fail.store(2, Ordering::SeqCst);
+    let answer = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(answer, Answer::Handled), "{answer:?}");
+    store.marks_fail.store(usize::MAX, Ordering::SeqCst);
+    let answer = handled.deliver(&receiver, "two", BODY).await;
+    assert!(matches!(answer, Answer::Store(_)), "{answer:?}");
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    store.marks_fail.store(0, Ordering::SeqCst);
+    let answer = handled.deliver(&receiver, "two", BODY).await;
+    assert!(
+        matches!(answer, Answer::Handled),
+        "it was released: {answer:?}"
+    );
 }
 
 #[tokio::test]

@@ -298,7 +298,8 @@ proptest! {
         let value = HeaderValue::from_bytes(&after);
         prop_assume!(value.is_ok());
         signed.insert(name, value.unwrap());
-        prop_assert!(verifier.verify(&signed, b"{}").is_err());
+        let answer = verifier.verify(&signed, b"{}");
+        prop_assert!(answer.is_err());
     }
 
     #[test]
@@ -312,6 +313,7 @@ proptest! {
         for name in names {
             signed.insert(name, HeaderValue::from_bytes(&value).unwrap());
         }
-        prop_assert!(verifier.verify(&signed, b"{}").is_err());
+        let answer = verifier.verify(&signed, b"{}");
+        prop_assert!(answer.is_err());
     }
 }

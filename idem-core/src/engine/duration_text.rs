@@ -1,9 +1,10 @@
 //! Durations as people write them: `500ms`, `30s`, `15m`, `24h`, `7d`.
 
-use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+use serde::de::{Deserializer, Unexpected, Visitor};
+use serde::ser::Serializer;
 
 /// Units with their milliseconds, the longest first.
 const UNITS: [(&str, u128); 5] = [
@@ -24,17 +25,28 @@ pub(super) fn serialize<S: Serializer>(
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Duration, D::Error> {
-    let text = Cow::<'de, str>::deserialize(deserializer)?;
-    read(&text).ok_or_else(|| {
-        D::Error::custom(
-            "a duration is a whole number and a unit (ms, s, m, h or d), such as \"30s\"",
-        )
-    })
+    deserializer.deserialize_str(Text)
 }
 
-/// In the longest unit that loses nothing; fractions of a millisecond are rounded up, as stores do.
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration: a whole number and a unit (ms, s, m, h or d), such as \"30s\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+        read(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// In the longest unit that loses nothing; fractions of a millisecond are rounded up, as stores do. What is beyond all
+/// that can be read is as good as that.
 fn write(duration: Duration) -> String {
     let millis = duration.as_nanos().div_ceil(1_000_000);
+    let millis = millis.min(u128::from(u64::MAX));
     let (unit, length) = UNITS
         .into_iter()
         .find(|(_, length)| millis >= *length && millis.is_multiple_of(*length))
@@ -64,6 +76,7 @@ mod tests {
         }
         assert_eq!(write(Duration::from_nanos(1)), "1ms");
         assert_eq!(write(read("24h").unwrap()), "1d");
+        assert!(read(&write(Duration::MAX)).is_some());
     }
 
     #[test]

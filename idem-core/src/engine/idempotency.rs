@@ -1,6 +1,5 @@
 //! [`Idempotency`]: a store with policies.
 
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
+use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
 use crate::{Fingerprint, IdempotencyStore, Key, Response, Result, Wakes};
@@ -25,23 +25,22 @@ use crate::{Fingerprint, IdempotencyStore, Key, Response, Result, Wakes};
 /// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the key.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug, Clone)]
-struct Shared {
+pub(super) struct Shared {
     store: Arc<dyn IdempotencyStore>,
     wakes: Option<Arc<dyn Wakes>>,
     waiting: Arc<Waiting>,
-    policy: Arc<Policy>,
-    by_operation: HashMap<String, Arc<Policy>>,
+    pub(super) policies: LivePolicies,
 }
 
 impl Idempotency {
     /// 1,024.
     pub const DEFAULT_MAX_WAITERS: usize = 1024;
 
-    /// Runs on this store, with [`Policy::default`] for every operation. An `Arc<dyn IdempotencyStore>` is a
+    /// Runs on this store, with [`Policy::default`](crate::Policy::default) for every operation. An `Arc<dyn IdempotencyStore>` is a
     /// store, too.
     #[must_use]
     pub fn new(store: impl IdempotencyStore) -> Self {
@@ -50,8 +49,7 @@ impl Idempotency {
                 store: Arc::new(store),
                 wakes: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
-                policy: Arc::new(Policy::default()),
-                by_operation: HashMap::new(),
+                policies: LivePolicies::default(),
             }),
         }
     }
@@ -71,32 +69,6 @@ impl Idempotency {
     pub fn with_max_waiters(mut self, most: usize) -> Self {
         Arc::make_mut(&mut self.shared).waiting = Arc::new(Waiting::new(most));
         self
-    }
-
-    /// The policy of all operations that have none of their own.
-    #[must_use]
-    pub fn with_policy(mut self, policy: Policy) -> Self {
-        Arc::make_mut(&mut self.shared).policy = Arc::new(policy);
-        self
-    }
-
-    /// The policy of one operation, by the name that its keys carry.
-    #[must_use]
-    pub fn with_operation_policy(mut self, operation: impl Into<String>, policy: Policy) -> Self {
-        let policies = &mut Arc::make_mut(&mut self.shared).by_operation;
-        policies.insert(operation.into(), Arc::new(policy));
-        self
-    }
-
-    /// The policy that runs of this key follow.
-    #[must_use]
-    pub fn policy_for(&self, key: &Key) -> &Policy {
-        self.policy_arc(key)
-    }
-
-    fn policy_arc(&self, key: &Key) -> &Arc<Policy> {
-        let own = self.shared.by_operation.get(key.operation());
-        own.unwrap_or(&self.shared.policy)
     }
 
     /// The store.
@@ -129,8 +101,11 @@ impl Idempotency {
         F: FnOnce(Work) -> Fut + Send,
         Fut: Future<Output = Result<T, E>> + Send,
     {
-        let fingerprint = Fingerprint::of(request).map_err(RunError::Store)?;
-        self.run_with(key, fingerprint, work).await
+        let policy = self.policy_for(key);
+        let fingerprint = Fingerprint::of_checked(request, |bytes| policy.check_request(bytes));
+        let fingerprint = fingerprint.map_err(RunError::Store)?;
+        self.run_following::<Json, _, _, _, _>(policy, key, fingerprint, work)
+            .await
     }
 
     /// [`run`](Self::run) for a request whose fingerprint is already known, or made in another way.
@@ -229,7 +204,7 @@ impl Idempotency {
         F: FnOnce(Work) -> Fut + Send,
         Fut: Future<Output = Result<T, E>> + Send,
     {
-        let policy = Arc::clone(self.policy_arc(key));
+        let policy = self.policy_for(key);
         self.run_following::<C, _, _, _, _>(policy, key, fingerprint, work)
             .await
     }

@@ -59,10 +59,12 @@ mod held;
 mod idempotency;
 mod lease;
 mod outcome;
+mod policies;
 mod policy;
 mod recovery;
 mod run;
 pub mod saga;
+mod settings;
 mod wait;
 mod waiting;
 mod work;
@@ -71,6 +73,11 @@ pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};
 pub use error::RunError;
 pub use idempotency::Idempotency;
 pub use outcome::Outcome;
+pub use policies::Policies;
+#[cfg(any(feature = "toml", feature = "yaml"))]
+pub use policies::{PolicyFile, PolicyFileError};
+#[cfg(all(feature = "watch", any(feature = "toml", feature = "yaml")))]
+pub use policies::{PolicyWatch, WatchOptions};
 pub use policy::Policy;
 pub use saga::{NotUndone, Saga, SagaEnd, SagaStep, SagaStop, StepError};
 pub use work::Work;

@@ -41,6 +41,8 @@ pub struct Policy {
     on_failed: FailedPolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_result_bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_request_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     metadata: Metadata,
 }
@@ -59,6 +61,7 @@ impl Default for Policy {
             on_stale: StalePolicy::TakeOver,
             on_failed: FailedPolicy::Replay,
             max_result_bytes: None,
+            max_request_bytes: None,
             metadata: Metadata::new(),
         }
     }
@@ -163,6 +166,14 @@ impl Policy {
         self
     }
 
+    /// A limit for requests, in bytes of canonical JSON: a larger one is refused before anything is sent. Where the
+    /// caller brings a fingerprint, it holds the request to [`check_request`](Self::check_request) itself.
+    #[must_use]
+    pub fn with_max_request_bytes(mut self, bytes: usize) -> Self {
+        self.max_request_bytes = Some(bytes);
+        self
+    }
+
     /// What each claim leaves on its record for people.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
@@ -236,6 +247,12 @@ impl Policy {
         self.max_result_bytes
     }
 
+    /// The limit for requests, if there is one.
+    #[must_use]
+    pub fn max_request_bytes(&self) -> Option<usize> {
+        self.max_request_bytes
+    }
+
     /// What each claim leaves on its record.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
@@ -259,6 +276,20 @@ impl Policy {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a request of this size is within the limit.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is not.
+    pub fn check_request(&self, bytes: usize) -> Result<()> {
+        match self.max_request_bytes {
+            Some(most) if bytes > most => Err(Error::invalid_input(format!(
+                "the request has {bytes} bytes, at most {most} are allowed for its operation"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The claim that this policy makes.

@@ -77,10 +77,20 @@ impl Fingerprint {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value cannot be serialised to JSON, or
     /// as for [`canonical_json`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        Self::of_checked(value, |_| Ok(()))
+    }
+
+    /// [`of`](Self::of) a value whose canonical JSON has a size that is accepted.
+    pub(crate) fn of_checked<T: Serialize + ?Sized>(
+        value: &T,
+        accept: impl FnOnce(usize) -> Result<()>,
+    ) -> Result<Self> {
         let text = serde_json::to_vec(value).map_err(|source| {
             Error::invalid_input("the request cannot be written as JSON").with_source(source)
         })?;
-        Self::json(text)
+        let canonical = canonical_json(&text)?;
+        accept(canonical.len())?;
+        Ok(Self::hash(Scheme::JSON, canonical.as_bytes()))
     }
 
     /// The fingerprint of chosen fields of a JSON document, each named by a JSON Pointer (RFC 6901;

@@ -3,12 +3,13 @@
 pub(crate) mod delivery;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
-    Limits, MemoryStore, Record, Response, Result, WatermarkStore, async_trait,
+    Advance, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure,
+    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, WatermarkStore,
+    async_trait,
 };
 
 /// A store in memory that can be out of reach, or only not take what is sealed.
@@ -18,6 +19,8 @@ pub(crate) struct Fragile {
     pub(crate) is_down: Arc<AtomicBool>,
     pub(crate) seals_nothing: Arc<AtomicBool>,
     pub(crate) has_no_marks: bool,
+    /// How often marks cannot be raised.
+    pub(crate) marks_fail: Arc<AtomicUsize>,
 }
 
 impl Fragile {
@@ -49,11 +52,7 @@ impl IdempotencyStore for Fragile {
     }
 
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
-        if self.has_no_marks {
-            None
-        } else {
-            self.store.watermarks()
-        }
+        if self.has_no_marks { None } else { Some(self) }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
@@ -93,5 +92,25 @@ impl IdempotencyStore for Fragile {
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
         self.store.sweep(limit).await
+    }
+}
+
+#[async_trait]
+impl WatermarkStore for Fragile {
+    async fn advance(&self, source: &Key, version: u64, keep: Duration) -> Result<Advance> {
+        let one_less = |left: usize| left.checked_sub(1);
+        let (read, write) = (Ordering::SeqCst, Ordering::SeqCst);
+        if self.marks_fail.fetch_update(read, write, one_less).is_ok() {
+            return Err(Error::new(ErrorKind::Contention, Effect::Unknown, "lost"));
+        }
+        self.store.advance(source, version, keep).await
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        self.store.watermark(source).await
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        self.store.purge_watermarks(limit).await
     }
 }

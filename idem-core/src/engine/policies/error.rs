@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::{BoxError, Effect, Error, ErrorKind};
+use crate::BoxError;
 
 /// Why a text or file of policies was refused: where, which key, and the reason.
 ///
@@ -104,12 +104,5 @@ impl fmt::Display for PolicyFileError {
 impl std::error::Error for PolicyFileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
-    }
-}
-
-impl From<PolicyFileError> for Error {
-    fn from(error: PolicyFileError) -> Self {
-        let message = "the policies cannot be read";
-        Self::new(ErrorKind::Misconfigured, Effect::None, message).with_source(error)
     }
 }

@@ -50,7 +50,10 @@ pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
         .filter(|(distance, _)| *distance <= 2);
     match nearest {
         Some((_, known)) => format!("there is no {what} `{name}`; did you mean `{known}`?"),
-        None => format!("there is no {what} `{name}`; there are {}", known.join(", ")),
+        None => format!(
+            "there is no {what} `{name}`; there are {}",
+            known.join(", ")
+        ),
     }
 }
 

@@ -85,13 +85,29 @@ impl Policy {
 
 /// The presets that files name, but for `batch`, which needs its run.
 #[cfg(any(feature = "toml", feature = "yaml"))]
-pub(super) const PRESETS: [(&str, fn() -> Policy); 8] = [
-    ("default", Policy::default),
-    ("at_most_once", Policy::at_most_once),
-    ("build", Policy::build),
-    ("fix", Policy::fix),
-    ("deploy", Policy::deploy),
-    ("delete", Policy::delete),
-    ("api_write", Policy::api_write),
-    ("webhook", Policy::webhook),
+pub(super) const PRESETS: [&str; 8] = [
+    "default",
+    "at_most_once",
+    "build",
+    "fix",
+    "deploy",
+    "delete",
+    "api_write",
+    "webhook",
 ];
+
+/// The preset of this name.
+#[cfg(any(feature = "toml", feature = "yaml"))]
+pub(super) fn named(preset: &str) -> Option<Policy> {
+    match preset {
+        "default" => Some(Policy::default()),
+        "at_most_once" => Some(Policy::at_most_once()),
+        "build" => Some(Policy::build()),
+        "fix" => Some(Policy::fix()),
+        "deploy" => Some(Policy::deploy()),
+        "delete" => Some(Policy::delete()),
+        "api_write" => Some(Policy::api_write()),
+        "webhook" => Some(Policy::webhook()),
+        _ => None,
+    }
+}

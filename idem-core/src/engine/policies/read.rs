@@ -1,5 +1,6 @@
 //! From a document to [`Policies`].
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use super::super::{Policy, duration_text};
 use super::format::Format;
 use super::names::{policy_keys, unknown};
-use super::preset::PRESETS;
+use super::preset::{PRESETS, named};
 use super::{Policies, PolicyFileError};
 use crate::{Key, Limits};
 
@@ -19,6 +20,8 @@ struct Fault {
 }
 
 type Table = Map<String, Value>;
+
+static EMPTY: LazyLock<Table> = LazyLock::new(Map::new);
 
 impl Policies {
     /// Policies from a TOML text; see [`PolicyFile`](crate::engine::PolicyFile) for its form.
@@ -80,22 +83,20 @@ fn document(tree: &Value, base: Policies, limits: &Limits) -> Result<Policies, F
     if let Some(name) = root.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(fault(&[name], unknown("key", name, &known)));
     }
-    let mut policies = base;
-    if let Some(default) = root.get("default") {
-        let base = (**policies.default_policy()).clone();
-        let reader = Reader::new(&["default"], limits);
-        policies = policies.with_default(reader.policy(table(default, &["default"])?, base)?);
-    }
-    let operations = match root.get("operations") {
-        Some(operations) => Some(table(operations, &["operations"])?),
-        None => None,
+    let part = |name| {
+        root.get(name)
+            .map_or(Ok(&*EMPTY), |value| table(value, &[name]))
     };
-    if operations.is_none_or(Map::is_empty) && !root.contains_key("default") {
-        // As it is seen while it is being written.
-        return Err(fault(&[], "it has no policies: a table `default` or `operations`"));
+    let (default, operations) = (part("default")?, part("operations")?);
+    if default.is_empty() && operations.is_empty() {
+        // Or a file that is being written would be taken for one without policies.
+        let reason = "it has no policies: there is nothing in `default` and `operations`";
+        return Err(fault(&[], reason));
     }
-    let default = (**policies.default_policy()).clone();
-    for (name, value) in operations.into_iter().flatten() {
+    let reader = Reader::new(&["default"], limits);
+    let default = reader.policy(default, (**base.default_policy()).clone())?;
+    let mut policies = base.with_default(default.clone());
+    for (name, value) in operations {
         let path = ["operations", name.as_str()];
         check_name(name).map_err(|reason| fault(&path, reason))?;
         let reader = Reader::new(&path, limits);
@@ -116,10 +117,7 @@ fn table<'v>(value: &'v Value, path: &[&str]) -> Result<&'v Table, Fault> {
     match value {
         Value::Object(table) => Ok(table),
         // An empty document, or a key without a value.
-        Value::Null => {
-            static EMPTY: std::sync::LazyLock<Table> = std::sync::LazyLock::new(Map::new);
-            Ok(&EMPTY)
-        }
+        Value::Null => Ok(&EMPTY),
         _ => Err(fault(path, "this is a table")),
     }
 }
@@ -196,16 +194,15 @@ impl<'r> Reader<'r> {
         let Some(name) = name.as_str() else {
             return Err(self.fault("preset", "this is the name of a preset"));
         };
-        match (PRESETS.iter().find(|(known, _)| *known == name), run) {
-            (Some((_, preset)), _) => Ok(Some(preset())),
+        match (named(name), run) {
+            (Some(preset), _) => Ok(Some(preset)),
             (None, Some(run)) => self.batch(run).map(Some),
             (None, None) if batch => {
                 let reason = "`batch` needs `run`, how long it is expected to run";
                 Err(self.fault("preset", reason))
             }
             (None, None) => {
-                let mut known: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
-                known.push("batch");
+                let known = [PRESETS.as_slice(), &["batch"]].concat();
                 Err(self.fault("preset", unknown("preset", name, &known)))
             }
         }

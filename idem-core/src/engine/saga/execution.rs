@@ -41,7 +41,7 @@ impl<R: Serialize + Send + Sync + 'static> Saga<R> {
     ) -> Result<Outcome<SagaEnd>, RunError<SagaStop, SagaEnd>> {
         self.check().map_err(RunError::Store)?;
         let fingerprint = Fingerprint::of(&input).map_err(RunError::Store)?;
-        let policy = idem.policy_for(key).clone();
+        let policy = (*idem.policy_for(key)).clone();
         let whole = whole_policy(policy.clone());
         let execution = Execution {
             saga: self,

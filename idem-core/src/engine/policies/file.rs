@@ -1,0 +1,159 @@
+//! [`PolicyFile`]: policies that are read again.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::format::Format;
+use super::read::read;
+use super::{LivePolicies, Policies, PolicyFileError};
+use crate::Limits;
+
+/// A larger file is none of policies.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A file of policies, in TOML or YAML by its extension, that can be read again while runs are under way.
+///
+/// ```toml
+/// [default]                        # operations without a table; what the others build on
+/// lease = "30s"
+///
+/// [operations."payments.create"]
+/// preset = "at_most_once"          # build on this instead
+/// retention = "72h"
+/// on_busy = { wait = { limit = "5s" } }
+/// max_request_bytes = 65536
+///
+/// [operations."jobs.*"]            # all that begin so
+/// preset = "build"
+/// window = "90s"                   # how long a repeat counts as a duplicate: the retention, by another name
+/// ```
+///
+/// Each table has the keys of [`Policy`](crate::Policy), and
+///
+/// * `preset`: `default`, `at_most_once`, `build`, `fix`, `deploy`, `delete`, `api_write`, `webhook`, or `batch` with
+///   `run = "2h"`, the expected run;
+/// * `window` in the place of `retention`. It is counted from the result, not from the request.
+///
+/// A file that cannot be read, is not understood or asks for what no store accepts is refused as a whole, and what
+/// held before still holds. A run keeps the policy that it started with.
+///
+/// Clones are the same file.
+#[derive(Debug, Clone)]
+pub struct PolicyFile {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    base: Policies,
+    live: LivePolicies,
+    /// One at a time, so that the latest text is what stays.
+    reloading: Mutex<()>,
+}
+
+impl Policies {
+    /// Policies from a file, once: TOML or YAML by its extension. See [`PolicyFile`] for its form.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PolicyFile::load`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, PolicyFileError> {
+        let (path, base) = (path.as_ref(), Self::default());
+        text_of(path)
+            .and_then(|text| read(Format::of(path)?, &text, base, &Limits::DEFAULT))
+            .map_err(|error| error.in_file(path))
+    }
+}
+
+impl PolicyFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyFileError`] for a file that cannot be read or that is refused.
+    pub fn load(path: impl Into<PathBuf>) -> Result<Self, PolicyFileError> {
+        Self::load_over(path, Policies::default())
+    }
+
+    /// Reads the file on top of policies made in code: its operations are added to theirs, and win over them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub fn load_over(path: impl Into<PathBuf>, base: Policies) -> Result<Self, PolicyFileError> {
+        let shared = Arc::new(Shared {
+            path: path.into(),
+            base,
+            live: LivePolicies::default(),
+            reloading: Mutex::new(()),
+        });
+        let file = Self { shared };
+        file.install(&file.text()?)?;
+        Ok(file)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// What holds for runs that start now.
+    #[must_use]
+    pub fn policies(&self) -> Arc<Policies> {
+        self.shared.live.get()
+    }
+
+    /// Reads the file again, and tells whether the policies are others now. Runs that start from now on follow them.
+    /// The file is small and read at once: this blocks for that long.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load); what held before still holds.
+    pub fn reload(&self) -> Result<bool, PolicyFileError> {
+        let _one = self.one_at_a_time();
+        self.text().and_then(|text| self.install(&text))
+    }
+
+    pub(super) fn one_at_a_time(&self) -> impl Drop + '_ {
+        let reloading = self.shared.reloading.lock();
+        reloading.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn text(&self) -> Result<String, PolicyFileError> {
+        text_of(self.path()).map_err(|error| error.in_file(self.path()))
+    }
+
+    pub(super) fn install(&self, text: &str) -> Result<bool, PolicyFileError> {
+        let base = self.shared.base.clone();
+        let policies = Format::of(self.path())
+            .and_then(|format| read(format, text, base, &Limits::DEFAULT))
+            .map_err(|error| error.in_file(self.path()))?;
+        let is_other = *self.shared.live.get() != policies;
+        if is_other {
+            self.shared.live.set(policies);
+        }
+        Ok(is_other)
+    }
+
+    pub(in crate::engine) fn live(&self) -> LivePolicies {
+        self.shared.live.clone()
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, PolicyFileError> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| {
+            PolicyFileError::new(format!("it cannot be read: {error}")).with_source(error)
+        })?;
+    if u64::try_from(text.len()).is_ok_and(|bytes| bytes <= MAX_BYTES) {
+        Ok(text)
+    } else {
+        Err(PolicyFileError::new("it has more than 1 MiB"))
+    }
+}

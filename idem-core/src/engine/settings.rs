@@ -1,0 +1,72 @@
+//! What an [`Idempotency`] is set to.
+
+use std::sync::Arc;
+
+#[cfg(any(feature = "toml", feature = "yaml"))]
+use super::PolicyFile;
+use super::policies::LivePolicies;
+use super::{Idempotency, Policies, Policy};
+use crate::{Key, Result};
+
+impl Idempotency {
+    /// The policy of all operations that have none of their own.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Self {
+        self.with_changed_policies(|policies| policies.with_default(policy))
+    }
+
+    /// The policy of one operation, by the name that its keys carry, or of all that begin with what is before a
+    /// final `*`.
+    #[must_use]
+    pub fn with_operation_policy(self, operation: impl Into<String>, policy: Policy) -> Self {
+        self.with_changed_policies(|policies| policies.with_operation(operation, policy))
+    }
+
+    /// These policies, in the place of those that it has.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies) -> Self {
+        self.with_changed_policies(|_| policies)
+    }
+
+    /// The policies of this file, also after it was read again. What is set in code after this is set on a copy, which
+    /// follows the file no more; what is to lie under the file goes to
+    /// [`load_over`](PolicyFile::load_over).
+    #[cfg(any(feature = "toml", feature = "yaml"))]
+    #[must_use]
+    pub fn with_policy_file(mut self, file: &PolicyFile) -> Self {
+        Arc::make_mut(&mut self.shared).policies = file.live();
+        self
+    }
+
+    /// A copy that does not change with what it was made from.
+    fn with_changed_policies(mut self, change: impl FnOnce(Policies) -> Policies) -> Self {
+        let policies = change((*self.policies()).clone());
+        Arc::make_mut(&mut self.shared).policies = LivePolicies::new(policies);
+        self
+    }
+
+    /// What runs that start now follow.
+    #[must_use]
+    pub fn policies(&self) -> Arc<Policies> {
+        self.shared.policies.get()
+    }
+
+    /// Other policies for the runs that start from now on, here and in every clone. A run that is under way keeps the
+    /// policy that it started with.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a policy that the store would not accept; nothing is
+    /// changed then.
+    pub fn set_policies(&self, policies: Policies) -> Result<()> {
+        policies.check(&self.store().limits())?;
+        self.shared.policies.set(policies);
+        Ok(())
+    }
+
+    /// The policy that a run of this key follows, if it starts now.
+    #[must_use]
+    pub fn policy_for(&self, key: &Key) -> Arc<Policy> {
+        Arc::clone(self.policies().policy_for(key.operation()))
+    }
+}

@@ -1,0 +1,3 @@
+//! Policies by operation: presets, files, what is refused, and reloading while runs are under way.
+
+mod refused;

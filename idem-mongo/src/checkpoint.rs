@@ -1,0 +1,66 @@
+//! How far the work under a claim got, in the record's document.
+
+use async_trait::async_trait;
+use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result, StoredRecord};
+
+use crate::operations::Operations;
+use crate::session::Session;
+use crate::statements;
+use crate::store::{MongoStore, at};
+
+impl Operations {
+    /// The checkpoint in stored form.
+    pub(crate) fn noted(&self, checkpoint: &Checkpoint) -> Result<Bytes> {
+        checkpoint.encode(&self.config.limits())
+    }
+
+    pub(crate) async fn checkpoint(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        stored: &[u8],
+    ) -> Result<()> {
+        self.ready(session).await?;
+        let update = statements::checkpoint(stored);
+        match self.update_held(session, claim, update).await? {
+            true => Ok(()),
+            false => Err(Error::claim_lost()),
+        }
+    }
+
+    async fn last_checkpoint(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Checkpoint>> {
+        self.ready(session).await?;
+        match self.owned(session, claim).await? {
+            Some(mut row) if row.state()? == StoredRecord::IN_FLIGHT && row.is_live()? => {
+                let stored = row.take_checkpoint()?;
+                stored.as_ref().map(Checkpoint::decode).transpose()
+            }
+            _ => Err(Error::claim_lost()),
+        }
+    }
+}
+
+/// A field of the document, set in one update whose filter is the ownership; it counts against the limit of a result, in
+/// whose place it stands.
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl CheckpointStore for MongoStore {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        let stored = self.operations.noted(checkpoint).map_err(at("checkpoint"))?;
+        self.operations
+            .checkpoint(&mut self.session(), claim, &stored)
+            .await
+            .map_err(at("checkpoint"))
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        self.operations
+            .last_checkpoint(&mut self.session(), claim)
+            .await
+            .map_err(at("last_checkpoint"))
+    }
+}

@@ -1,0 +1,157 @@
+//! The latest version of each source, in a collection of their own.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore, check,
+};
+use mongodb::bson::Document;
+
+use crate::error::Sent;
+use crate::operations::Operations;
+use crate::row::Row;
+use crate::session::{Changed, MAX_ASKS, Session, pause};
+use crate::statements;
+use crate::store::{MongoStore, at};
+
+/// Who raises a mark to which version.
+struct Raise {
+    version: i64,
+    writer: AttemptId,
+}
+
+impl Raise {
+    /// What it is told of a mark that stands; nothing of one that is below.
+    fn told(&self, mark: &Row) -> Result<Option<Advance>> {
+        let current = mark.number("version")?;
+        let own = mark.bytes("writer")? == self.writer.as_bytes();
+        Ok(match current.cmp(&self.version) {
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal if own => Some(Advance::Advanced),
+            std::cmp::Ordering::Equal => Some(Advance::Unchanged),
+            std::cmp::Ordering::Greater => Some(Advance::Stale {
+                current: unsigned(current)?,
+            }),
+        })
+    }
+}
+
+impl Operations {
+    /// Refuses to work without the collection of the watermarks; asks the server once.
+    pub(crate) async fn ready_for_watermarks(&self, session: &Session<'_>) -> Result<()> {
+        if !self.has_watermarks.load(Ordering::Relaxed) {
+            self.verify_watermarks(session).await?;
+            self.has_watermarks.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Looks first, because a repetition and what is stale are answered without a write. That it has raised the mark is
+    /// proven by the document that carries its id.
+    pub(crate) async fn advance(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let (version, retention) = (check::version(version)?, check::retention(retention)?);
+        let writer = AttemptId::random();
+        let raise = Raise { version, writer };
+        self.ready_for_watermarks(session).await?;
+        let update = statements::advance(version, &statements::binary(writer.as_bytes()), retention);
+        let mut sent = Sent::Harmless;
+        for ask in 1..=MAX_ASKS {
+            if let Some(mark) = self.mark(session, source, sent).await?
+                && let Some(told) = raise.told(&mark)?
+            {
+                return Ok(told);
+            }
+            match self.raise(session, source, update.clone()).await? {
+                Changed::Document(mark) => {
+                    return raise.told(&Row::new(mark))?.ok_or_else(below);
+                }
+                Changed::LostRace => pause(ask).await,
+                Changed::Nothing => {
+                    sent = Sent::Write;
+                    pause(ask).await;
+                }
+            }
+        }
+        let effect = match sent {
+            Sent::Harmless => Effect::None,
+            Sent::Write => Effect::Unknown,
+        };
+        let message = format!("the mark was raised {MAX_ASKS} times meanwhile; ask again");
+        Err(Error::new(ErrorKind::Contention, effect, message))
+    }
+
+    async fn raise(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+        update: Vec<Document>,
+    ) -> Result<Changed> {
+        let filter = statements::key_filter(source);
+        session.change(&self.watermarks, filter, update, true).await
+    }
+
+    /// The mark of the source, if it is live.
+    async fn mark(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+        sent: Sent,
+    ) -> Result<Option<Row>> {
+        let look = statements::get(source);
+        let found = session.read(&self.watermarks, look, sent).await?;
+        match found.into_iter().next().map(Row::new) {
+            Some(mark) if mark.is_live()? => Ok(Some(mark)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
+        self.ready_for_watermarks(session).await?;
+        let mark = self.mark(session, source, Sent::Harmless).await?;
+        mark.map(|mark| unsigned(mark.number("version")?))
+            .transpose()
+    }
+}
+
+fn unsigned(version: i64) -> Result<u64> {
+    u64::try_from(version).map_err(|_| Error::corrupt("a watermark is below zero"))
+}
+
+fn below() -> Error {
+    Error::corrupt("an advance has left a mark below its version; is a server in between that is not MongoDB?")
+}
+
+/// A mark is a document, raised in one upsert that judges by the server's clock where it writes; what is stale or
+/// repeated is told by a read.
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl WatermarkStore for MongoStore {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        self.operations
+            .advance(&mut self.session(), source, version, retention)
+            .await
+            .map_err(at("advance"))
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        self.operations
+            .watermark(&mut self.session(), source)
+            .await
+            .map_err(at("watermark"))
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        self.operations
+            .purge_watermarks(&mut self.session(), limit)
+            .await
+            .map_err(at("purge_watermarks"))
+    }
+}
