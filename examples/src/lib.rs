@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod chat;
+pub mod effects;
 pub mod storm;
+pub mod webhook;
 
 /// The example of the project's README, so that it compiles and runs with the documentation tests.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::time::whole_millis_as_micros;
 use crate::{
     ClaimRequest, Error, Failure, Limits, MAX_BATCH, MAX_LEASE, MAX_RETENTION, Metadata, Response,
-    Result, sealed, watermark,
+    Result, compressed, sealed, watermark,
 };
 
 /// The lease in microseconds, rounded up to whole milliseconds.
@@ -55,7 +55,8 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
     Ok(whole_millis_as_micros(value))
 }
 
-/// The stored form of the response.
+/// The stored form of the response; with the feature `zstd`, compressed when it has more than 4 KiB and gains by it.
+/// The limit is that of the plain form.
 ///
 /// # Errors
 ///
@@ -65,7 +66,7 @@ pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
     result_size("response", response.body().len(), limits)?;
     let bytes = sealed::encode_response(response)?;
     result_size("response", bytes.len(), limits)?;
-    Ok(bytes)
+    Ok(compressed::packed(bytes))
 }
 
 /// The stored form of the failure.

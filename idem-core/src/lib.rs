@@ -5,6 +5,7 @@ mod batch;
 pub mod check;
 mod checkpoint;
 mod claim;
+mod compressed;
 mod digest;
 pub mod engine;
 mod error;

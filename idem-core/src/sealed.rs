@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::{Error, Failure, Response, Result};
+use crate::{Error, Failure, Response, Result, compressed};
 
 const RESPONSE_V1: u8 = 1;
 const FAILURE_V1: u8 = 2;
@@ -67,15 +67,17 @@ pub fn encode_failure(failure: &Failure) -> Result<Bytes> {
 }
 
 impl Sealed {
-    /// Reads the stored form; body and values share its memory.
+    /// Reads the stored form; body and values share its memory, unless it is compressed.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no such thing.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no such thing;
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) when it is compressed and the feature `zstd` is off.
     pub fn decode(mut bytes: Bytes) -> Result<Self> {
         match take_u8(&mut bytes)? {
             RESPONSE_V1 => decode_response(bytes).map(Self::Response),
             FAILURE_V1 => decode_failure(bytes).map(Self::Failure),
+            compressed::TAG => Self::decode(compressed::unpacked(bytes)?),
             tag => Err(Error::corrupt(format!(
                 "a stored result has the unknown tag {tag}; it was written by another version"
             ))),

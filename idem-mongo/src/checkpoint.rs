@@ -50,7 +50,10 @@ impl Operations {
 #[async_trait]
 impl CheckpointStore for MongoStore {
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
-        let stored = self.operations.noted(checkpoint).map_err(at("checkpoint"))?;
+        let stored = self
+            .operations
+            .noted(checkpoint)
+            .map_err(at("checkpoint"))?;
         self.operations
             .checkpoint(&mut self.session(), claim, &stored)
             .await

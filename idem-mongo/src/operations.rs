@@ -218,7 +218,11 @@ impl Operations {
     }
 
     /// The claim's own record, when it is still the latest acquisition.
-    pub(crate) async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Row>> {
+    pub(crate) async fn owned(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Row>> {
         self.one(session, statements::owned(claim), Sent::Harmless)
             .await
     }

@@ -1,11 +1,12 @@
 //! The collection, its indexes, and how they come into being.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
-use mongodb::bson::{Bson, Document, doc};
+use idem_core::{Error, Result};
+use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
 use crate::config::Config;
 use crate::error::{Sent, classify, code};
+use crate::inspect::{check_collection, first_batch, is_index, misconfigured, number};
 use crate::operations::Operations;
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
@@ -27,10 +28,10 @@ const SWEEP_INDEX: &str = "idem_sweep_at";
 
 /// What people run themselves in `mongosh`; [`MongoStore::migrate`] does the same.
 ///
-/// It may be run any number of times, but for the first line, which fails when the collection is there.
+/// It may be run any number of times, but for the lines that create a collection, which fail when it is there.
 #[must_use]
 pub fn schema_commands(config: &Config) -> String {
-    let name = config.collection();
+    let (name, marks) = (config.collection(), config.watermarks());
     let database = config
         .database()
         .map(|database| format!("use {database}\n"))
@@ -44,13 +45,16 @@ db.getCollection("{name}").updateOne(
   {{ $setOnInsert: {{ schema_version: NumberInt({SCHEMA_VERSION}) }} }},
   {{ upsert: true, writeConcern: {{ w: "majority" }} }}
 )
-// Where it is to be sharded: sh.shardCollection(db.getName() + ".{name}", {{ _id: "hashed" }})
+db.createCollection("{marks}", {{ collation: {{ locale: "simple" }} }})
+db.getCollection("{marks}").createIndex({{ purge_at: 1 }}, {{ name: "{PURGE_INDEX}", expireAfterSeconds: 0 }})
+// Where they are to be sharded: sh.shardCollection(db.getName() + ".{name}", {{ _id: "hashed" }})
+//                               sh.shardCollection(db.getName() + ".{marks}", {{ _id: "hashed" }})
 "#
     )
 }
 
 impl MongoStore {
-    /// Creates the collection and its indexes where they are missing, and checks server and version. Safe when many
+    /// Creates the collection of the records, that of the watermarks and their indexes where they are missing, and checks server and version. Safe when many
     /// processes start at once, and when there is nothing to do it only reads.
     ///
     /// The user needs `readWrite` on the database, as for everything else.
@@ -70,7 +74,7 @@ impl MongoStore {
         self.operations.migrate(&self.session()).await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with and that the collection is there, as this crate wants it,
+    /// Checks that the server is one that this crate works with and that the collections are there, as this crate wants them,
     /// and of this version. Only reads.
     ///
     /// # Errors
@@ -91,37 +95,52 @@ enum Found {
 impl Operations {
     async fn migrate(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
-        if let Found::All = self.inspect(session).await? {
-            return Ok(());
+        if let Found::Part = self.inspect_watermarks(session).await? {
+            self.create(session, self.watermarks.name(), vec![purge_index()])
+                .await?;
         }
-        let name = self.config.collection();
+        if let Found::Part = self.inspect_records(session).await? {
+            let indexes = vec![purge_index(), sweep_index()];
+            self.create(session, self.collection.name(), indexes)
+                .await?;
+            self.write_version(session).await?;
+        }
+        self.verify(session).await
+    }
+
+    /// The collection, if it is missing, and its indexes. What is there and does not suit is refused first.
+    async fn create(
+        &self,
+        session: &Session<'_>,
+        name: &str,
+        indexes: Vec<Document>,
+    ) -> Result<()> {
         let simple = doc! { "create": name, "collation": { "locale": "simple" } };
         match self.command(session, simple, Sent::Write).await {
             Ok(Err(error)) if code(&error) == Some(NAMESPACE_EXISTS) => {}
             done => drop(done?.map_err(|error| classify(error, Sent::Write))?),
         }
-        self.inspect(session).await?;
-        self.write(
-            session,
-            doc! {
-                "createIndexes": name,
-                "indexes": [
-                    { "key": { "purge_at": 1 }, "name": PURGE_INDEX, "expireAfterSeconds": 0 },
-                    { "key": { "sweep_at": 1 }, "name": SWEEP_INDEX, "sparse": true },
-                ],
-            },
-        )
-        .await?;
-        self.write_version(session).await?;
-        match self.inspect(session).await? {
+        self.indexes_of(session, name).await?;
+        let create = doc! { "createIndexes": name, "indexes": indexes };
+        self.write(session, create).await
+    }
+
+    async fn verify(&self, session: &Session<'_>) -> Result<()> {
+        self.verify_records(session).await?;
+        self.verify_watermarks(session).await
+    }
+
+    pub(crate) async fn verify_records(&self, session: &Session<'_>) -> Result<()> {
+        self.check_server(session).await?;
+        match self.inspect_records(session).await? {
             Found::All => Ok(()),
             Found::Part => Err(incomplete()),
         }
     }
 
-    pub(crate) async fn verify(&self, session: &Session<'_>) -> Result<()> {
+    pub(crate) async fn verify_watermarks(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
-        match self.inspect(session).await? {
+        match self.inspect_watermarks(session).await? {
             Found::All => Ok(()),
             Found::Part => Err(incomplete()),
         }
@@ -140,33 +159,41 @@ impl Operations {
     }
 
     /// What is there; an error when it does not suit.
-    async fn inspect(&self, session: &Session<'_>) -> Result<Found> {
-        let name = self.config.collection();
-        let listed = self
-            .reading(
-                session,
-                doc! { "listCollections": 1, "filter": { "name": name } },
-            )
-            .await?;
-        let Some(collection) = first_batch(&listed).next() else {
+    async fn inspect_records(&self, session: &Session<'_>) -> Result<Found> {
+        let Some(indexes) = self.indexes_of(session, self.collection.name()).await? else {
             return Ok(Found::Part);
         };
-        check_collection(collection)?;
-        let indexes = self
-            .command(session, doc! { "listIndexes": name }, Sent::Harmless)
-            .await?;
-        let indexes = match indexes {
-            Ok(indexes) => indexes,
-            Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => return Ok(Found::Part),
-            Err(error) => return Err(classify(error, Sent::Harmless)),
-        };
-        let has = |key: &str| first_batch(&indexes).any(|index| is_index(index, key));
+        let has = |field: &str| indexes.iter().any(|index| is_index(index, field));
         let indexed = has("purge_at") && has("sweep_at");
-        let version = self.version(session).await?;
-        match version {
+        match self.version(session).await? {
             Some(version) if version > i64::from(SCHEMA_VERSION) => Err(too_new(version)),
             Some(version) if indexed && version == i64::from(SCHEMA_VERSION) => Ok(Found::All),
             _ => Ok(Found::Part),
+        }
+    }
+
+    async fn inspect_watermarks(&self, session: &Session<'_>) -> Result<Found> {
+        let indexes = self.indexes_of(session, self.watermarks.name()).await?;
+        let indexed = indexes
+            .iter()
+            .flatten()
+            .any(|index| is_index(index, "purge_at"));
+        Ok(if indexed { Found::All } else { Found::Part })
+    }
+
+    /// The indexes of a collection that suits; `None` when it is missing.
+    async fn indexes_of(&self, session: &Session<'_>, name: &str) -> Result<Option<Vec<Document>>> {
+        let list = doc! { "listCollections": 1, "filter": { "name": name } };
+        let listed = self.reading(session, list).await?;
+        let Some(collection) = first_batch(&listed).next() else {
+            return Ok(None);
+        };
+        check_collection(collection)?;
+        let list = doc! { "listIndexes": name };
+        match self.command(session, list, Sent::Harmless).await? {
+            Ok(indexes) => Ok(Some(first_batch(&indexes).cloned().collect())),
+            Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(None),
+            Err(error) => Err(classify(error, Sent::Harmless)),
         }
     }
 
@@ -217,9 +244,17 @@ impl Operations {
     }
 }
 
+fn purge_index() -> Document {
+    doc! { "key": { "purge_at": 1 }, "name": PURGE_INDEX, "expireAfterSeconds": 0 }
+}
+
+fn sweep_index() -> Document {
+    doc! { "key": { "sweep_at": 1 }, "name": SWEEP_INDEX, "sparse": true }
+}
+
 fn incomplete() -> Error {
     misconfigured(
-        "the collection is missing or not this crate's; run `migrate()` or the printed commands"
+        "the collection, or that of the watermarks, is missing or not this crate's; run `migrate()` or the printed commands"
             .to_owned(),
     )
 }

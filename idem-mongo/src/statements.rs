@@ -83,10 +83,7 @@ pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
 
 /// The same for many keys.
 pub(crate) fn look_many(keys: Vec<String>) -> Vec<Document> {
-    vec![
-        doc! { "$match": { "_id": { "$in": keys } } },
-        as_told(),
-    ]
+    vec![doc! { "$match": { "_id": { "$in": keys } } }, as_told()]
 }
 
 fn with_clock(fingerprint: &Bson) -> Document {

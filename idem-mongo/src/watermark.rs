@@ -4,9 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{
-    Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore, check,
-};
+use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore, check};
 use mongodb::bson::Document;
 
 use crate::error::Sent;
@@ -61,7 +59,8 @@ impl Operations {
         let writer = AttemptId::random();
         let raise = Raise { version, writer };
         self.ready_for_watermarks(session).await?;
-        let update = statements::advance(version, &statements::binary(writer.as_bytes()), retention);
+        let update =
+            statements::advance(version, &statements::binary(writer.as_bytes()), retention);
         let mut sent = Sent::Harmless;
         for ask in 1..=MAX_ASKS {
             if let Some(mark) = self.mark(session, source, sent).await?
@@ -126,7 +125,9 @@ fn unsigned(version: i64) -> Result<u64> {
 }
 
 fn below() -> Error {
-    Error::corrupt("an advance has left a mark below its version; is a server in between that is not MongoDB?")
+    Error::corrupt(
+        "an advance has left a mark below its version; is a server in between that is not MongoDB?",
+    )
 }
 
 /// A mark is a document, raised in one upsert that judges by the server's clock where it writes; what is stale or

@@ -19,7 +19,7 @@ pub struct Config {
 pub enum StatementMode {
     /// Prepared once per connection under a name: one round trip per statement. For direct connections,
     /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
-    /// `max_prepared_statements` above the number of this crate's statements (11).
+    /// `max_prepared_statements` above the number of this crate's statements (16).
     #[default]
     Prepared,
     /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
@@ -28,14 +28,14 @@ pub enum StatementMode {
     Unprepared,
 }
 
-/// Most bytes of a table's name: the names of its indexes are longer by up to ten, and PostgreSQL cuts names
-/// at 63.
+/// Most bytes of a table's name: the names of its indexes and of the table of watermarks are longer by up to ten, and
+/// PostgreSQL cuts names at 63.
 const MAX_TABLE_BYTES: usize = 50;
 /// PostgreSQL cuts names at 63 bytes (NAMEDATALEN).
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The table `idem_records`, found through the connection's `search_path`; default limits; prepared
+    /// The tables `idem_records` and `idem_records_marks`, found through the connection's `search_path`; default limits; prepared
     /// statements; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
@@ -49,7 +49,7 @@ impl Config {
     }
 
     /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. It is
-    /// quoted, so capitals count.
+    /// quoted, so capitals count. Watermarks are in a table of their own, whose name has `_marks` at the end.
     ///
     /// # Errors
     ///
@@ -124,9 +124,18 @@ impl Config {
 
     /// The table's name, quoted, with the schema if one is set.
     pub(crate) fn qualified_table(&self) -> String {
+        self.qualified(&self.table)
+    }
+
+    /// The same of the table of watermarks.
+    pub(crate) fn qualified_marks(&self) -> String {
+        self.qualified(&format!("{}_marks", self.table))
+    }
+
+    fn qualified(&self, table: &str) -> String {
         match &self.schema {
-            Some(schema) => format!("\"{schema}\".\"{}\"", self.table),
-            None => format!("\"{}\"", self.table),
+            Some(schema) => format!("\"{schema}\".\"{table}\""),
+            None => format!("\"{table}\""),
         }
     }
 }
@@ -163,6 +172,7 @@ mod tests {
             .and_then(|config| config.with_table("idem_2"))
             .unwrap();
         assert_eq!(config.qualified_table(), "\"Billing\".\"idem_2\"");
+        assert_eq!(config.qualified_marks(), "\"Billing\".\"idem_2_marks\"");
         for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
             assert!(Config::new().with_table(name).is_err(), "{name}");
         }

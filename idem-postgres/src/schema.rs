@@ -1,4 +1,4 @@
-//! The table, its indexes, and how they come into being.
+//! The tables, their indexes, and how they come into being.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, Row};
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::{Sent, classify, decode};
 use crate::store::{BACKEND, PostgresStore};
 
-/// The version of the schema that this crate works with.
+/// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The first release that has all that the statements use.
@@ -16,38 +16,46 @@ const MIN_SERVER_VERSION: i32 = 120_000;
 /// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
 const MAX_TRIES: u32 = 5;
 
-const TEMPLATE: &str = include_str!("schema.sql");
+const RECORDS: &str = include_str!("schema.sql");
+const MARKS: &str = include_str!("schema_marks.sql");
 
 /// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
 ///
 /// It may be run any number of times. The statements belong into one transaction.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
-    let schema = config
-        .schema()
-        .map(|schema| format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n"))
-        .unwrap_or_default();
+    schema_ddl(config) + &ddl(config, RECORDS) + &ddl(config, MARKS)
+}
+
+fn schema_ddl(config: &Config) -> String {
+    let create = |schema| format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\";\n");
+    config.schema().map(create).unwrap_or_default()
+}
+
+fn ddl(config: &Config, template: &str) -> String {
     let table = config.table();
-    let ddl = TEMPLATE
+    template
         .replace("{table}", &config.qualified_table())
         .replace("{purge_index}", &format!("\"{table}_purge_at\""))
-        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""));
-    schema + &ddl
+        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""))
+        .replace("{marks}", &config.qualified_marks())
+        .replace("{marks_index}", &format!("\"{table}_marks_at\""))
 }
 
 impl PostgresStore {
-    /// Creates the schema (if one is configured), the table and its indexes where they are missing, and checks
-    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
+    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks yet
+    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
     ///
     /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
-    /// SELECT, INSERT, UPDATE and DELETE on the table are enough.
+    /// SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`pg_advisory_xact_lock`).
     ///
     /// # Errors
     ///
     /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not UTF8, a
-    /// privilege is missing, or the table is of a later version; `Unavailable` as usual.
+    /// privilege is missing, or a table is of a later version; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -55,37 +63,55 @@ impl PostgresStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        match self.schema_version().await.map_err(at)? {
-            Some(SCHEMA_VERSION) => return Ok(()),
-            Some(version) if version > SCHEMA_VERSION => return Err(at(too_new(version))),
-            _ => {}
+        let missing = self.missing().await.map_err(at)?;
+        if missing.is_empty() {
+            return Ok(());
         }
         for _ in 1..MAX_TRIES {
-            match self.create().await {
+            match self.create(&missing).await {
                 Err(error) if is_created_elsewhere(&error) => {}
                 result => return result.map_err(|error| at(classify(error, Sent::Write))),
             }
         }
-        self.create()
+        self.create(&missing)
             .await
             .map_err(|error| at(classify(error, Sent::Write)))
+    }
+
+    /// The DDL of the tables that are not there in this version.
+    async fn missing(&self) -> Result<String> {
+        let config = &self.operations.config;
+        let tables = [
+            (config.qualified_table(), RECORDS),
+            (config.qualified_marks(), MARKS),
+        ];
+        let mut missing = String::new();
+        for (table, template) in tables {
+            match self.schema_version(table).await? {
+                Some(SCHEMA_VERSION) => {}
+                Some(version) if version > SCHEMA_VERSION => return Err(too_new(version)),
+                _ => missing += &ddl(config, template),
+            }
+        }
+        Ok(missing)
     }
 
     /// Sent as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
     /// and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not safe against
     /// another one at the same time. The read of a catalogue makes the server take note of what was committed
     /// while it waited for the lock; taking an advisory lock does not.
-    async fn create(&self) -> Result<(), sqlx::Error> {
+    async fn create(&self, missing: &str) -> Result<(), sqlx::Error> {
+        let config = &self.operations.config;
         let script = format!(
-            "SELECT pg_advisory_xact_lock({});\nSELECT count(*) FROM pg_catalog.pg_namespace;\n{}",
-            lock_number(&self.operations.config),
-            schema_sql(&self.operations.config)
+            "SELECT pg_advisory_xact_lock({});\nSELECT count(*) FROM pg_catalog.pg_namespace;\n{}{missing}",
+            lock_number(config),
+            schema_ddl(config)
         );
         let script = sqlx::raw_sql(AssertSqlSafe(script));
         script.execute(&self.pool).await.map(drop)
     }
 
-    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Checks that the server is one that this crate works with and that the tables are there and of this version.
     /// Only reads.
     ///
     /// # Errors
@@ -94,14 +120,13 @@ impl PostgresStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        match self.schema_version().await.map_err(at)? {
-            Some(SCHEMA_VERSION) => Ok(()),
-            Some(version) if version > SCHEMA_VERSION => Err(at(too_new(version))),
-            Some(_) | None => Err(at(misconfigured(
-                "the table is missing or not this crate's; run `migrate()` or the printed schema"
-                    .to_owned(),
-            ))),
+        if self.missing().await.map_err(at)?.is_empty() {
+            return Ok(());
         }
+        Err(at(misconfigured(
+            "a table is missing or not this crate's; run `migrate()` or the printed schema"
+                .to_owned(),
+        )))
     }
 
     async fn check_server(&self) -> Result<()> {
@@ -130,9 +155,8 @@ impl PostgresStore {
     }
 
     /// The version in the table's comment; `None` when there is no such table or comment.
-    async fn schema_version(&self) -> Result<Option<u32>> {
-        let query = sqlx::query("SELECT obj_description(to_regclass($1), 'pg_class')")
-            .bind(self.operations.config.qualified_table());
+    async fn schema_version(&self, table: String) -> Result<Option<u32>> {
+        let query = sqlx::query("SELECT obj_description(to_regclass($1), 'pg_class')").bind(table);
         let rows = self.session().rows(query, Sent::Harmless).await?;
         let comment: Option<String> = match rows.first() {
             Some(row) => row.try_get_unchecked(0).map_err(decode)?,
@@ -155,7 +179,7 @@ fn misconfigured(message: String) -> Error {
 
 fn too_new(version: u32) -> Error {
     misconfigured(format!(
-        "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
+        "a table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
     ))
 }
 
@@ -183,6 +207,8 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("CREATE SCHEMA IF NOT EXISTS \"billing\";\n"));
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup\" ("));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup_marks\" ("));
+        assert!(sql.contains("\"dedup_marks_at\" ON \"billing\".\"dedup_marks\""));
         assert!(sql.contains("\"dedup_purge_at\" ON \"billing\".\"dedup\""));
         assert!(!sql.contains('{'));
         assert!(!schema_sql(&Config::new()).contains("SCHEMA IF"));

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     fingerprint   bytea    NOT NULL,  -- scheme and SHA-256
     attempt_id    bytea    NOT NULL,  -- who holds it; zeros: nobody
     metadata      text,               -- JSON
-    result        bytea,              -- the sealed response or failure
+    result        bytea,              -- the sealed response or failure; while in flight, the last checkpoint
     PRIMARY KEY (scope, operation, id)
 ) WITH (
     fillfactor = 85,

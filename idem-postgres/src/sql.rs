@@ -19,6 +19,10 @@ macro_rules! clock {
     };
 }
 
+mod capabilities;
+
+pub(crate) use capabilities::*;
+
 /// What `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($result:literal) => {
@@ -43,6 +47,10 @@ macro_rules! insert_columns {
 /// The condition is judged on the locked, latest version of the row (READ COMMITTED re-reads it after a
 /// wait), so of any number of claims that wait for one lock the first is let through, and the others find
 /// the row changed and update nothing. An attempt that asks again for what is its own keeps its token.
+///
+/// `result` holds the last checkpoint while the record is in flight. Whoever acquires a live record in flight, a
+/// takeover or the attempt itself, goes on from there; who acquires any other begins without. It is the locked
+/// version's: a checkpoint that was acknowledged before the takeover is in it, one that comes later is refused.
 macro_rules! acquire_existing {
     ($retry_failed:literal) => {
         concat!(
@@ -67,7 +75,8 @@ macro_rules! acquire_existing {
         fingerprint = excluded.fingerprint,
         attempt_id = excluded.attempt_id,
         metadata = excluded.metadata,
-        result = NULL
+        result = CASE
+            WHEN r.expires_at > excluded.created_at AND r.state = 0 THEN r.result END
     WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
         r.state = 0 AND r.attempt_id = excluded.attempt_id
         OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
@@ -118,7 +127,7 @@ SELECT true, ",
     " FROM won AS r, clock
 UNION ALL
 SELECT false, ",
-    columns!("CASE WHEN r.fingerprint = $4 THEN r.result END"),
+    columns!("CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END"),
     " FROM held AS r, clock",
 );
 
@@ -173,7 +182,7 @@ SELECT true, ",
     ", r.scope, r.operation, r.id FROM won AS r, clock
 UNION ALL
 SELECT false, ",
-    columns!("CASE WHEN r.same THEN r.result END"),
+    columns!("CASE WHEN r.same AND r.state <> 0 THEN r.result END"),
     ", r.scope, r.operation, r.id FROM held AS r, clock",
 );
 
@@ -283,7 +292,7 @@ pub(crate) const RELEASE: &str = concat!(
     clock!(),
     "
 UPDATE {table} AS r
-SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL
+SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = NULL
 FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
@@ -314,7 +323,7 @@ pub(crate) const GET: &str = concat!(
     clock!(),
     "
 SELECT false, ",
-    columns!("r.result"),
+    columns!("CASE WHEN r.state <> 0 THEN r.result END"),
     " FROM {table} AS r, clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.now"
 );

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
+use crate::config::Config;
 use crate::sql;
 
-/// The statements with the table's name put in, shared by all clones of a store.
+/// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) claim: Statement,
@@ -20,12 +21,21 @@ pub(crate) struct Statements {
     pub(crate) get: Statement,
     pub(crate) purge: Statement,
     pub(crate) sweep: Statement,
+    pub(crate) checkpoint: Statement,
+    pub(crate) last_checkpoint: Statement,
+    pub(crate) advance: Statement,
+    pub(crate) watermark: Statement,
+    pub(crate) purge_watermarks: Statement,
 }
 
 impl Statements {
-    /// `table` is the quoted and qualified name.
-    pub(crate) fn new(table: &str) -> Self {
-        let statement = |template: &str| Statement(template.replace("{table}", table).into());
+    pub(crate) fn new(config: &Config) -> Self {
+        let [table, marks] = [config.qualified_table(), config.qualified_marks()];
+        let named = |template: &str| {
+            let named = template.replace("{table}", &table);
+            named.replace("{marks}", &marks)
+        };
+        let statement = |template: &str| Statement(named(template).into());
         Self {
             claim: statement(sql::CLAIM),
             claim_many: statement(sql::CLAIM_MANY),
@@ -38,11 +48,16 @@ impl Statements {
             get: statement(sql::GET),
             purge: statement(sql::PURGE),
             sweep: statement(sql::SWEEP),
+            checkpoint: statement(sql::CHECKPOINT),
+            last_checkpoint: statement(sql::LAST_CHECKPOINT),
+            advance: statement(sql::ADVANCE),
+            watermark: statement(sql::WATERMARK),
+            purge_watermarks: statement(sql::PURGE_WATERMARKS),
         }
     }
 }
 
-/// One statement's text. Nothing but the validated name of the table was put into it.
+/// One statement's text. Nothing but the validated names of the tables was put into it.
 #[derive(Debug)]
 pub(crate) struct Statement(Arc<str>);
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
-    Key, Limits, Record, Response, Result, check, encode_failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check, encode_failure,
 };
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool, Row};
@@ -115,7 +115,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
 
@@ -128,6 +128,14 @@ impl IdempotencyStore for PostgresStore {
 
     fn limits(&self) -> Limits {
         self.operations.config.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
@@ -203,7 +211,7 @@ impl IdempotencyStore for PostgresStore {
 
 impl PostgresStore {
     /// The number that the statement counts.
-    async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+    pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
         let rows = self.session().rows(query, Sent::Write).await?;
         let row = rows
             .first()

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
+use idem_core::{
+    Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
+    Response, Result,
+};
 use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
 use tokio::time::Instant;
@@ -90,6 +93,58 @@ impl PostgresStore {
             .seal(&mut self.session_in(transaction), claim, &sealing)
             .await
             .map_err(at)
+    }
+
+    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the recovery point and the rows
+    /// that it stands for commit together. When it answers `ClaimLost`, roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `checkpoint`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn checkpoint_in(
+        &self,
+        transaction: &mut PgTransaction<'_>,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        self.operations
+            .checkpoint(&mut self.session_in(transaction), claim, checkpoint)
+            .await
+            .map_err(|error| error.at(BACKEND, "checkpoint_in"))
+    }
+
+    /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written
+    /// for the event commit together, and a rollback leaves the mark where it was. Others that advance the same source
+    /// wait for the transaction's end.
+    ///
+    /// # Errors
+    ///
+    /// As for `advance`. Under REPEATABLE READ and SERIALIZABLE also `Contention` when the mark was raised after the
+    /// transaction's snapshot was taken.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn advance_in(
+        &self,
+        transaction: &mut PgTransaction<'_>,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        self.operations
+            .advance(
+                &mut self.session_in(transaction),
+                source,
+                version,
+                retention,
+            )
+            .await
+            .map_err(|error| error.at(BACKEND, "advance_in"))
     }
 
     fn session_in<'t>(&self, connection: &'t mut PgConnection) -> Session<'t> {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use idem_core::{Advance, Bytes, Idempotency, IdempotencyStore, Key, Result, Work};
+use idem_core::{Advance, Bytes, Idempotency, IdempotencyStore, Key, Response, Result, Work};
 
 use crate::run::{Broken, Sealed, advance, no_watermarks};
 use crate::{Answer, Event, Rejection, Verifier, Version, policy, schemes};
@@ -119,6 +119,17 @@ impl Receiver {
     /// None with the scope that this receiver has.
     pub fn source_key(&self, source: &str) -> Result<Key> {
         Key::from_parts(&self.scope, self.verifier.provider().operation(), [source])
+    }
+
+    /// What a handled event is sealed with: for a handler that commits its rows and the claim ([`Work::claim`]) in one
+    /// transaction, which is the only way in which its effect happens exactly once. That it is sealed once more with the
+    /// same changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// None; it is JSON.
+    pub fn handled() -> Result<Response> {
+        Response::json(&Sealed::Handled)
     }
 
     /// Receives one delivery: `body` as it was sent, byte for byte.

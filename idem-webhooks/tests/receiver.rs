@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use idem_core::{Bytes, ErrorKind, ErrorPolicy, Idempotency, MemoryStore, Work};
-use idem_webhooks::http::{HeaderMap, HeaderValue, StatusCode};
-use idem_webhooks::{Answer, Event, Provider, Receiver, Rejection, Verifier, Version, policy};
+use idem_core::{ErrorKind, ErrorPolicy, Idempotency, IdempotencyStore, MemoryStore, Work};
+use idem_webhooks::http::StatusCode;
+use idem_webhooks::{Answer, Event, Receiver, Rejection, Version, policy};
 use support::Fragile;
 use support::delivery::{Handled, headers, receiver, verifier, versioned};
 use tokio::sync::Notify;
@@ -65,7 +65,6 @@ async fn nothing_is_stored_of_a_forged_delivery() {
         "{answer:?}"
     );
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-    let store: &dyn idem_core::IdempotencyStore = &store;
     assert_eq!(
         store.get(&receiver.key("one").unwrap()).await.unwrap(),
         None
@@ -94,6 +93,22 @@ async fn an_event_without_a_usable_id_is_refused() {
     let answer = receiver.receive(&none, BODY.into(), handler).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     assert_eq!(handled.times(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_may_seal_the_event_itself() {
+    let store = MemoryStore::new();
+    let receiver = receiver(store.clone());
+    let handler = async |_: Event, work: Work| {
+        let claim = work.claim().expect("it has a key");
+        let response = Receiver::handled()?;
+        let retention = Duration::from_secs(60);
+        store.complete(&claim, &response, retention).await
+    };
+    let answer = receiver
+        .receive(&headers("one", BODY), BODY.into(), handler)
+        .await;
+    assert!(matches!(answer, Answer::Handled), "{answer:?}");
 }
 
 #[tokio::test]
@@ -348,104 +363,4 @@ async fn scopes_do_not_see_each_other() {
         assert!(matches!(answer, Answer::Handled), "{scope}: {answer:?}");
     }
     assert!(Receiver::new(store, verifier(), "").is_err());
-}
-
-/// Two deliveries of one event, by another provider.
-async fn twice(
-    provider: Provider,
-    extra: [&[(&'static str, &str)]; 2],
-    bodies: [&str; 2],
-) -> [u16; 2] {
-    let verifier = Verifier::new(provider, "secret").unwrap();
-    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "shop").unwrap();
-    let mut statuses = [0; 2];
-    for ((status, body), extra) in statuses.iter_mut().zip(bodies).zip(extra) {
-        let mut headers: HeaderMap = verifier.sign(body.as_bytes());
-        for (name, value) in extra {
-            headers.insert(*name, HeaderValue::from_str(value).unwrap());
-        }
-        let handler = async |event: Event, _: Work| {
-            assert!(event.topic().is_some());
-            Ok::<_, String>(())
-        };
-        let body = Bytes::copy_from_slice(body.as_bytes());
-        let answer = receiver.receive(&headers, body, handler).await;
-        *status = match answer {
-            Answer::Duplicate { .. } => 208,
-            answer => answer.status().as_u16(),
-        };
-    }
-    statuses
-}
-
-#[tokio::test]
-async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
-    let body = |id: &str, pending: u8| {
-        format!(
-            r#"{{"id":"{id}","type":"invoice.paid","created":1,"pending_webhooks":{pending},"data":{{"object":{{}}}}}}"#
-        )
-    };
-    let statuses = twice(
-        Provider::Stripe,
-        [&[], &[]],
-        [&body("evt_1", 2), &body("evt_1", 1)],
-    )
-    .await;
-    assert_eq!(statuses, [200, 208]);
-    let statuses = twice(
-        Provider::Stripe,
-        [&[], &[]],
-        [&body("evt_1", 2), &body("evt_2", 2)],
-    )
-    .await;
-    assert_eq!(statuses, [200, 200]);
-    let statuses = twice(Provider::Stripe, [&[], &[]], ["{}", "nonsense"]).await;
-    assert_eq!(statuses, [400, 400]);
-}
-
-#[tokio::test]
-async fn a_shopify_event_is_known_by_its_topic_and_id() {
-    let one: &[_] = &[
-        ("x-shopify-topic", "orders/create"),
-        ("x-shopify-event-id", "e1"),
-    ];
-    let same: &[_] = &[one[0], one[1], ("x-shopify-webhook-id", "another delivery")];
-    let other: &[_] = &[("x-shopify-topic", "orders/paid"), one[1]];
-    assert_eq!(
-        twice(Provider::Shopify, [one, same], ["{}", "{}"]).await,
-        [200, 208]
-    );
-    assert_eq!(
-        twice(Provider::Shopify, [one, other], ["{}", "{}"]).await,
-        [200, 200]
-    );
-    assert_eq!(
-        twice(Provider::Shopify, [&one[..1], &one[1..]], ["{}", "{}"]).await,
-        [400, 400]
-    );
-}
-
-#[tokio::test]
-async fn a_slack_event_is_known_by_its_id() {
-    let body =
-        |id: &str| format!(r#"{{"event_id":"{id}","event_time":1,"event":{{"type":"message"}}}}"#);
-    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev1")]).await;
-    assert_eq!(statuses, [200, 208]);
-    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
-    assert_eq!(statuses, [200, 200]);
-}
-
-#[tokio::test]
-async fn slacks_handshake_is_answered_only_if_signed() {
-    let verifier = Verifier::new(Provider::Slack, "secret").unwrap();
-    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "team").unwrap();
-    let body = r#"{"token":"t","challenge":"3eZbrw1aB1","type":"url_verification"}"#;
-    let handler = async |_: Event, _: Work| Err::<(), _>("must not run".to_owned());
-    let signed = verifier.sign(body.as_bytes());
-    let answer = receiver.receive(&signed, body.into(), handler).await;
-    assert_eq!(answer.response().body(), "3eZbrw1aB1");
-    let answer = receiver
-        .receive(&HeaderMap::new(), body.into(), handler)
-        .await;
-    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
 }

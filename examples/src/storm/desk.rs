@@ -233,7 +233,7 @@ impl Progress {
 }
 
 /// Where a delivery is to be killed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Probe {
     delivery: u32,
     crash: Option<Point>,

@@ -86,6 +86,8 @@ impl Harness for MongoHarness {
             .network()
             .batch()
             .self_expiring()
+            .checkpoints()
+            .watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -124,6 +124,8 @@ impl Harness for PostgresHarness {
             .server_clock()
             .network()
             .batch()
+            .checkpoints()
+            .watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -147,7 +147,9 @@ impl Harness for RedisHarness {
             .durable()
             .server_clock()
             .batch()
-            .self_expiring();
+            .self_expiring()
+            .checkpoints()
+            .watermarks();
         if self.is_cluster() {
             // A client of a cluster goes to the addresses that the nodes tell it.
             profile

@@ -1,5 +1,6 @@
 //! [`Format`]: the forms that a document of policies may have.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use serde::de::DeserializeSeed;
@@ -21,6 +22,8 @@ pub(super) enum Format {
 /// Why a document was not read to its end.
 struct Stop {
     position: Option<(usize, usize)>,
+    /// What stands there.
+    word: Option<String>,
     reason: String,
 }
 
@@ -49,8 +52,13 @@ impl Format {
 
     /// The document's values.
     pub(super) fn tree(self, text: &str) -> Result<Value, PolicyFileError> {
-        let stopped = |stop: Stop| PolicyFileError::new(stop.reason).at(stop.position);
-        self.read(text, Tree).map_err(stopped)
+        let path = RefCell::default();
+        self.read(text, Tree(&path)).map_err(|stop| {
+            let path = path.take();
+            let key = (!path.is_empty()).then(|| written(&path)).or(stop.word);
+            let reason = without_path(stop.reason, &path);
+            PolicyFileError::new(reason).at(stop.position).of_key(key)
+        })
     }
 
     /// Line and column of a key.
@@ -81,9 +89,13 @@ impl Stop {
             let start = before.rfind('\n').map_or(0, |end| end + 1);
             Some((line, before.get(start..)?.chars().count() + 1))
         });
+        let reason = error.message().trim().replace('\n', "; ");
+        let is_word = reason == "duplicate key";
+        let word = error.span().filter(|_| is_word);
         Self {
             position,
-            reason: error.message().trim().replace('\n', "; "),
+            word: word.and_then(|span| text.get(span)).map(str::to_owned),
+            reason,
         }
     }
 
@@ -100,6 +112,33 @@ impl Stop {
                 reason.replace_range(at..at + tail.len(), "");
             }
         }
-        Self { position, reason }
+        Self {
+            position,
+            word: None,
+            reason,
+        }
     }
+}
+
+/// A path as TOML writes it.
+pub(super) fn written(path: &[String]) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let parts = path.iter().map(|part| {
+        if !part.is_empty() && part.chars().all(is_bare) {
+            part.clone()
+        } else {
+            format!("{part:?}")
+        }
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// The reason without the tables that the parser of YAML puts before it.
+fn without_path(reason: String, path: &[String]) -> String {
+    let parent = &path[..path.len().saturating_sub(1)];
+    [path, parent]
+        .into_iter()
+        .find_map(|path| reason.strip_prefix(&format!("{}: ", path.join("."))))
+        .map(str::to_owned)
+        .unwrap_or(reason)
 }

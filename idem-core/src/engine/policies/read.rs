@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::super::{Policy, duration_text};
-use super::format::Format;
+use super::format::{Format, written};
 use super::names::{policy_keys, unknown};
 use super::preset::{PRESETS, named};
 use super::{Policies, PolicyFileError};
@@ -56,25 +56,12 @@ pub(super) fn read(
     let tree = format.tree(text)?;
     document(&tree, base, limits).map_err(|fault| {
         let key = (!fault.path.is_empty()).then(|| written(&fault.path));
-        let position = match fault.path.is_empty() {
-            true => Some((1, 1)),
-            false => format.locate(text, &fault.path),
+        let position = match key {
+            Some(_) => format.locate(text, &fault.path),
+            None => Some((1, 1)),
         };
         PolicyFileError::new(fault.reason).at(position).of_key(key)
     })
-}
-
-/// A path as TOML writes it.
-fn written(path: &[String]) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let parts = path.iter().map(|part| {
-        if !part.is_empty() && part.chars().all(is_bare) {
-            part.clone()
-        } else {
-            format!("{part:?}")
-        }
-    });
-    parts.collect::<Vec<_>>().join(".")
 }
 
 fn document(tree: &Value, base: Policies, limits: &Limits) -> Result<Policies, Fault> {
@@ -224,6 +211,14 @@ fn overlaid(policy: &Policy, field: &str, value: &Value) -> Result<Policy, Strin
         Ok(_) => Table::new(),
         Err(error) => return Err(error.to_string()),
     };
-    fields.insert(field.to_owned(), value.clone());
+    fields.insert(field.to_owned(), in_full(field, value));
     Policy::deserialize(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+/// `on_busy = { wait = "5s" }` is short for a limit.
+fn in_full(field: &str, value: &Value) -> Value {
+    match value.get("wait") {
+        Some(limit @ Value::String(_)) if field == "on_busy" => json!({"wait": {"limit": limit}}),
+        _ => value.clone(),
+    }
 }

@@ -1,14 +1,16 @@
 //! [`Tree`]: a document of any form as JSON values, without a key given twice.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads a document.
-pub(super) struct Tree;
+/// Reads a document. The path is that of the key that is being read: where it failed, if it did.
+#[derive(Clone, Copy)]
+pub(super) struct Tree<'p>(pub(super) &'p RefCell<Vec<String>>);
 
-impl<'de> DeserializeSeed<'de> for Tree {
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -16,7 +18,7 @@ impl<'de> DeserializeSeed<'de> for Tree {
     }
 }
 
-impl<'de> Visitor<'de> for Tree {
+impl<'de> Visitor<'de> for Tree<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,9 +50,17 @@ impl<'de> Visitor<'de> for Tree {
         Ok(Value::Null)
     }
 
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.deserialize(deserializer)
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(Self)? {
+        while let Some(value) = list.next_element_seed(self)? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -58,8 +68,12 @@ impl<'de> Visitor<'de> for Tree {
 
     fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
         let mut entries = Map::new();
-        while let Some(key) = table.next_key_seed(NewKey(&entries))? {
-            let value = table.next_value_seed(Self)?;
+        while let Some(key) = table.next_key_seed(NewKey {
+            tree: self,
+            entries: &entries,
+        })? {
+            let value = table.next_value_seed(self)?;
+            self.0.borrow_mut().pop();
             entries.insert(key, value);
         }
         Ok(Value::Object(entries))
@@ -67,7 +81,10 @@ impl<'de> Visitor<'de> for Tree {
 }
 
 /// A key that is not there yet.
-struct NewKey<'t>(&'t Map<String, Value>);
+struct NewKey<'t> {
+    tree: Tree<'t>,
+    entries: &'t Map<String, Value>,
+}
 
 impl<'de> DeserializeSeed<'de> for NewKey<'_> {
     type Value = String;
@@ -85,7 +102,8 @@ impl Visitor<'_> for NewKey<'_> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<String, E> {
-        if self.0.contains_key(key) {
+        self.tree.0.borrow_mut().push(key.to_owned());
+        if self.entries.contains_key(key) {
             return Err(E::custom(format_args!("the key `{key}` is given twice")));
         }
         Ok(key.to_owned())

@@ -1,0 +1,72 @@
+//! [`Report`]: what is printed.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Tally;
+use crate::storm::number::{grouped, time};
+use crate::storm::table::Table;
+
+/// A run and its verdict.
+#[derive(Debug)]
+pub struct Report {
+    /// The store.
+    pub product: String,
+    /// How many events.
+    pub events: usize,
+    /// How many effects they had.
+    pub effects: usize,
+    /// How many deliveries were drawn.
+    pub deliveries: usize,
+    /// How many at once.
+    pub concurrency: usize,
+    /// The seed.
+    pub seed: u64,
+    /// What the sender was told.
+    pub tally: Tally,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (events, concurrency) = (self.events, self.concurrency);
+        let head = format!(
+            "{events} events, {concurrency} deliveries at once, seed {}",
+            self.seed
+        );
+        writeln!(f, "{}, {head}\n", self.product)?;
+        let mut table = Table::default();
+        let mut row = |name: &str, number: u64, remark: &str| {
+            table.row(name, grouped(number), remark);
+        };
+        row(
+            "deliveries",
+            self.deliveries as u64,
+            "each event one to four times, shuffled",
+        );
+        row("effects", self.effects as u64, "");
+        for ((status, text), times) in &self.tally.answers {
+            row(&status.to_string(), *times, text);
+        }
+        row(
+            "hung up",
+            self.tally.hung_up,
+            "before the answer came; sent again",
+        );
+        table.row("elapsed", time(self.elapsed), "");
+        writeln!(f, "{table}")?;
+        for line in &self.wrong {
+            writeln!(f, "WRONG: {line}")?;
+        }
+        match self.wrong.is_empty() {
+            true => writeln!(
+                f,
+                "Every event had one effect, or was refused because a later one had come."
+            ),
+            false => writeln!(f, "Not every event had one effect."),
+        }
+    }
+}

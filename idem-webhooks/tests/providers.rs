@@ -1,0 +1,105 @@
+//! What an event is, to each provider.
+
+use idem_core::{Bytes, MemoryStore, Work};
+use idem_webhooks::http::{HeaderMap, HeaderValue, StatusCode};
+use idem_webhooks::{Answer, Event, Provider, Receiver, Verifier};
+
+/// Two deliveries of one event, by another provider.
+async fn twice(
+    provider: Provider,
+    extra: [&[(&'static str, &str)]; 2],
+    bodies: [&str; 2],
+) -> [u16; 2] {
+    let verifier = Verifier::new(provider, "secret").unwrap();
+    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "shop").unwrap();
+    let mut statuses = [0; 2];
+    for ((status, body), extra) in statuses.iter_mut().zip(bodies).zip(extra) {
+        let mut headers: HeaderMap = verifier.sign(body.as_bytes());
+        for (name, value) in extra {
+            headers.insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        let handler = async |event: Event, _: Work| {
+            assert!(event.topic().is_some());
+            Ok::<_, String>(())
+        };
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let answer = receiver.receive(&headers, body, handler).await;
+        *status = match answer {
+            Answer::Duplicate { .. } => 208,
+            answer => answer.status().as_u16(),
+        };
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
+    let body = |id: &str, pending: u8| {
+        format!(
+            r#"{{"id":"{id}","type":"invoice.paid","created":1,"pending_webhooks":{pending},"data":{{"object":{{}}}}}}"#
+        )
+    };
+    let statuses = twice(
+        Provider::Stripe,
+        [&[], &[]],
+        [&body("evt_1", 2), &body("evt_1", 1)],
+    )
+    .await;
+    assert_eq!(statuses, [200, 208]);
+    let statuses = twice(
+        Provider::Stripe,
+        [&[], &[]],
+        [&body("evt_1", 2), &body("evt_2", 2)],
+    )
+    .await;
+    assert_eq!(statuses, [200, 200]);
+    let statuses = twice(Provider::Stripe, [&[], &[]], ["{}", "nonsense"]).await;
+    assert_eq!(statuses, [400, 400]);
+}
+
+#[tokio::test]
+async fn a_shopify_event_is_known_by_its_topic_and_id() {
+    let one: &[_] = &[
+        ("x-shopify-topic", "orders/create"),
+        ("x-shopify-event-id", "e1"),
+    ];
+    let same: &[_] = &[one[0], one[1], ("x-shopify-webhook-id", "another delivery")];
+    let other: &[_] = &[("x-shopify-topic", "orders/paid"), one[1]];
+    assert_eq!(
+        twice(Provider::Shopify, [one, same], ["{}", "{}"]).await,
+        [200, 208]
+    );
+    assert_eq!(
+        twice(Provider::Shopify, [one, other], ["{}", "{}"]).await,
+        [200, 200]
+    );
+    assert_eq!(
+        twice(Provider::Shopify, [&one[..1], &one[1..]], ["{}", "{}"]).await,
+        [400, 400]
+    );
+}
+
+#[tokio::test]
+async fn a_slack_event_is_known_by_its_id() {
+    let body =
+        |id: &str| format!(r#"{{"event_id":"{id}","event_time":1,"event":{{"type":"message"}}}}"#);
+    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev1")]).await;
+    assert_eq!(statuses, [200, 208]);
+    let statuses = twice(Provider::Slack, [&[], &[]], [&body("Ev1"), &body("Ev2")]).await;
+    assert_eq!(statuses, [200, 200]);
+}
+
+#[tokio::test]
+async fn slacks_handshake_is_answered_only_if_signed() {
+    let verifier = Verifier::new(Provider::Slack, "secret").unwrap();
+    let receiver = Receiver::new(MemoryStore::new(), verifier.clone(), "team").unwrap();
+    let body = r#"{"token":"t","challenge":"3eZbrw1aB1","type":"url_verification"}"#;
+    let handler = async |_: Event, _: Work| Err::<(), _>("must not run".to_owned());
+    let signed = verifier.sign(body.as_bytes());
+    let answer = receiver.receive(&signed, body.into(), handler).await;
+    assert_eq!(answer.response().body(), "3eZbrw1aB1");
+    let answer = receiver
+        .receive(&HeaderMap::new(), body.into(), handler)
+        .await;
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+}
