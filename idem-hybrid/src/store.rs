@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, check,
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
 };
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
@@ -249,6 +249,16 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
 
     fn limits(&self) -> Limits {
         self.database.limits()
+    }
+
+    /// The database's: a checkpoint is the holder's alone, and never cached.
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        self.database.checkpoints()
+    }
+
+    /// The database's: an old mark from a cache would let through what is stale.
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        self.database.watermarks()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Response,
-    Result,
+    Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    Failure, Key, Response, Result,
 };
 use mongodb::bson::doc;
 use mongodb::error::{Error as MongoError, UNKNOWN_TRANSACTION_COMMIT_RESULT};
@@ -102,6 +102,55 @@ impl MongoStore {
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
             .seal(&mut session, claim, &sealing)
+            .await
+            .map_err(at)
+    }
+
+    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the transaction of the caller's session: the step's own
+    /// documents and how far the work got commit together. When it answers `ClaimLost`, abort: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `checkpoint`, and as for [`claim_in`](Self::claim_in).
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: abort it.
+    pub async fn checkpoint_in(
+        &self,
+        session: &mut ClientSession,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "checkpoint_in");
+        let stored = self.operations.noted(checkpoint).map_err(at)?;
+        let mut session = self.session_in(session).await.map_err(at)?;
+        self.operations
+            .checkpoint(&mut session, claim, &stored)
+            .await
+            .map_err(at)
+    }
+
+    /// [`advance`](idem_core::WatermarkStore::advance) in the transaction of the caller's session.
+    ///
+    /// # Errors
+    ///
+    /// As for `advance`, and as for [`claim_in`](Self::claim_in).
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: abort it.
+    pub async fn advance_in(
+        &self,
+        session: &mut ClientSession,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let at = |error: Error| error.at(BACKEND, "advance_in");
+        let mut session = self.session_in(session).await.map_err(at)?;
+        self.operations
+            .advance(&mut session, source, version, retention)
             .await
             .map_err(at)
     }

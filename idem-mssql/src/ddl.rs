@@ -1,4 +1,4 @@
-//! The table and its indexes as text.
+//! The tables and their indexes as text.
 
 use crate::config::Config;
 
@@ -24,7 +24,10 @@ pub fn schema_sql(config: &Config) -> String {
         .replace("{version_table}", &config.qualified_version_table())
         .replace("{primary_key}", &format!("[{table}_key]"))
         .replace("{purge_index}", &format!("[{table}_purge_at]"))
-        .replace("{sweep_index}", &format!("[{table}_sweep_at]"));
+        .replace("{sweep_index}", &format!("[{table}_sweep_at]"))
+        .replace("{marks}", &config.qualified_marks())
+        .replace("{marks_key}", &format!("[{table}_mark_key]"))
+        .replace("{marks_index}", &format!("[{table}_marks_at]"));
     schema + &ddl
 }
 
@@ -61,6 +64,9 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("IF SCHEMA_ID(N'billing') IS NULL\n"));
         assert!(sql.contains("CREATE TABLE [billing].[dedup] ("));
+        assert!(sql.contains("IF OBJECT_ID(N'[billing].[dedup_marks]', N'U') IS NULL"));
+        assert!(sql.contains("CREATE TABLE [billing].[dedup_marks] ("));
+        assert!(sql.contains("[dedup_marks_at] ON [billing].[dedup_marks]"));
         assert!(sql.contains("[dedup_purge_at] ON [billing].[dedup]"));
         assert!(sql.contains("INSERT INTO [billing].[dedup_version]"));
         assert!(sql.contains(&format!("VALUES ({SCHEMA_VERSION})")));

@@ -18,7 +18,7 @@ use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_ASKS: u32 = 16;
 
 /// Most rows that one statement of purge or sweep takes: below the 5,000 locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
@@ -252,6 +252,15 @@ impl Operations {
         in_steps(session, check::batch(limit)?, query).await
     }
 
+    pub(crate) async fn purge_watermarks(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
+        let query = |rows: u32| Query::new(&self.sql.purge_watermarks).bind(i64::from(rows));
+        in_steps(session, check::batch(limit)?, query).await
+    }
+
     pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
         let failure = encode_failure(&Failure::abandoned())?;
         let query = |rows: u32| {
@@ -294,14 +303,14 @@ pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bo
         && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }
 
-fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> {
+pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> {
     Query::new(statement)
         .bind(key.scope().as_bytes())
         .bind(key.operation().as_bytes())
         .bind(key.id().as_bytes())
 }
 
-fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {
+pub(crate) fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {
     with_key(statement, claim.key())
         .bind(claim.token().as_i64())
         .bind(claim.attempt().as_bytes().to_vec())

@@ -1,4 +1,4 @@
-//! How the table comes into being, and whether it is there.
+//! How the tables come into being, and whether they are there.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 
@@ -15,12 +15,13 @@ const MIN_RELEASE: u32 = 2017;
 const MAX_TRIES: u32 = 5;
 
 impl MssqlStore {
-    /// Creates the schema (if one is configured), the table and its indexes where they are missing, and checks
-    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
+    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks yet
+    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
     ///
     /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
-    /// For everything else SELECT, INSERT, UPDATE and DELETE on the table are enough, and SELECT on the table beside
-    /// it that holds the version.
+    /// For everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough, and SELECT on the table beside
+    /// them that holds the version.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`sp_getapplock`).
     ///
@@ -35,10 +36,8 @@ impl MssqlStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        match self.schema_version().await.map_err(at)? {
-            Some(SCHEMA_VERSION) => return Ok(()),
-            Some(version) if version > SCHEMA_VERSION => return Err(at(too_new(version))),
-            _ => {}
+        if self.is_complete().await.map_err(at)? {
+            return Ok(());
         }
         for _ in 1..MAX_TRIES {
             match self.create().await {
@@ -77,15 +76,14 @@ impl MssqlStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        match self.schema_version().await.map_err(at)? {
-            Some(SCHEMA_VERSION) => Ok(()),
-            Some(version) if version > SCHEMA_VERSION => Err(at(too_new(version))),
-            Some(_) | None => Err(at(misconfigured(
-                "the table is missing, not this crate's, or not to be seen by this user; run `migrate()` or the \
-                 printed schema, and grant SELECT on the table of the version, too"
-                    .to_owned(),
-            ))),
+        if self.is_complete().await.map_err(at)? {
+            return Ok(());
         }
+        Err(at(misconfigured(
+            "a table is missing, not this crate's, or not to be seen by this user; run `migrate()` or the printed \
+             schema, and grant SELECT on the table of the version, too"
+                .to_owned(),
+        )))
     }
 
     async fn check_server(&self) -> Result<()> {
@@ -98,14 +96,18 @@ impl MssqlStore {
         }
     }
 
-    /// The version in the table beside the table; `None` when there is none.
-    async fn schema_version(&self) -> Result<Option<u32>> {
+    /// Whether the tables are there and of this version, by the table beside them.
+    async fn is_complete(&self) -> Result<bool> {
         let query = Query::new(&self.operations.sql.schema_version);
         let rows = self.session().rows(query, Sent::Harmless).await?;
-        let version = rows.first().map(|row| Columns(row).number(0));
-        Ok(version
-            .transpose()?
-            .and_then(|version| u32::try_from(version).ok()))
+        let Some(row) = rows.first() else {
+            return Ok(false);
+        };
+        let has_marks = Columns(row).number(1)? == 1;
+        match u32::try_from(Columns(row).number(0)?) {
+            Ok(version) if version > SCHEMA_VERSION => Err(too_new(version)),
+            version => Ok(version == Ok(SCHEMA_VERSION) && has_marks),
+        }
     }
 }
 

@@ -24,6 +24,12 @@
 //! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a parameter in a single
 //! statement, a column in a batch.
 
+// Named, because the tests take this file by its path.
+#[path = "sql/capabilities.rs"]
+mod capabilities;
+
+pub(crate) use capabilities::*;
+
 /// The fragments by name. `{r}` in them is the row's prefix.
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
     ("key", KEY),
@@ -55,7 +61,9 @@ const HELD: &str = "{r}expires_at > @now AND NOT {open {r}}";
 const FREE: &str = "({r}expires_at <= @now OR {open {r}})";
 
 /// What becomes of a record that is acquired; columns on the right are as they were before. An attempt that asks
-/// again for what is its own keeps its token; any other token is `max(previous + 1, clock)`.
+/// again for what is its own keeps its token; any other token is `max(previous + 1, clock)`. `result` holds the last
+/// checkpoint while the record is in flight: who acquires a live record in flight, a takeover or the attempt itself, goes
+/// on from there; who acquires any other begins without.
 const ACQUIRE: &str = "SET
     token = CASE
         WHEN {r}expires_at > @now AND {r}state = 0 AND {r}attempt_id = {attempt_id} THEN {r}token
@@ -75,7 +83,7 @@ const ACQUIRE: &str = "SET
     fingerprint = {fingerprint},
     attempt_id = {attempt_id},
     metadata = {metadata},
-    result = NULL";
+    result = CASE WHEN {r}expires_at > @now AND {r}state = 0 THEN {r}result END";
 
 const COLUMNS: &str =
     "(token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
@@ -142,7 +150,7 @@ pub(crate) const OWNER_VALUES: &[&str] = &[
 /// but those of a read, which under READ COMMITTED go with the row. That it finds nothing is never taken as proof that
 /// the key is free.
 pub(crate) const CLAIM_BY_MERGE: &str = "SELECT 0, {record r.}, \
-     CASE WHEN r.fingerprint = {fingerprint} THEN r.result END, @now
+     CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.}
     AND {held r.};
@@ -154,7 +162,7 @@ ON r.scope = s.scope AND r.operation = s.operation AND r.id = s.id
 WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
 WHEN NOT MATCHED THEN INSERT {columns}
 VALUES ({new})
-OUTPUT 1, {record inserted.}, inserted.result, @now;
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now;
 END;
 ";
 
@@ -167,20 +175,20 @@ END;
 /// one row the first is let through, and the others find it changed and update nothing. When the row went between
 /// insert and update, neither returns one.
 pub(crate) const CLAIM_BY_INSERT: &str = "SELECT 0, {record r.}, \
-     CASE WHEN r.fingerprint = {fingerprint} THEN r.result END, @now
+     CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.}
     AND {held r.};
 IF @@ROWCOUNT = 0
 BEGIN
 INSERT INTO {table} {columns}
-OUTPUT 1, {record inserted.}, inserted.result, @now
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now
 SELECT {new}
 WHERE NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, HOLDLOCK) WHERE {key r.});
 IF @@ROWCOUNT = 0
 BEGIN
 UPDATE {table} {acquire }
-OUTPUT 1, {record inserted.}, inserted.result, @now
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now
 WHERE {key }
     AND {free };
 END;
@@ -192,7 +200,7 @@ END;
 /// read comes back neither won nor held, and is asked for by itself. Two batches may lock their keys in different
 /// orders: 1205 then.
 pub(crate) const CLAIM_MANY_BY_MERGE: &str = "SELECT 0, {record r.}, \
-     CASE WHEN r.fingerprint = s.fingerprint THEN r.result END, @now, r.scope, r.operation, r.id
+     CASE WHEN r.fingerprint = s.fingerprint AND r.state <> 0 THEN r.result END, @now, r.scope, r.operation, r.id
 FROM (VALUES {rows}
     ) AS s (n, {names})
 INNER JOIN {table} AS r ON {key r.}
@@ -213,14 +221,14 @@ ON {key r.}
 WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
 WHEN NOT MATCHED THEN INSERT {columns}
 VALUES ({new})
-OUTPUT 1, {record inserted.}, inserted.result, @now, inserted.scope, inserted.operation, inserted.id;
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope, inserted.operation, inserted.id;
 END;
 ";
 
 /// The fresh keys of a batch, and what is held. What is there and may be acquired is rare (a takeover) and asked for
 /// by itself. A lost race (2627) fails all inserts of the statement; each key is asked for by itself then.
 pub(crate) const CLAIM_MANY_BY_INSERT: &str = "SELECT 0, {record r.}, \
-     CASE WHEN r.fingerprint = s.fingerprint THEN r.result END, @now, r.scope, r.operation, r.id
+     CASE WHEN r.fingerprint = s.fingerprint AND r.state <> 0 THEN r.result END, @now, r.scope, r.operation, r.id
 FROM (VALUES {rows}
     ) AS s (n, {names})
 INNER JOIN {table} AS r ON {key r.}
@@ -229,7 +237,7 @@ WHERE s.n < @P1
 IF @@ROWCOUNT < @P1
 BEGIN
 INSERT INTO {table} {columns}
-OUTPUT 1, {record inserted.}, inserted.result, @now, inserted.scope, inserted.operation, inserted.id
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope, inserted.operation, inserted.id
 SELECT {new}
 FROM (VALUES {rows}
     ) AS s (n, {names})
@@ -293,7 +301,7 @@ WHERE {key r.} AND r.token = {token} AND r.attempt_id = {attempt_id}
 /// The row stays, so that the next token is greater whatever the clock does; it counts as absent and is purged like
 /// any other.
 pub(crate) const RELEASE: &str = "UPDATE {table} SET
-    state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL
+    state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL, result = NULL
 OUTPUT 1
 WHERE {owned };
 ";
@@ -320,7 +328,7 @@ WHERE {owned };
 pub(crate) const RENEW_VALUES: &[&str] =
     &["scope", "operation", "id", "token", "attempt_id", "lease"];
 
-pub(crate) const GET: &str = "SELECT 0, {record r.}, r.result, @now
+pub(crate) const GET: &str = "SELECT 0, {record r.}, CASE WHEN r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.} AND r.expires_at > @now;
 ";

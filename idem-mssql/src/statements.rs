@@ -10,7 +10,7 @@ use crate::sql::{self, FRAGMENTS};
 /// <https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server>.
 pub(crate) const SIZES: [usize; 3] = [8, 64, 200];
 
-/// The statements with the table's name put in, shared by all clones of a store.
+/// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) claim_by_merge: Statement,
@@ -26,6 +26,11 @@ pub(crate) struct Statements {
     pub(crate) get: Statement,
     pub(crate) purge: Statement,
     pub(crate) sweep: Statement,
+    pub(crate) checkpoint: Statement,
+    pub(crate) last_checkpoint: Statement,
+    pub(crate) advance: Statement,
+    pub(crate) watermark: Statement,
+    pub(crate) purge_watermarks: Statement,
     pub(crate) server: Statement,
     pub(crate) babelfish: Statement,
     pub(crate) schema_version: Statement,
@@ -33,10 +38,11 @@ pub(crate) struct Statements {
 
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
-        let table = config.qualified_table();
+        let [table, marks] = [config.qualified_table(), config.qualified_marks()];
         let single = |template: &str, values: &[&str]| {
             let text = expand(template, &parameters(values));
-            Statement::timed(&text.replace("{table}", &table), config.timeout())
+            let text = text.replace("{table}", &table).replace("{marks}", &marks);
+            Statement::timed(&text, config.timeout())
         };
         let batch = |template: &str, values: &[&str]| {
             let text = expand(template, &columns(values)).replace("{table}", &table);
@@ -61,12 +67,18 @@ impl Statements {
             get: single(sql::GET, sql::OWNER_VALUES),
             purge: single(sql::PURGE, sql::BATCH_VALUES),
             sweep: single(sql::SWEEP, sql::BATCH_VALUES),
+            checkpoint: single(sql::CHECKPOINT, sql::CHECKPOINT_VALUES),
+            last_checkpoint: single(sql::LAST_CHECKPOINT, sql::OWNER_VALUES),
+            advance: single(sql::ADVANCE, sql::ADVANCE_VALUES),
+            watermark: single(sql::WATERMARK, sql::ADVANCE_VALUES),
+            purge_watermarks: single(sql::PURGE_WATERMARKS, sql::BATCH_VALUES),
             server: Statement::plain("SELECT @@VERSION;".to_owned()),
             babelfish: Statement::plain(
                 "SELECT CAST(SERVERPROPERTY(N'Babelfish') AS nvarchar(128));".to_owned(),
             ),
             schema_version: Statement::plain(format!(
-                "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL\nSELECT version FROM {version_table};"
+                "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
+SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};"
             )),
         }
     }
@@ -79,7 +91,7 @@ impl Statements {
     }
 }
 
-/// One statement's text. Nothing but the validated name of the table and numbers were put into it.
+/// One statement's text. Nothing but the validated names of the tables and numbers were put into it.
 #[derive(Debug)]
 pub(crate) struct Statement {
     alone: String,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error,
+    ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
 use crate::config::Config;
@@ -111,7 +111,7 @@ impl fmt::Debug for MssqlStore {
     }
 }
 
-fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
 
@@ -124,6 +124,14 @@ impl IdempotencyStore for MssqlStore {
 
     fn limits(&self) -> Limits {
         self.operations.config.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

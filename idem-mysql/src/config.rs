@@ -29,13 +29,14 @@ pub enum Returning {
     Never,
 }
 
-/// MySQL and MariaDB take names of at most 64 characters; those of the indexes are longer by up to nine.
+/// MySQL and MariaDB take names of at most 64 characters; those of the indexes and of the table of watermarks are longer by
+/// up to nine.
 const MAX_TABLE_BYTES: usize = 50;
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// The table `idem_records` in the database of the connection; default limits; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_marks` in the database of the connection; default limits; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -48,7 +49,8 @@ impl Config {
         }
     }
 
-    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Watermarks are in a
+    /// table of their own, whose name has `_marks` at the end.
     ///
     /// # Errors
     ///
@@ -143,9 +145,23 @@ impl Config {
 
     /// The table's name, quoted, with the database if one is set.
     pub(crate) fn qualified_table(&self) -> String {
+        self.qualified(&self.table)
+    }
+
+    /// The name of the table of watermarks.
+    pub(crate) fn marks(&self) -> String {
+        format!("{}_marks", self.table)
+    }
+
+    /// The same, quoted, with the database if one is set.
+    pub(crate) fn qualified_marks(&self) -> String {
+        self.qualified(&self.marks())
+    }
+
+    fn qualified(&self, table: &str) -> String {
         match &self.database {
-            Some(database) => format!("`{database}`.`{}`", self.table),
-            None => format!("`{}`", self.table),
+            Some(database) => format!("`{database}`.`{table}`"),
+            None => format!("`{table}`"),
         }
     }
 }
@@ -182,6 +198,7 @@ mod tests {
             .and_then(|config| config.with_table("idem_2"))
             .unwrap();
         assert_eq!(config.qualified_table(), "`Billing`.`idem_2`");
+        assert_eq!(config.qualified_marks(), "`Billing`.`idem_2_marks`");
         for name in ["", "1a", "a-b", "a`b", "a.b", "é", "a b", &"x".repeat(51)] {
             assert!(Config::new().with_table(name).is_err(), "{name}");
         }

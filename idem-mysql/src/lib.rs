@@ -2,6 +2,7 @@
 
 mod attempts;
 mod batch;
+mod capabilities;
 mod config;
 mod counters;
 mod error;

@@ -26,6 +26,16 @@ impl Operations {
             .await
     }
 
+    pub(crate) async fn purge_watermarks(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
+        let limit = check::batch(limit)?;
+        let (which, change) = (&self.sql.purgeable_watermarks, &self.sql.purge_watermarks);
+        self.in_rounds(session, limit, which, change, None).await
+    }
+
     async fn in_rounds(
         &self,
         session: &mut Session<'_>,

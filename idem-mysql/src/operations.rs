@@ -20,7 +20,7 @@ use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_ASKS: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl<'r> Asked<'r> {
 
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
-        let sql = Statements::new(&config.qualified_table());
+        let sql = Statements::new(&config);
         Self {
             config,
             sql,

@@ -1,4 +1,4 @@
-//! The table, its indexes, and how they come into being.
+//! The tables, their indexes, and how they come into being.
 
 use idem_core::{Error, Result};
 use sqlx::{AssertSqlSafe, Executor, Row};
@@ -8,21 +8,20 @@ use crate::error::{Sent, classify, decode};
 use crate::server::{Server, misconfigured};
 use crate::store::{BACKEND, MySqlStore};
 
-/// The version of the schema that this crate works with.
+/// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-const TEMPLATE: &str = include_str!("schema.sql");
+const RECORDS: &str = include_str!("schema.sql");
+const MARKS: &str = include_str!("schema_marks.sql");
 
 /// The DDL as text, for people who run their own migrations; [`MySqlStore::migrate`] runs the same.
 ///
 /// It may be run any number of times.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
-    database_sql(config)
-        .map(|sql| sql + ";\n")
-        .unwrap_or_default()
-        + &table_sql(config)
-        + ";\n"
+    let tables = [RECORDS, MARKS].map(|template| table_sql(config, template));
+    let statements = database_sql(config).into_iter().chain(tables);
+    statements.map(|sql| sql + ";\n").collect()
 }
 
 fn database_sql(config: &Config) -> Option<String> {
@@ -30,31 +29,34 @@ fn database_sql(config: &Config) -> Option<String> {
     Some(format!("CREATE DATABASE IF NOT EXISTS `{database}`"))
 }
 
-fn table_sql(config: &Config) -> String {
+fn table_sql(config: &Config, template: &str) -> String {
     let table = config.table();
-    TEMPLATE
+    template
         .trim_end()
         .trim_end_matches(';')
         .replace("{table}", &config.qualified_table())
         .replace("{purge_index}", &format!("`{table}_purge_at`"))
         .replace("{sweep_index}", &format!("`{table}_sweep_at`"))
+        .replace("{marks}", &config.qualified_marks())
+        .replace("{marks_index}", &format!("`{table}_marks_at`"))
 }
 
 impl MySqlStore {
-    /// Creates the database (if one is configured) and the table with its indexes where they are missing, and checks
-    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and checks
+    /// server and versions. A table that is there is left alone, so an installation that has no table of watermarks yet
+    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
     ///
-    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the table
+    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
     /// are enough.
     ///
-    /// *Atomicity*: the table and its indexes are one statement, which the server does as a whole or not at all
+    /// *Atomicity*: a table and its indexes are one statement, which the server does as a whole or not at all
     /// ("Atomic Data Definition Statement Support",
     /// <https://dev.mysql.com/doc/refman/8.4/en/atomic-ddl.html>; MariaDB since 10.6).
     ///
     /// # Errors
     ///
     /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way that does not suit,
-    /// a privilege is missing, or the table is of a later version or not this crate's; `Unavailable` as usual.
+    /// a privilege is missing, or a table is of a later version or not this crate's; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -62,14 +64,15 @@ impl MySqlStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        if self.schema_version().await.map_err(at)? == Some(SCHEMA_VERSION) {
+        let missing = self.missing().await.map_err(at)?;
+        if missing.is_empty() {
             return Ok(());
         }
-        self.create().await.map_err(at)?;
+        self.create(missing).await.map_err(at)?;
         self.check_version().await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Checks that the server is one that this crate works with and that the tables are there and of this version.
     /// Only reads.
     ///
     /// # Errors
@@ -87,22 +90,41 @@ impl MySqlStore {
     }
 
     async fn check_version(&self) -> Result<()> {
-        match self.schema_version().await? {
-            Some(SCHEMA_VERSION) => Ok(()),
-            Some(version) if version > SCHEMA_VERSION => Err(misconfigured(format!(
-                "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the \
-                 crate"
-            ))),
-            Some(_) | None => Err(misconfigured(
-                "the table is missing or not this crate's; run `migrate()` or the printed schema"
-                    .to_owned(),
-            )),
+        if self.missing().await?.is_empty() {
+            return Ok(());
         }
+        Err(misconfigured(
+            "a table is missing or not this crate's; run `migrate()` or the printed schema"
+                .to_owned(),
+        ))
+    }
+
+    /// What creates the tables that are not there in this version.
+    async fn missing(&self) -> Result<Vec<String>> {
+        let config = self.config();
+        let tables = [
+            (config.table().to_owned(), "idem records", RECORDS),
+            (config.marks(), "idem watermarks", MARKS),
+        ];
+        let mut missing = Vec::new();
+        for (table, what, template) in tables {
+            match self.schema_version(&table, what).await? {
+                Some(SCHEMA_VERSION) => {}
+                Some(version) if version > SCHEMA_VERSION => {
+                    return Err(misconfigured(format!(
+                        "a table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade \
+                         the crate"
+                    )));
+                }
+                _ => missing.push(table_sql(config, template)),
+            }
+        }
+        Ok(missing)
     }
 
     /// In a task of its own, on a connection that is closed afterwards: statements that define data take time, and
     /// a future of the driver must not be dropped half-way.
-    async fn create(&self) -> Result<()> {
+    async fn create(&self, tables: Vec<String>) -> Result<()> {
         let (pool, config) = (self.pool.clone(), self.config().clone());
         let created = tokio::spawn(async move {
             let mut connection = pool.acquire().await?;
@@ -110,16 +132,17 @@ impl MySqlStore {
             if let Some(sql) = database_sql(&config) {
                 connection.execute(AssertSqlSafe(sql)).await?;
             }
-            connection.execute(AssertSqlSafe(table_sql(&config))).await
+            for sql in tables {
+                connection.execute(AssertSqlSafe(sql)).await?;
+            }
+            Ok(())
         });
         let created = created.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        created
-            .map(drop)
-            .map_err(|error| classify(error, Sent::Write))
+        created.map_err(|error| classify(error, Sent::Write))
     }
 
     /// The version in the table's comment; `None` when there is no such table or comment.
-    async fn schema_version(&self) -> Result<Option<u32>> {
+    async fn schema_version(&self, table: &str, what: &str) -> Result<Option<u32>> {
         let config = self.config();
         let query = || {
             sqlx::query(
@@ -127,7 +150,7 @@ impl MySqlStore {
                 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?",
             )
             .bind(config.database())
-            .bind(config.table())
+            .bind(table)
         };
         let rows = self.session().rows(query, Sent::Harmless).await?;
         let comment: &[u8] = match rows.first() {
@@ -135,7 +158,7 @@ impl MySqlStore {
             None => return Ok(None),
         };
         let comment = String::from_utf8_lossy(comment);
-        let version = comment.strip_prefix("idem records, schema version ");
+        let version = comment.strip_prefix(&format!("{what}, schema version "));
         Ok(version.and_then(|version| version.parse().ok()))
     }
 }
@@ -153,6 +176,8 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("CREATE DATABASE IF NOT EXISTS `billing`;\n"));
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup` ("));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup_marks` ("));
+        assert!(sql.contains("KEY `dedup_marks_at` (expires_at)"));
         assert!(sql.contains("KEY `dedup_purge_at` (purge_at)"));
         assert!(sql.contains(&format!("schema version {SCHEMA_VERSION}';\n")));
         assert!(!sql.contains('{'));

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     fingerprint   VARBINARY(33)  NOT NULL COMMENT 'scheme and SHA-256',
     attempt_id    BINARY(16)     NOT NULL COMMENT 'who holds it; zeros: nobody',
     metadata      MEDIUMBLOB     NULL     COMMENT 'JSON, UTF-8',
-    result        LONGBLOB       NULL     COMMENT 'the sealed response or failure',
+    result        LONGBLOB       NULL     COMMENT 'the sealed response or failure; while in flight, the last checkpoint',
     PRIMARY KEY (scope, operation, id),
     KEY {purge_index} (purge_at),
     KEY {sweep_index} (sweep_at)

@@ -43,6 +43,10 @@ macro_rules! key {
     };
 }
 
+mod capabilities;
+
+pub(crate) use capabilities::*;
+
 /// The columns that [`INSERT`] fills.
 macro_rules! insert {
     ($rows:literal, $after:literal) => {
@@ -87,7 +91,7 @@ const INSERT_ROW: &str = concat!(
 /// consistent read: it locks nothing and writes nothing. So is the duplicate answered.
 pub(crate) const LOOK: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN fingerprint = ? THEN result END"),
+    columns!("CASE WHEN fingerprint = ? AND state <> 0 THEN result END"),
     "\nFROM {table} WHERE ",
     key!()
 );
@@ -96,15 +100,18 @@ pub(crate) const LOOK: &str = concat!(
 /// be older than what the write has met. The row is locked by that write already.
 pub(crate) const LOOK_LATEST: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN fingerprint = ? THEN result END"),
+    columns!("CASE WHEN fingerprint = ? AND state <> 0 THEN result END"),
     "\nFROM {table} WHERE ",
     key!(),
     " FOR UPDATE"
 );
 
 /// The same read for many keys; `{keys}` are [`KEYS`].
-pub(crate) const LOOK_MANY: &str =
-    concat!("SELECT ", columns!("result"), "\nFROM {table} WHERE {keys}");
+pub(crate) const LOOK_MANY: &str = concat!(
+    "SELECT ",
+    columns!("CASE WHEN state <> 0 THEN result END"),
+    "\nFROM {table} WHERE {keys}"
+);
 
 /// Keys, joined with OR, which both optimizers read as ranges of the primary key.
 pub(crate) const KEYS: List = List {
@@ -132,8 +139,15 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
 /// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
 /// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first
 /// is let through, and the others find the row changed and update nothing.
+///
+/// `result` holds the last checkpoint while the record is in flight. Who acquires a live record in flight, a takeover or
+/// the attempt itself, goes on from there; who acquires any other begins without. It is first, because what it reads
+/// changes below.
 pub(crate) const TAKE: &str = concat!(
     "UPDATE {table} SET
+    result = CASE WHEN expires_at > ",
+    now!(),
+    " AND state = 0 THEN result END,
     token = CASE WHEN expires_at > ",
     now!(),
     " AND state = 0 AND attempt_id = ? THEN token
@@ -160,7 +174,7 @@ pub(crate) const TAKE: &str = concat!(
     sweep_at = ",
     now!(),
     " + ?,
-    sealed_at = NULL, result = NULL, state = 0, fingerprint = ?, attempt_id = ?, metadata = ?
+    sealed_at = NULL, state = 0, fingerprint = ?, attempt_id = ?, metadata = ?
 WHERE ",
     key!(),
     " AND (expires_at <= ",
@@ -291,7 +305,7 @@ pub(crate) const OWNED_LATEST: &str = concat!(
 pub(crate) const RELEASE: &str = concat!(
     "UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
     now!(),
-    ", sweep_at = NULL
+    ", sweep_at = NULL, result = NULL
 WHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
@@ -332,7 +346,7 @@ pub(crate) const LEASE: &str = concat!(
 /// Key.
 pub(crate) const GET: &str = concat!(
     "SELECT ",
-    columns!("result"),
+    columns!("CASE WHEN state <> 0 THEN result END"),
     "\nFROM {table} WHERE ",
     key!(),
     " AND expires_at > ",

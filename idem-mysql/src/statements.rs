@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
+use crate::config::Config;
 use crate::sql;
 
-/// The statements with the table's name put in, shared by all clones of a store.
+/// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) look: Statement,
@@ -29,12 +30,24 @@ pub(crate) struct Statements {
     pub(crate) purge: Repeated,
     pub(crate) sweepable: Statement,
     pub(crate) sweep: Repeated,
+    pub(crate) checkpoint: Statement,
+    pub(crate) last_checkpoint: Statement,
+    pub(crate) last_checkpoint_latest: Statement,
+    pub(crate) mark: Statement,
+    pub(crate) mark_latest: Statement,
+    pub(crate) first_mark: Statement,
+    pub(crate) raise: Statement,
+    pub(crate) purgeable_watermarks: Statement,
+    pub(crate) purge_watermarks: Repeated,
 }
 
 impl Statements {
-    /// `table` is the quoted and qualified name.
-    pub(crate) fn new(table: &str) -> Self {
-        let text = |template: &str| template.replace("{table}", table);
+    pub(crate) fn new(config: &Config) -> Self {
+        let [table, marks] = [config.qualified_table(), config.qualified_marks()];
+        let text = |template: &str| {
+            let named = template.replace("{table}", &table);
+            named.replace("{marks}", &marks)
+        };
         let statement = |template: &str| Statement(text(template).into());
         let repeated = |template: &str, lists| Repeated::new(text(template), lists);
         let keys = |template| repeated(template, &[sql::KEYS]);
@@ -59,11 +72,20 @@ impl Statements {
             purge: keys(sql::PURGE),
             sweepable: statement(sql::SWEEPABLE),
             sweep: keys(sql::SWEEP),
+            checkpoint: statement(sql::CHECKPOINT),
+            last_checkpoint: statement(sql::LAST_CHECKPOINT),
+            last_checkpoint_latest: statement(sql::LAST_CHECKPOINT_LATEST),
+            mark: statement(sql::MARK),
+            mark_latest: statement(sql::MARK_LATEST),
+            first_mark: statement(sql::FIRST_MARK),
+            raise: statement(sql::RAISE),
+            purgeable_watermarks: statement(sql::PURGEABLE_WATERMARKS),
+            purge_watermarks: keys(sql::PURGE_WATERMARKS),
         }
     }
 }
 
-/// One statement's text. Nothing but the validated name of the table was put into it.
+/// One statement's text. Nothing but the validated names of the tables was put into it.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement(Arc<str>);
 
@@ -139,7 +161,7 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_two() {
-        let statements = Statements::new("`t`");
+        let statements = Statements::new(&Config::new());
         for (items, size) in [(1, 1), (2, 2), (3, 4), (500, 512), (512, 512), (9_999, 512)] {
             let (statement, found) = statements.purge.at_least(items);
             assert_eq!(found, size);
@@ -151,7 +173,7 @@ mod tests {
     /// A pooler may send the next statement to the server on another session.
     #[test]
     fn no_statement_leaves_anything_to_the_session() {
-        let texts = format!("{:?}", Statements::new("`t`")).to_uppercase();
+        let texts = format!("{:?}", Statements::new(&Config::new())).to_uppercase();
         for session in [
             "@",
             "LAST_INSERT_ID",

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure, IdempotencyStore,
-    Key, Limits, Record, Response, Result,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
+    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
@@ -158,7 +158,7 @@ fn session_settings(config: &Config) -> Vec<String> {
     settings
 }
 
-fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
 
@@ -171,6 +171,14 @@ impl IdempotencyStore for MySqlStore {
 
     fn limits(&self) -> Limits {
         self.operations.config.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {

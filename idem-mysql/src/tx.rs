@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
+use idem_core::{
+    Advance, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key, Response, Result,
+};
 use sqlx::mysql::MySqlConnection;
 
 use crate::session::Session;
@@ -92,6 +94,53 @@ impl MySqlStore {
             .seal(&mut self.session_in(transaction), claim, &sealing)
             .await
             .map_err(at)
+    }
+
+    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the recovery point and the rows
+    /// that it stands for commit together. When it answers `ClaimLost`, roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `checkpoint`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn checkpoint_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        self.operations
+            .checkpoint(&mut self.session_in(transaction), claim, checkpoint)
+            .await
+            .map_err(|error| error.at(BACKEND, "checkpoint_in"))
+    }
+
+    /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written
+    /// for the event commit together, and a rollback leaves the mark where it was. Others that advance the same source
+    /// wait for the transaction's end.
+    ///
+    /// # Errors
+    ///
+    /// As for `advance`, and `Contention` after a deadlock or a lock that was not free in time.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn advance_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let mut session = self.session_in(transaction);
+        self.operations
+            .advance(&mut session, source, version, retention)
+            .await
+            .map_err(|error| error.at(BACKEND, "advance_in"))
     }
 
     fn session_in<'t>(&'t self, connection: &'t mut MySqlConnection) -> Session<'t> {

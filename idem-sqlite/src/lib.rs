@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod capabilities;
 mod config;
 mod error;
 mod operations;

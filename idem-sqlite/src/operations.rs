@@ -17,7 +17,7 @@ use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_ASKS: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Sealing {
 
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
-        let sql = Statements::new(&config.quoted_table());
+        let sql = Statements::new(&config);
         Self { config, sql }
     }
 
@@ -219,7 +219,7 @@ fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
         && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }
 
-fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
+pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
     sqlx::query(statement.text())
         .bind(key.scope())
         .bind(key.operation())
@@ -235,7 +235,7 @@ fn with_claimant<'q>(statement: &Statement, request: &'q ClaimRequest) -> Query<
         .bind(request.on_failed() == FailedPolicy::Retry)
 }
 
-fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'q> {
+pub(crate) fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'q> {
     with_key(statement, claim.key())
         .bind(claim.token().as_i64())
         .bind(claim.attempt().as_bytes().to_vec())

@@ -1,4 +1,4 @@
-//! The table, its indexes, and how they come into being.
+//! The tables, their indexes, and how they come into being.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::{AssertSqlSafe, Row};
@@ -9,10 +9,30 @@ use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
 use crate::tx::WriteTransaction;
 
-/// The version of the schema that this crate works with.
+/// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
 const TEMPLATE: &str = include_str!("schema.sql");
+
+const RECORD_COLUMNS: &[&str] = &[
+    "scope",
+    "operation",
+    "id",
+    "token",
+    "state",
+    "attempts",
+    "created_at",
+    "lease_ends_at",
+    "expires_at",
+    "purge_at",
+    "sealed_at",
+    "sweep_at",
+    "fingerprint",
+    "attempt_id",
+    "metadata",
+    "result",
+];
+const MARK_COLUMNS: &[&str] = &["scope", "operation", "id", "version", "expires_at"];
 
 /// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
 ///
@@ -24,17 +44,19 @@ pub fn schema_sql(config: &Config) -> String {
         .replace("{table}", &config.quoted_table())
         .replace("{purge_index}", &format!("\"{table}_purge_at\""))
         .replace("{sweep_index}", &format!("\"{table}_sweep_at\""))
+        .replace("{marks}", &config.quoted_marks())
+        .replace("{marks_index}", &format!("\"{table}_marks_at\""))
 }
 
 impl SqliteStore {
-    /// Creates the table and its indexes where they are missing. Safe when many processes start at once, and when
+    /// Creates the tables and their indexes where they are missing; what is there is left alone. Safe when many processes start at once, and when
     /// there is nothing to do it only reads.
     ///
     /// *Atomicity*: all in one transaction, one process at a time.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the file cannot be written or the table is of a later version; `Contention` when the
+    /// `Misconfigured` when the file cannot be written or a table is of a later version; `Contention` when the
     /// write lock was not free in time.
     ///
     /// # Cancellation
@@ -42,7 +64,7 @@ impl SqliteStore {
     /// All of it happens, or nothing.
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
-        if self.schema_version().await.map_err(at)? == Some(SCHEMA_VERSION) {
+        if self.is_complete().await.map_err(at)? {
             return Ok(());
         }
         let config = &self.operations.config;
@@ -56,45 +78,48 @@ impl SqliteStore {
         open.commit().await.map_err(at)
     }
 
-    /// Checks that the table is there and of this version. Only reads.
+    /// Checks that the tables are there and of this version. Only reads.
     ///
     /// # Errors
     ///
     /// `Misconfigured` with what is to be done.
     pub async fn verify(&self) -> Result<()> {
-        match self.schema_version().await {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(misconfigured(
-                "the table is missing; run `migrate()` or the printed schema".to_owned(),
+        match self.is_complete().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(misconfigured(
+                "a table is missing; run `migrate()` or the printed schema".to_owned(),
             )),
             Err(error) => Err(error),
         }
         .map_err(|error| error.at(BACKEND, "verify"))
     }
 
-    /// The version that the table's columns are of; `None` when there is no such table.
-    async fn schema_version(&self) -> Result<Option<u32>> {
-        let query = sqlx::query(
-            "SELECT count(*) FROM pragma_table_info(?1) WHERE name IN (
-                'scope', 'operation', 'id', 'token', 'state', 'attempts', 'created_at', 'lease_ends_at',
-                'expires_at', 'purge_at', 'sealed_at', 'sweep_at', 'fingerprint', 'attempt_id', 'metadata',
-                'result')",
-        )
-        .bind(self.operations.config.table().to_owned());
+    /// Whether both tables are there; an error when one is, but with other columns.
+    async fn is_complete(&self) -> Result<bool> {
+        let config = &self.operations.config;
+        let records = self.has(config.table().to_owned(), RECORD_COLUMNS).await?;
+        let marks = self.has(config.marks(), MARK_COLUMNS).await?;
+        Ok(records && marks)
+    }
+
+    /// Whether there is a table with these columns.
+    async fn has(&self, table: String, columns: &[&str]) -> Result<bool> {
+        let names = format!("'{}'", columns.join("', '"));
+        let query = format!("SELECT count(*) FROM pragma_table_info(?1) WHERE name IN ({names})");
+        let query = sqlx::query(AssertSqlSafe(query)).bind(table.clone());
         let config = &self.operations.config;
         let mut session = Session::Pool(&self.pools, config);
         let rows = session.rows(query, Sent::Harmless).await?;
-        let columns: i64 = match rows.first() {
+        let found: i64 = match rows.first() {
             Some(row) => row.try_get_unchecked(0).map_err(decode)?,
             None => 0,
         };
-        match columns {
-            0 => Ok(None),
-            16 => Ok(Some(SCHEMA_VERSION)),
+        match usize::try_from(found) {
+            Ok(0) => Ok(false),
+            Ok(found) if found == columns.len() => Ok(true),
             _ => Err(misconfigured(format!(
-                "the table `{}` is not of schema version {SCHEMA_VERSION}; choose another name with \
-                 `Config::with_table`, or upgrade the crate",
-                config.table()
+                "the table `{table}` is not of schema version {SCHEMA_VERSION}; choose another name with \
+                 `Config::with_table`, or upgrade the crate"
             ))),
         }
     }
@@ -112,6 +137,7 @@ mod tests {
     fn printed_schema_names_the_configured_table() {
         let sql = schema_sql(&Config::new().with_table("dedup").unwrap());
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup\" ("));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup_marks\" ("));
         assert!(sql.contains("\"dedup_purge_at\" ON \"dedup\""));
         assert!(!sql.contains('{'));
     }

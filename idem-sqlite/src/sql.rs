@@ -39,6 +39,10 @@ macro_rules! owned {
     };
 }
 
+mod capabilities;
+
+pub(crate) use capabilities::*;
+
 /// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether a failure is
 /// tried again.
 ///
@@ -46,7 +50,10 @@ macro_rules! owned {
 /// there is none proves nothing; [`ACQUIRE`] decides.
 pub(crate) const HELD: &str = concat!(
     "SELECT ",
-    columns!("0", "CASE WHEN fingerprint = ?4 THEN result END"),
+    columns!(
+        "0",
+        "CASE WHEN fingerprint = ?4 AND state <> 0 THEN result END"
+    ),
     " FROM {table}
 WHERE ",
     key!(),
@@ -63,7 +70,9 @@ WHERE ",
 /// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the clock.
 ///
 /// Runs under the write lock, so the row it judges is the latest. No row comes back when the record was claimed
-/// since it was read: asking again sees it.
+/// since it was read: asking again sees it. `result` holds the last checkpoint while the record is in flight: who
+/// acquires a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any other
+/// begins without.
 pub(crate) const ACQUIRE: &str = concat!(
     "INSERT INTO {table} AS r (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
     state, scope, operation, id, fingerprint, attempt_id, metadata)
@@ -93,7 +102,7 @@ ON CONFLICT (scope, operation, id) DO UPDATE SET
     fingerprint = excluded.fingerprint,
     attempt_id = excluded.attempt_id,
     metadata = excluded.metadata,
-    result = NULL
+    result = CASE WHEN r.expires_at > excluded.created_at AND r.state = 0 THEN r.result END
 WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
     r.state = 0 AND r.attempt_id = excluded.attempt_id
     OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
@@ -159,7 +168,7 @@ pub(crate) const OWNED: &str = concat!(
 /// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
 /// does; it counts as absent and is purged like any other.
 pub(crate) const RELEASE: &str = concat!(
-    "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, purge_at = ",
+    "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, result = NULL, purge_at = ",
     now!(),
     " WHERE ",
     owned!(),
@@ -194,7 +203,7 @@ WHERE ",
 /// `?1..?3` key.
 pub(crate) const GET: &str = concat!(
     "SELECT ",
-    columns!("0", "result"),
+    columns!("0", "CASE WHEN state <> 0 THEN result END"),
     " FROM {table} WHERE ",
     key!(),
     " AND expires_at > ",

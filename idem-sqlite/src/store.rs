@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, check, encode_failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
+    encode_failure,
 };
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -108,7 +109,7 @@ impl SqliteStore {
         &self.operations.config
     }
 
-    fn session(&self) -> Session<'_> {
+    pub(crate) fn session(&self) -> Session<'_> {
         Session::Pool(&self.pools, &self.operations.config)
     }
 }
@@ -153,7 +154,7 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at(BACKEND, operation)
 }
 
@@ -166,6 +167,14 @@ impl IdempotencyStore for SqliteStore {
 
     fn limits(&self) -> Limits {
         self.operations.config.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
@@ -241,7 +250,7 @@ impl IdempotencyStore for SqliteStore {
 
 impl SqliteStore {
     /// How many rows the statement changed.
-    async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+    pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
         let rows = self.session().rows(query, Sent::Write).await?;
         Ok(rows.len() as u64)
     }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Response, Result};
+use idem_core::{
+    Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
+    Response, Result,
+};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Sqlite, SqlitePool, SqliteTransaction};
@@ -94,6 +97,52 @@ impl SqliteStore {
             .seal(&mut Session::Transaction(transaction), claim, &sealing)
             .await
             .map_err(at)
+    }
+
+    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the recovery point and the rows
+    /// that it stands for commit together. When it answers `ClaimLost`, roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `checkpoint`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn checkpoint_in(
+        &self,
+        transaction: &mut SqliteTransaction<'_>,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        self.operations
+            .checkpoint(&mut Session::Transaction(transaction), claim, checkpoint)
+            .await
+            .map_err(|error| error.at(BACKEND, "checkpoint_in"))
+    }
+
+    /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written
+    /// for the event commit together, and a rollback leaves the mark where it was.
+    ///
+    /// # Errors
+    ///
+    /// As for `advance`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction is in an unknown state: roll it back.
+    pub async fn advance_in(
+        &self,
+        transaction: &mut SqliteTransaction<'_>,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let mut session = Session::Transaction(transaction);
+        self.operations
+            .advance(&mut session, source, version, retention)
+            .await
+            .map_err(|error| error.at(BACKEND, "advance_in"))
     }
 }
 

@@ -200,7 +200,7 @@ impl Receiver {
         if let Some(version) = event.version() {
             let policy = self.idempotency.policy_for(work.key());
             let source = self.source_key(version.source()).map_err(Broken::Mark)?;
-            let raised = advance(&self.idempotency, policy, &source, version.number()).await;
+            let raised = advance(&self.idempotency, &policy, &source, version.number()).await;
             if let Advance::Stale { current } = raised.map_err(Broken::Mark)? {
                 return Ok(Sealed::Stale { current });
             }

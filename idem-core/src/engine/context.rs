@@ -10,16 +10,19 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Policy;
+use super::observe::Observers;
 use super::waiting::Waiting;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result, Wakes};
 
-/// The store, what wakes those who wait, who else waits, the operation's policy, and the runtime that the run was started on.
+/// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it, and the runtime that the
+/// run was started on.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
     pub(super) wakes: Option<Arc<dyn Wakes>>,
     pub(super) waiting: Arc<Waiting>,
     pub(super) policy: Arc<Policy>,
+    pub(super) observers: Observers,
     pub(super) runtime: Handle,
 }
 
@@ -30,6 +33,7 @@ impl Context {
         wakes: Option<Arc<dyn Wakes>>,
         waiting: Arc<Waiting>,
         policy: Arc<Policy>,
+        observers: Observers,
     ) -> Result<Self> {
         policy.check(&store.limits())?;
         let runtime = Handle::try_current().map_err(|source| {
@@ -41,6 +45,7 @@ impl Context {
             wakes,
             waiting,
             policy,
+            observers,
             runtime,
         })
     }
@@ -58,7 +63,7 @@ impl Context {
         {
             return result;
         }
-        match self.runtime.spawn(step).await {
+        match self.runtime.spawn(self.observers.around(step)).await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),

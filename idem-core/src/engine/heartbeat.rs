@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep_until};
 
 use super::context::{Context, in_time};
 use super::lease::Lease;
+use super::observe::LeaseLoss;
 use crate::backoff::Backoff;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A task that renews the lease at each third of it, and ends when this is dropped.
 ///
@@ -30,7 +31,8 @@ impl Heartbeat {
             third,
             stopped,
         };
-        context.runtime.spawn(beating.run());
+        let beating = context.observers.around(beating.run());
+        context.runtime.spawn(beating);
         // A worker keeps the task it spawned last for itself, where no other can steal it (Tokio's LIFO slot).
         // The next spawn pushes it out of there, so that work that blocks this thread does not block it.
         context.runtime.spawn(std::future::ready(()));
@@ -52,13 +54,19 @@ impl Beating {
     async fn run(mut self) {
         let mut next = earlier(self.lease.deadline(), self.third * 2);
         while self.pause_until(next).await {
+            self.context.tell_expiry(&self.lease);
             let mut backoff = Backoff::new(Duration::MAX);
             let sent = loop {
                 let sent = Instant::now();
                 match self.renew(sent).await {
                     Ok(()) => break sent,
-                    Err(error) if is_final(error.kind()) => return self.lease.end(),
-                    Err(_) => {}
+                    Err(error) if is_final(error.kind()) => {
+                        if error.is_claim_lost() && !self.is_stopped() {
+                            self.context.tell_loss(&self.lease, LeaseLoss::Overtaken);
+                        }
+                        return self.lease.end();
+                    }
+                    Err(error) => self.renews_again(&error),
                 }
                 tokio::select! {
                     biased;
@@ -68,6 +76,17 @@ impl Beating {
             };
             next = sent + self.third;
         }
+    }
+
+    /// Whether what is heard now concerns nobody.
+    fn is_stopped(&mut self) -> bool {
+        !matches!(self.stopped.try_recv(), Err(TryRecvError::Empty))
+    }
+
+    fn renews_again(&self, error: &Error) {
+        self.context.tell_expiry(&self.lease);
+        self.lease
+            .with_claim(|claim| self.context.observers.retried(claim.key(), "renew", error));
     }
 
     /// `false` when the heartbeat is to stop.

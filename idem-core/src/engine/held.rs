@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::also::Others;
 use super::context::{Context, Doubt, in_time};
 use super::heartbeat::Heartbeat;
 use super::lease::Lease;
 use super::{InterruptPolicy, Work};
 use crate::backoff::Backoff;
-use crate::{Claim, Effect, Error, ErrorKind, Failure, Response, Result};
+use crate::{Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Response, Result};
 
 /// How a claim ends.
 #[derive(Debug, Clone)]
@@ -22,6 +23,16 @@ pub(super) enum Ending {
 }
 
 impl Ending {
+    /// The call of the store that it takes.
+    fn call(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Fail(_) => "fail",
+            Self::Release => "release",
+            Self::Lapse => "",
+        }
+    }
+
     /// What the policy for an interruption comes to.
     pub(super) fn interrupted(policy: InterruptPolicy, failure: impl FnOnce() -> Failure) -> Self {
         match policy {
@@ -41,19 +52,31 @@ pub(super) struct Held {
     context: Context,
     lease: Arc<Lease>,
     heartbeat: Option<Heartbeat>,
+    others: Arc<Others>,
     /// What a drop comes to.
     on_drop: Ending,
 }
 
 impl Held {
     /// A claim whose work has not started: dropped, it is released.
-    pub(super) fn new(context: Context, claim: Claim, sent: Instant) -> Self {
+    pub(super) fn new(
+        context: Context,
+        request: &ClaimRequest,
+        claim: Claim,
+        sent: Instant,
+    ) -> Self {
         Self {
             context,
             lease: Arc::new(Lease::new(claim, sent)),
             heartbeat: None,
+            others: Arc::new(Others::new(*request.fingerprint())),
             on_drop: Ending::Release,
         }
+    }
+
+    /// Whether another attempt has held the key before.
+    pub(super) fn is_takeover(&self) -> bool {
+        self.lease.with_claim(Claim::is_takeover)
     }
 
     /// Whether the lease was over before the work started.
@@ -70,7 +93,8 @@ impl Held {
                 "the caller went away while the work ran",
             )
         });
-        Work::claimed(self.context.clone(), Arc::clone(&self.lease))
+        let others = Arc::clone(&self.others);
+        Work::claimed(self.context.clone(), Arc::clone(&self.lease), others)
     }
 
     /// What a drop comes to from now on.
@@ -88,22 +112,40 @@ impl Held {
         }
     }
 
+    /// The last step that a drop would come to.
+    fn into_step(mut self) -> Option<LastStep> {
+        self.lease.end();
+        self.last_step()
+    }
+
     /// What is left to do, once.
     fn last_step(&mut self) -> Option<LastStep> {
         let heartbeat = self.heartbeat.take();
+        if heartbeat.is_some() {
+            self.context.tell_expiry(&self.lease);
+        }
+        let others = self.others.take(&self.on_drop);
         let limit = match self.on_drop {
-            Ending::Lapse => return None,
+            Ending::Lapse => {
+                if heartbeat.is_some() {
+                    let (lease, ending) = (&self.lease, &self.on_drop);
+                    self.context.tell_ended(lease, ending, &Ok(()));
+                }
+                return None;
+            }
             Ending::Release => self.context.policy.patience(),
             Ending::Complete(_) | Ending::Fail(_) => self.context.policy.seal_limit(),
         };
         let ending = std::mem::replace(&mut self.on_drop, Ending::Lapse);
         Some(LastStep {
             context: self.context.clone(),
+            lease: Arc::clone(&self.lease),
             claim: self.lease.claim(),
             // What cannot be released is to lapse; what is sealed late must not be taken over before.
             _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
             ending,
             limit,
+            others,
         })
     }
 }
@@ -112,7 +154,8 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.lease.end();
         if let Some(step) = self.last_step() {
-            self.context.runtime.spawn(step.run());
+            let step = self.context.observers.around(step.run());
+            self.context.runtime.spawn(step);
         }
     }
 }
@@ -120,17 +163,31 @@ impl Drop for Held {
 /// The last step of a claim.
 struct LastStep {
     context: Context,
+    lease: Arc<Lease>,
     claim: Claim,
     ending: Ending,
     limit: Duration,
+    /// They end before this one does: who finds the result here finds it there.
+    others: Vec<Held>,
     _heartbeat: Option<Heartbeat>,
 }
 
 impl LastStep {
     /// Takes it, and tells those who wait for it in this process, whatever came of it.
-    async fn run(self) -> Result<()> {
+    async fn run(mut self) -> Result<()> {
+        let others = std::mem::take(&mut self.others);
+        let steps: Vec<_> = others.into_iter().filter_map(Held::into_step).collect();
+        let mut result = Ok(());
+        for step in &steps {
+            result = result.and(step.take().await);
+        }
+        self.take().await.and(result)
+    }
+
+    async fn take(&self) -> Result<()> {
         let result = self.repeat().await;
         self.context.waiting.ended(self.claim.key());
+        self.context.tell_ended(&self.lease, &self.ending, &result);
         result
     }
 
@@ -146,6 +203,8 @@ impl LastStep {
             if !is_worth_repeating(&error) || !backoff.pause().await {
                 return Err(error);
             }
+            let observers = &self.context.observers;
+            observers.retried(self.claim.key(), self.ending.call(), &error);
         }
     }
 
@@ -153,19 +212,13 @@ impl LastStep {
         let store = &self.context.store;
         let policy = &self.context.policy;
         let claim = &self.claim;
-        let (operation, call) = match &self.ending {
-            Ending::Complete(response) => {
-                let call = store.complete(claim, response, policy.retention());
-                ("complete", call)
-            }
-            Ending::Fail(failure) => {
-                let call = store.fail(claim, failure, policy.failure_retention());
-                ("fail", call)
-            }
-            Ending::Release => ("release", store.release(claim)),
+        let call = match &self.ending {
+            Ending::Complete(response) => store.complete(claim, response, policy.retention()),
+            Ending::Fail(failure) => store.fail(claim, failure, policy.failure_retention()),
+            Ending::Release => store.release(claim),
             Ending::Lapse => return Ok(()),
         };
-        in_time(policy.try_limit(), operation, call).await
+        in_time(policy.try_limit(), self.ending.call(), call).await
     }
 }
 

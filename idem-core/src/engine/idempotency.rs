@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
+use super::observe::{Observer, Observers};
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     wakes: Option<Arc<dyn Wakes>>,
     waiting: Arc<Waiting>,
     pub(super) policies: LivePolicies,
+    pub(super) observers: Arc<[Arc<dyn Observer>]>,
 }
 
 impl Idempotency {
@@ -50,6 +52,7 @@ impl Idempotency {
                 wakes: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
                 policies: LivePolicies::default(),
+                observers: Arc::default(),
             }),
         }
     }
@@ -227,7 +230,10 @@ impl Idempotency {
         let store = Arc::clone(&self.shared.store);
         let wakes = self.shared.wakes.clone();
         let waiting = Arc::clone(&self.shared.waiting);
-        let context = Context::new(store, wakes, waiting, policy).map_err(RunError::Store)?;
-        run::run::<C, _, _, _, _>(context, key, fingerprint, work).await
+        let observers = Observers::new(Arc::clone(&self.shared.observers), key);
+        let context = Context::new(store, wakes, waiting, policy, observers.clone());
+        let context = context.map_err(RunError::Store)?;
+        let run = run::run::<C, _, _, _, _>(context, key, fingerprint, work);
+        observers.around(run).await
     }
 }

@@ -1,5 +1,6 @@
 //! [`Lease`]: what this process knows about the claim that it holds.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,10 @@ pub(super) struct Lease {
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
     over: watch::Sender<bool>,
+    /// When the claim was asked for.
+    since: Instant,
+    /// Whether observers know that it was lost.
+    loss_is_told: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -33,6 +38,8 @@ impl Lease {
         Self {
             held: Mutex::new(Held { claim, deadline }),
             over: watch::Sender::new(false),
+            since: sent,
+            loss_is_told: AtomicBool::new(false),
         }
     }
 
@@ -47,6 +54,21 @@ impl Lease {
     /// Reads what does not need a copy of the claim.
     pub(super) fn with_claim<T>(&self, read: impl FnOnce(&Claim) -> T) -> T {
         read(&self.held().claim)
+    }
+
+    /// When the claim was asked for.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Whether nobody has asked this before.
+    pub(super) fn is_first_loss(&self) -> bool {
+        !self.loss_is_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the lease is over by the clock, whatever was said of it.
+    pub(super) fn has_passed(&self) -> bool {
+        Instant::now() >= self.deadline()
     }
 
     pub(super) fn deadline(&self) -> Instant {

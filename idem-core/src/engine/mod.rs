@@ -49,6 +49,7 @@
 //! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread of a
 //! current-thread runtime blocks the renewals, too.
 
+mod also;
 mod choices;
 mod codec;
 mod context;
@@ -58,6 +59,7 @@ mod heartbeat;
 mod held;
 mod idempotency;
 mod lease;
+pub mod observe;
 mod outcome;
 mod policies;
 mod policy;
@@ -65,6 +67,7 @@ mod recovery;
 mod run;
 pub mod saga;
 mod settings;
+mod told;
 mod wait;
 mod waiting;
 mod work;

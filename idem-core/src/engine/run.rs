@@ -7,9 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
+use super::also::first_key;
 use super::codec::Codec;
 use super::context::Context;
 use super::held::{Ending, Held};
+use super::observe::Decision;
 use super::wait::{Verdict, claim};
 use super::{ErrorPolicy, Outcome, RunError, Work};
 use crate::backoff::Backoff;
@@ -34,7 +36,11 @@ where
     F: FnOnce(Work) -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    match claim_in_time(&context, key, fingerprint).await {
+    let verdict = claim_in_time(&context, key, fingerprint).await;
+    let decision = verdict.as_ref().map(Verdict::decision);
+    let decision = decision.unwrap_or(Decision::Unknown);
+    context.observers.decided(key, decision);
+    match verdict {
         Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(&context, held, work).await,
         Ok(Verdict::Completed(completed)) => replayed::<C, _, _>(completed),
         Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
@@ -53,7 +59,7 @@ fn replayed<C: Codec<T>, T, E>(completed: Completed) -> Result<Outcome<T>, RunEr
 /// Claims; work does not start on a lease that was over before its grant was heard of, but asks again: the
 /// same attempt gets its own claim back with a new lease, or the truth.
 async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
-    let request = context.policy.request(key.clone(), fingerprint);
+    let mut request = context.policy.request(key.clone(), fingerprint);
     let mut backoff = Backoff::new(context.policy.patience());
     loop {
         match claim(context, &request).await? {
@@ -68,6 +74,12 @@ async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -
                 }
                 held.set_on_drop(Ending::Lapse);
             }
+            Verdict::Failed(failed) => match first_key(&failed) {
+                Some(first) if first != *request.key() => {
+                    request = context.policy.request(first, fingerprint);
+                }
+                _ => return Ok(Verdict::Failed(failed)),
+            },
             verdict => return Ok(verdict),
         }
     }

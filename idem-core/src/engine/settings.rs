@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 #[cfg(any(feature = "toml", feature = "yaml"))]
 use super::PolicyFile;
+use super::observe::Observer;
 use super::policies::LivePolicies;
 use super::{Idempotency, Policies, Policy};
 use crate::{Key, Result};
@@ -35,6 +36,16 @@ impl Idempotency {
     #[must_use]
     pub fn with_policy_file(mut self, file: &PolicyFile) -> Self {
         Arc::make_mut(&mut self.shared).policies = file.live();
+        self
+    }
+
+    /// One more who hears what becomes of runs.
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Observer) -> Self {
+        let shared = Arc::make_mut(&mut self.shared);
+        let observer: Arc<dyn Observer> = Arc::new(observer);
+        let all = shared.observers.iter().cloned().chain([observer]);
+        shared.observers = all.collect();
         self
     }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::BusyPolicy;
 use super::context::{Context, Doubt, in_time};
 use super::held::Held;
+use super::observe::Decision;
 use crate::backoff::Backoff;
 use crate::{ClaimOutcome, ClaimRequest, Completed, Conflict, Failed, InFlight, Listener, Result};
 
@@ -19,6 +20,20 @@ pub(super) enum Verdict {
     Failed(Failed),
     InFlight(InFlight),
     Conflict(Conflict),
+}
+
+impl Verdict {
+    /// As observers hear of it.
+    pub(super) fn decision(&self) -> Decision {
+        match self {
+            Self::Held(held) if held.is_takeover() => Decision::Takeover,
+            Self::Held(_) => Decision::New,
+            Self::Completed(_) => Decision::Duplicate,
+            Self::Failed(_) => Decision::Failed,
+            Self::InFlight(_) => Decision::InFlight,
+            Self::Conflict(_) => Decision::Conflict,
+        }
+    }
 }
 
 /// Claims the key, waiting as the policy says while somebody else holds it.
@@ -54,6 +69,7 @@ impl Asking {
         let mut found = None;
         let mut ears = None;
         let mut _place = None;
+        let mut _waits = None;
         loop {
             let is_first = found.is_none();
             let limit = match (&wait, &found) {
@@ -78,6 +94,7 @@ impl Asking {
                     return Ok(Verdict::InFlight(in_flight));
                 };
                 _place = Some(free);
+                _waits = Some(self.context.observers.waits(self.request.key()));
                 ears = Some(self.listen(backoff.left()).await);
                 true
             } else {
@@ -124,6 +141,8 @@ impl Asking {
                     if !error.is_retryable() || !self.pause(&mut backoff).await {
                         return Err(error);
                     }
+                    let observers = &self.context.observers;
+                    observers.retried(self.request.key(), "claim", &error);
                 }
             }
         }
@@ -132,7 +151,7 @@ impl Asking {
     fn verdict(&self, outcome: ClaimOutcome, sent: Instant) -> Verdict {
         match outcome {
             ClaimOutcome::Acquired(claim) => {
-                Verdict::Held(Held::new(self.context.clone(), claim, sent))
+                Verdict::Held(Held::new(self.context.clone(), &self.request, claim, sent))
             }
             ClaimOutcome::Completed(completed) => Verdict::Completed(completed),
             ClaimOutcome::Failed(failed) => Verdict::Failed(failed),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::also::Others;
 use super::context::Context;
 use super::lease::Lease;
 use crate::digest::hex;
@@ -16,14 +17,16 @@ pub struct Work {
     key: Key,
     lease: Option<Arc<Lease>>,
     context: Option<Context>,
+    others: Option<Arc<Others>>,
 }
 
 impl Work {
-    pub(super) fn claimed(context: Context, lease: Arc<Lease>) -> Self {
+    pub(super) fn claimed(context: Context, lease: Arc<Lease>, others: Arc<Others>) -> Self {
         Self {
             key: lease.with_claim(|claim| claim.key().clone()),
             lease: Some(lease),
             context: Some(context),
+            others: Some(others),
         }
     }
 
@@ -34,12 +37,18 @@ impl Work {
             key: Key::new("unkeyed", "unkeyed", id)?,
             lease: None,
             context: None,
+            others: None,
         })
     }
 
     /// What the run is made of; `None` without a key.
     pub(super) fn context(&self) -> Option<&Context> {
         self.context.as_ref()
+    }
+
+    /// The claims beside its own; `None` without a key.
+    pub(super) fn others(&self) -> Option<&Arc<Others>> {
+        self.others.as_ref()
     }
 
     /// The key; without one, a random key that nobody else has.

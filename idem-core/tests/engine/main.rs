@@ -1,5 +1,6 @@
 //! The engine: what a run does to its key, whatever happens to the work, the caller and the store.
 
+mod also;
 mod interrupt;
 mod lease;
 mod run;

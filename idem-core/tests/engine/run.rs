@@ -175,7 +175,7 @@ async fn each_operation_follows_its_own_policy() {
         .with_policy(Policy::default().with_lease(lease))
         .with_operation_policy("payments", Policy::at_most_once());
     let payment = Key::new("tenant", "payments", "1").unwrap();
-    assert_eq!(idem.policy_for(&payment), &Policy::at_most_once());
+    assert_eq!(*idem.policy_for(&payment), Policy::at_most_once());
     assert_eq!(idem.policy_for(key()).lease(), lease);
     let failing = async |_: Work| Err::<(), _>(io::Error::other("no"));
     let _ = idem.run(&payment, &1, failing).await;

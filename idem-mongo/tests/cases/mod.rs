@@ -1,6 +1,7 @@
 //! Cases that only MongoDB has, beside those of the suite.
 
 mod bounded;
+mod capabilities;
 mod concerns;
 mod failures;
 mod reads;
@@ -18,6 +19,13 @@ pub(crate) const ALL: &[Case] = &[
     bounded::PURGE_COUNTS_WHAT_IT_DELETES,
     bounded::PURGES_BESIDE_EACH_OTHER_COUNT_EACH_RECORD_ONCE,
     bounded::THE_SERVER_DELETES_NOTHING_THAT_MAY_BE_NEEDED,
+    capabilities::A_CHECKPOINT_CHANGES_NOTHING_ELSE_OF_ITS_RECORD,
+    capabilities::A_CHECKPOINT_GOES_WITH_THE_CLAIM,
+    capabilities::A_CHECKPOINT_LEFT_BY_AN_EARLIER_VERSION_IS_NOT_TAKEN_FOR_ANOTHERS,
+    capabilities::VERSIONS_ARE_COMPARED_TO_THE_LAST_DIGIT,
+    capabilities::WHAT_DOES_NOT_ADVANCE_LEAVES_NOTHING_IN_THE_LOG,
+    capabilities::A_STORE_MIGRATED_BEFORE_WATERMARKS_KEEPS_WORKING,
+    capabilities::CHECKPOINT_AND_MARK_COMMIT_WITH_THE_TRANSACTION,
     concerns::WRITES_ARE_JOURNALED_BY_A_MAJORITY,
     concerns::A_WEAKER_CONCERN_IS_SENT_WHEN_IT_IS_CHOSEN,
     concerns::WRITES_CAN_BE_RETRIED_BY_THE_DRIVER,

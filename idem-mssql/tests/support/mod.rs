@@ -134,6 +134,8 @@ impl Harness for MssqlHarness {
             .server_clock()
             .network()
             .batch()
+            .checkpoints()
+            .watermarks()
             .with_shortest_lease(Duration::from_millis(150))
     }
 

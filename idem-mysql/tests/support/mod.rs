@@ -103,6 +103,8 @@ impl Harness for MySqlHarness {
             .server_clock()
             .network()
             .batch()
+            .checkpoints()
+            .watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -24,7 +24,8 @@ impl Harness for SqliteHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new().shared_between_processes().durable().batch()
+        let profile = Profile::new().shared_between_processes().durable();
+        profile.batch().checkpoints().watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

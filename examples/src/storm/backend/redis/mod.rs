@@ -85,14 +85,19 @@ impl Backend for Redis {
         let Settlement {
             claim,
             entry,
+            response,
             probe,
-            ..
         } = settlement;
         let key = claim.derive(LEDGER);
         let written = self.ledger.ask(&self.server, key.id(), entry).await?;
         let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "ask"))?;
         probe.pass(Point::Uncommitted).await;
-        let response = written.response();
+        // A receipt is that of the effect that happened; an answer that is the same whoever made it stands.
+        let response = if *response == entry.response() {
+            written.response()
+        } else {
+            response.clone()
+        };
         self.store.complete(claim, &response, RETENTION).await?;
         Ok(response)
     }

@@ -1,0 +1,138 @@
+//! Further keys of one run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::context::Context;
+use super::held::{Ending, Held};
+use super::wait::{Verdict, claim};
+use super::{BusyPolicy, Work};
+use crate::{
+    ClaimRequest, Effect, Error, ErrorKind, Failed, FailedPolicy, Failure, Fingerprint, Key,
+    Metadata, Response, Result, StalePolicy,
+};
+
+/// The claims that a run holds beside its own, and the request that they are for.
+#[derive(Debug)]
+pub(super) struct Others {
+    fingerprint: Fingerprint,
+    held: Mutex<Vec<Held>>,
+}
+
+impl Others {
+    pub(super) fn new(fingerprint: Fingerprint) -> Self {
+        Self {
+            fingerprint,
+            held: Mutex::default(),
+        }
+    }
+
+    fn add(&self, held: Held) {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(held);
+    }
+
+    /// All of them, to end as the run's own does.
+    pub(super) fn take(&self, ending: &Ending) -> Vec<Held> {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = std::mem::take(&mut *all);
+        for held in &mut taken {
+            held.set_on_drop(ending.clone());
+        }
+        taken
+    }
+}
+
+impl Work {
+    /// Makes the result of this run found under another key, too: for work that changes who asks, so that a retry comes
+    /// with another scope. Without a key of its own the run stays without.
+    ///
+    /// Call it before the effect, as soon as the other key is known. If it gives a response, a run before this one was
+    /// killed after it had sealed that: the work is done, and what it is to return is
+    /// [in there](crate::Response::from_json).
+    ///
+    /// That key is claimed and held as long as the run's own, and ends as that does: sealed before it with the same
+    /// result, or given up. If the process is killed meanwhile, whoever comes with either key takes the run over under the
+    /// first one, so that the [derived](Self::derive) keys stay the same. The policy of failures that are tried again
+    /// ([`FailedPolicy::Retry`](crate::FailedPolicy::Retry)) does not go together with it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when the run itself has lost its claim. [`Contention`](ErrorKind::Contention)
+    /// when somebody works under the other key: stop, and try again later. [`InvalidInput`](ErrorKind::InvalidInput) when
+    /// it is in use for another request. Those of the store.
+    ///
+    /// # Cancellation
+    ///
+    /// The other key is free, or held until its lease ends.
+    pub async fn also_under(&self, key: &Key) -> Result<Option<Response>> {
+        let (Some(context), Some(others)) = (self.context(), self.others()) else {
+            return Ok(None);
+        };
+        if key == self.key() {
+            return Ok(None);
+        }
+        let (context, request) = self.also(context, others, key);
+        let mut verdict = claim(&context, &request).await?;
+        // Whoever finds a dead one's claim is told so; the next claim may try again.
+        if matches!(&verdict, Verdict::Failed(failed) if first_key(failed).as_ref() == Some(self.key()))
+        {
+            verdict = claim(&context, &request).await?;
+        }
+        match verdict {
+            Verdict::Held(mut held) => {
+                if self.is_lost() {
+                    let message = "the run's own claim is lost";
+                    return Err(Error::new(ErrorKind::ClaimLost, Effect::None, message));
+                }
+                held.start();
+                others.add(held);
+                Ok(None)
+            }
+            Verdict::Completed(completed) => Ok(Some(completed.response)),
+            Verdict::Conflict(_) => Err(Error::invalid_input(
+                "the other key is in use for a different request",
+            )),
+            Verdict::InFlight(_) | Verdict::Failed(_) => Err(Error::new(
+                ErrorKind::Contention,
+                Effect::None,
+                "somebody else works under the other key",
+            )),
+        }
+    }
+
+    /// A claim that nobody takes over but the work that it belongs to, which waits for its own dead.
+    fn also(&self, context: &Context, others: &Arc<Others>, key: &Key) -> (Context, ClaimRequest) {
+        let lease = context.policy.lease();
+        let policy = context.policy.as_ref().clone();
+        let mut context = context.clone();
+        context.policy = Arc::new(policy.with_on_busy(BusyPolicy::wait(lease + lease / 2)));
+        let request = ClaimRequest::new(key.clone(), others.fingerprint)
+            .with_lease(lease)
+            .with_retention(context.policy.failure_retention())
+            .with_on_stale(StalePolicy::Fail)
+            .with_on_failed(FailedPolicy::Retry)
+            .with_metadata(pointing_at(self.key()));
+        (context, request)
+    }
+}
+
+/// The entry of a record's metadata that names the first key of its run.
+const FIRST_KEY: &str = "idem.first_key";
+
+fn pointing_at(first: &Key) -> Metadata {
+    match serde_json::to_string(first) {
+        Ok(text) => Metadata::new().with(FIRST_KEY, text),
+        Err(_) => Metadata::new(),
+    }
+}
+
+/// The key under which a run goes on that was abandoned under this one.
+pub(super) fn first_key(failed: &Failed) -> Option<Key> {
+    let is_abandoned = failed.failure.code() == Failure::ABANDONED;
+    let text = failed
+        .info
+        .metadata
+        .get(FIRST_KEY)
+        .filter(|_| is_abandoned)?;
+    serde_json::from_str(text).ok()
+}

@@ -1,0 +1,39 @@
+//! [`CacheCounts`].
+
+use metrics::counter;
+
+use super::metric::names;
+
+/// What a cache in front of a store has counted, to be published from time to time: each time that metrics are read,
+/// say. `idem-hybrid` has these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheCounts {
+    /// Replays from the cache.
+    pub hits: u64,
+    /// Looks into the cache in vain.
+    pub misses: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Calls that were not made.
+    pub skipped: u64,
+    /// Entries put in.
+    pub promotions: u64,
+    /// Entries that it would not store.
+    pub refusals: u64,
+}
+
+impl CacheCounts {
+    /// Sets the metrics to these numbers; one that is smaller than before changes nothing.
+    pub fn publish(&self) {
+        for (name, value) in [
+            (names::CACHE_HITS, self.hits),
+            (names::CACHE_MISSES, self.misses),
+            (names::CACHE_ERRORS, self.errors),
+            (names::CACHE_SKIPPED, self.skipped),
+            (names::CACHE_PROMOTIONS, self.promotions),
+            (names::CACHE_REFUSALS, self.refusals),
+        ] {
+            counter!(name).absolute(value);
+        }
+    }
+}

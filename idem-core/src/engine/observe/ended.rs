@@ -1,0 +1,48 @@
+//! [`Ended`]: what became of a claim.
+
+use std::time::Duration;
+
+use crate::ErrorKind;
+
+/// How a claim ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ending {
+    /// With a result.
+    Sealed,
+    /// With a recorded failure.
+    Failed,
+    /// Given up.
+    Released,
+    /// Left to its lease, as the policy says.
+    Lapsed,
+    /// The store did not take its last step: the lease runs out, or another has the key.
+    Unsettled,
+}
+
+impl Ending {
+    /// One word for logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sealed => "sealed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+            Self::Lapsed => "lapsed",
+            Self::Unsettled => "unsettled",
+        }
+    }
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// From when the key was first seen, by any attempt, to the seal; for sealed ones only, where it is known. After a
+    /// takeover it is read from the record.
+    pub since_first_seen: Option<Duration>,
+    /// Why it is unsettled.
+    pub error: Option<ErrorKind>,
+}

@@ -1,0 +1,125 @@
+//! [`Observers`]: all who hear of one run.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::span::RunSpan;
+use super::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
+use crate::{Error, ErrorKind, Key};
+
+/// All who hear of one run, and its span.
+#[derive(Clone)]
+pub(in crate::engine) struct Observers {
+    all: Arc<[Arc<dyn Observer>]>,
+    span: RunSpan,
+}
+
+impl Observers {
+    pub(in crate::engine) fn new(all: Arc<[Arc<dyn Observer>]>, key: &Key) -> Self {
+        let span = RunSpan::of(&all, key);
+        Self { all, span }
+    }
+
+    /// Whether nobody hears.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The future within the run's span.
+    pub(in crate::engine) fn around<F: Future>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        self.span.around(future)
+    }
+
+    fn tell(&self, tell: impl Fn(&dyn Observer)) {
+        if !self.is_empty() {
+            let tell_all = || self.all.iter().for_each(|observer| tell(&**observer));
+            self.span.enter(tell_all);
+        }
+    }
+
+    pub(in crate::engine) fn decided(&self, key: &Key, decision: Decision) {
+        self.span.record("decision", decision.name());
+        self.tell(|observer| observer.decided(key, decision));
+    }
+
+    pub(in crate::engine) fn sealed(&self, key: &Key, since_first_seen: Option<Duration>) {
+        self.ended(
+            key,
+            &Ended {
+                ending: Ending::Sealed,
+                since_first_seen,
+                error: None,
+            },
+        );
+    }
+
+    /// It ended without a seal.
+    pub(in crate::engine) fn ended_without(
+        &self,
+        key: &Key,
+        ending: Ending,
+        error: Option<ErrorKind>,
+    ) {
+        self.ended(
+            key,
+            &Ended {
+                ending,
+                since_first_seen: None,
+                error,
+            },
+        );
+    }
+
+    fn ended(&self, key: &Key, ended: &Ended) {
+        self.span.record("ending", ended.ending.name());
+        self.tell(|observer| observer.ended(key, ended));
+    }
+
+    pub(in crate::engine) fn lease_lost(&self, key: &Key, loss: LeaseLoss) {
+        self.tell(|observer| observer.lease_lost(key, loss));
+    }
+
+    pub(in crate::engine) fn retried(&self, key: &Key, call: &'static str, error: &Error) {
+        let kind = error.kind();
+        self.tell(|observer| observer.retried(key, Retry { call, kind }));
+    }
+
+    /// The run waits until this is dropped.
+    pub(in crate::engine) fn waits(&self, key: &Key) -> Waits {
+        self.tell(|observer| observer.wait_began(key));
+        Waits {
+            observers: self.clone(),
+            key: key.clone(),
+            since: Instant::now(),
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all.iter()).finish()
+    }
+}
+
+/// A run that waits.
+#[derive(Debug)]
+pub(in crate::engine) struct Waits {
+    observers: Observers,
+    key: Key,
+    since: Instant,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let waited = self.since.elapsed();
+        self.observers
+            .tell(|observer| observer.wait_ended(&self.key, waited));
+    }
+}

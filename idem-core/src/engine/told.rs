@@ -1,0 +1,73 @@
+//! What observers are told of claims.
+
+use std::time::Duration;
+
+use super::context::{Context, in_time};
+use super::held::Ending;
+use super::lease::Lease;
+use super::observe::{self, LeaseLoss};
+use crate::{Claim, Key, Record, Result};
+
+impl Context {
+    /// That a claim is lost, once.
+    pub(super) fn tell_loss(&self, lease: &Lease, loss: LeaseLoss) {
+        if lease.is_first_loss() {
+            let key = lease.with_claim(|claim| claim.key().clone());
+            self.observers.lease_lost(&key, loss);
+        }
+    }
+
+    /// The same if the lease is over by the clock.
+    pub(super) fn tell_expiry(&self, lease: &Lease) {
+        if lease.has_passed() {
+            self.tell_loss(lease, LeaseLoss::Expired);
+        }
+    }
+
+    /// What came of a claim's last step.
+    pub(super) fn tell_ended(&self, lease: &Lease, ending: &Ending, result: &Result<()>) {
+        if self.observers.is_empty() {
+            return;
+        }
+        let (key, attempts) =
+            lease.with_claim(|claim| (claim.key().clone(), Claim::attempts(claim)));
+        let told = match (ending, result) {
+            (_, Err(error)) => {
+                if error.is_claim_lost() && !matches!(ending, Ending::Release) {
+                    self.tell_loss(lease, LeaseLoss::Overtaken);
+                }
+                observe::Ending::Unsettled
+            }
+            (Ending::Complete(_), Ok(())) if attempts == 1 => {
+                return self.observers.sealed(&key, Some(lease.since().elapsed()));
+            }
+            (Ending::Complete(_), Ok(())) => return self.tell_sealed_at_last(key),
+            (Ending::Fail(_), Ok(())) => observe::Ending::Failed,
+            (Ending::Release, Ok(())) => observe::Ending::Released,
+            (Ending::Lapse, Ok(())) => observe::Ending::Lapsed,
+        };
+        let error = result.as_ref().err().map(crate::Error::kind);
+        self.observers.ended_without(&key, told, error);
+    }
+
+    /// A seal after other attempts: when the first one was is on the record.
+    fn tell_sealed_at_last(&self, key: Key) {
+        let context = self.clone();
+        let telling = async move {
+            let since = context.since_first_seen(&key).await;
+            context.observers.sealed(&key, since);
+        };
+        self.runtime.spawn(self.observers.around(telling));
+    }
+
+    async fn since_first_seen(&self, key: &Key) -> Option<Duration> {
+        let limit = self.policy.try_limit();
+        match in_time(limit, "get", self.store.get(key)).await.ok()?? {
+            Record::Completed(completed) => {
+                let created_at = completed.info.created_at;
+                Some(completed.sealed_at.saturating_since(created_at))
+            }
+            Record::InFlight(_) | Record::Failed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the engine's own policy brings along.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use idem_core::{BusyPolicy, Idempotency, MemoryStore, Policy, Work};
+use idem_http::{HttpPolicy, ProblemType};
+
+use crate::support::{App, layer, layer_on, post};
+
+fn slow(policy: Policy, pause: Duration) -> App {
+    let idempotency = Idempotency::new(MemoryStore::new()).with_policy(policy);
+    App::new(layer_on(idempotency), move |_| async move {
+        tokio::time::sleep(pause).await;
+        "done"
+    })
+}
+
+#[tokio::test]
+async fn the_lease_is_kept_alive_while_the_handler_runs() {
+    let lease = Duration::from_millis(150);
+    let app = slow(Policy::default().with_lease(lease), lease * 5);
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { app.send(post("a", "{}")).await }
+    });
+    app.until_runs(1).await;
+    while !first.is_finished() {
+        let answer = app.send(post("a", "{}")).await;
+        if answer.status != StatusCode::OK {
+            answer.problem(ProblemType::RequestInFlight);
+        }
+        tokio::time::sleep(lease / 10).await;
+    }
+    assert_eq!(first.await.unwrap().text(), "done");
+    assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_duplicate_can_wait_for_the_answer() {
+    let policy = Policy::default().with_on_busy(BusyPolicy::wait(Duration::from_secs(20)));
+    let app = slow(policy, Duration::from_millis(50));
+    let (one, two) = tokio::join!(app.send(post("a", "{}")), app.send(post("a", "{}")));
+    assert_eq!((one.text(), two.text()), ("done", "done"));
+    assert!(one.is_replayed() != two.is_replayed());
+    assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
+async fn the_handler_finds_its_run_in_the_request() {
+    let app = App::new(
+        layer(HttpPolicy::ietf()),
+        |request: axum::extract::Request| async move {
+            let work = request.extensions().get::<Work>().unwrap();
+            assert!(!work.is_lost() && work.attempts() == 1);
+            format!("{} {}", work.key().id(), work.derive("bank").id())
+        },
+    );
+    let answer = app.send(post("k-1", "{}")).await;
+    assert!(answer.text().starts_with("k-1 d1:"), "{}", answer.text());
+}

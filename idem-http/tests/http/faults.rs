@@ -1,0 +1,148 @@
+//! A store that cannot be reached, handlers that panic, bodies that break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::{FutureExt, stream};
+use http::StatusCode;
+use idem_core::{ErrorKind, Idempotency, InterruptPolicy, MemoryStore, Policy};
+use idem_http::{HttpPolicy, OnStoreError, ProblemType};
+
+use crate::store::FailingStore;
+use crate::support::{App, layer, layer_on, post};
+
+fn impatient(store: &FailingStore) -> Idempotency {
+    let policy = Policy::default()
+        .with_patience(Duration::from_millis(30))
+        .with_lease(Duration::from_millis(60));
+    Idempotency::new(store.clone()).with_policy(policy)
+}
+
+#[tokio::test]
+async fn without_the_store_nothing_runs() {
+    let store = FailingStore::new(ErrorKind::Unavailable);
+    let app = App::counting(layer_on(impatient(&store)));
+    store.set_fails(true);
+    let answer = app.send(post("a", "{}")).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    answer.problem(ProblemType::StoreUnavailable);
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(app.runs(), 0);
+    store.set_fails(false);
+    assert_eq!(app.send(post("a", "{}")).await.text(), "run 1");
+}
+
+#[tokio::test]
+async fn without_the_store_an_open_route_handles_each_request() {
+    let store = FailingStore::new(ErrorKind::Unavailable);
+    let policy = HttpPolicy::ietf().with_on_store_error(OnStoreError::Open);
+    let app = App::counting(layer_on(impatient(&store)).with_policy(policy));
+    store.set_fails(true);
+    for run in ["run 1", "run 2"] {
+        let answer = app.send(post("a", "{}")).await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::CREATED, run));
+    }
+    store.set_fails(false);
+    app.send(post("a", "{}")).await;
+    assert!(app.send(post("a", "{}")).await.is_replayed());
+}
+
+#[tokio::test]
+async fn a_store_that_is_wrongly_set_up_closes_open_routes_too() {
+    for kind in [ErrorKind::Misconfigured, ErrorKind::Corrupt] {
+        let store = FailingStore::new(kind);
+        let policy = HttpPolicy::ietf().with_on_store_error(OnStoreError::Open);
+        let app = App::counting(layer_on(impatient(&store)).with_policy(policy));
+        store.set_fails(true);
+        let answer = app.send(post("a", "{}")).await;
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+        answer.problem(ProblemType::Misconfigured);
+        assert!(!answer.text().contains("told to fail"), "{}", answer.text());
+        assert_eq!(app.runs(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_could_not_be_sealed_reaches_its_caller() {
+    let store = FailingStore::new(ErrorKind::Unavailable);
+    let breaking = store.clone();
+    let app = App::new(layer_on(impatient(&store)), move |_| {
+        breaking.set_fails(true);
+        async { (StatusCode::CREATED, [("set-cookie", "a=1")], "done") }
+    });
+    let answer = app.send(post("a", "{}")).await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::CREATED, "done")
+    );
+    assert_eq!(answer.header("set-cookie"), Some("a=1"));
+}
+
+async fn panicking(policy: Policy) -> App {
+    let idempotency = Idempotency::new(MemoryStore::new()).with_policy(policy);
+    let app = App::new(layer_on(idempotency), |_| async {
+        if true {
+            panic!("the handler's own words");
+        }
+    });
+    let panicked = std::panic::AssertUnwindSafe(app.send(post("a", "{}"))).catch_unwind();
+    let panic = panicked.await.expect_err("it panicked");
+    assert_eq!(panic.downcast_ref(), Some(&"the handler's own words"));
+    app
+}
+
+#[tokio::test]
+async fn a_panic_reaches_the_caller_and_frees_the_key() {
+    let app = panicking(Policy::default()).await;
+    let again = std::panic::AssertUnwindSafe(app.send(post("a", "{}"))).catch_unwind();
+    assert!(again.await.is_err());
+    assert_eq!(app.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_panic_that_is_recorded_is_never_tried_again() {
+    let app = panicking(Policy::default().with_on_panic(InterruptPolicy::Record)).await;
+    let retry = app.send(post("a", "{}")).await;
+    assert_eq!(retry.status, StatusCode::INTERNAL_SERVER_ERROR);
+    retry.problem(ProblemType::OutcomeUnknown);
+    assert!(retry.is_replayed() && retry.header("idempotency-first-answered").is_some());
+    assert_eq!(app.runs(), 1);
+}
+
+fn broken() -> Body {
+    let parts = [Ok("begun "), Err(std::io::Error::other("broken"))];
+    Body::from_stream(stream::iter(parts))
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_does_so_for_its_caller_and_frees_the_key() {
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async { broken() });
+    for _ in 0..2 {
+        let response = app.router.clone().oneshot(post("a", "{}")).await.unwrap();
+        let mut body = response.into_body();
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "begun ");
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "broken");
+        assert!(body.frame().await.is_none());
+    }
+    assert_eq!(app.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_is_not_made_again_where_work_must_not_run_twice() {
+    let idempotency =
+        Idempotency::new(Arc::new(MemoryStore::new())).with_policy(Policy::at_most_once());
+    let app = App::new(layer_on(idempotency), |_| async { broken() });
+    let response = {
+        use tower::ServiceExt;
+        app.router.clone().oneshot(post("a", "{}")).await.unwrap()
+    };
+    assert_eq!(response.status(), StatusCode::OK);
+    let retry = app.send(post("a", "{}")).await;
+    retry.problem(ProblemType::OutcomeUnknown);
+    assert_eq!(app.runs(), 1);
+}

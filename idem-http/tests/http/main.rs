@@ -1,0 +1,22 @@
+//! The layer, by what a client sees of it.
+
+#[cfg(feature = "diff")]
+mod differences;
+mod draft;
+mod engine;
+mod faults;
+mod grpc;
+mod keys;
+mod limits;
+mod loopback;
+mod passing;
+mod presets;
+mod raw;
+mod readme;
+mod replays;
+mod routes;
+mod scopes;
+mod statuses;
+mod store;
+mod support;
+mod transcripts;

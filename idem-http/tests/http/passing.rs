@@ -1,0 +1,75 @@
+//! Responses that pass through.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use idem_core::{Idempotency, MemoryStore, Policy};
+use idem_http::{HttpPolicy, ProblemType, Unsealed};
+
+use crate::support::{App, layer, layer_on, post};
+
+fn no_store() -> Response {
+    ([(CACHE_CONTROL, "private, No-Store")], "secret").into_response()
+}
+
+/// A stream that never ends.
+fn events() -> Response {
+    let ticks = stream::repeat("data: tick\n\n").map(Ok::<_, std::io::Error>);
+    (
+        [(CONTENT_TYPE, "text/event-stream; charset=utf-8")],
+        Body::from_stream(ticks),
+    )
+        .into_response()
+}
+
+fn marked() -> Response {
+    let ticks = stream::repeat("x").map(Ok::<_, std::io::Error>);
+    (Extension(Unsealed), Body::from_stream(ticks)).into_response()
+}
+
+fn switching() -> Response {
+    (StatusCode::SWITCHING_PROTOCOLS, [("upgrade", "echo")]).into_response()
+}
+
+const PASSING: [fn() -> Response; 4] = [no_store, events, marked, switching];
+
+#[tokio::test]
+async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
+    for answer in PASSING {
+        let app = App::new(layer(HttpPolicy::ietf()), move |_| async move { answer() });
+        for runs in 1..3 {
+            let response = send(&app).await;
+            assert_eq!(response.status(), answer().status());
+            assert_eq!(response.headers().get("idempotent-replayed"), None);
+            let mut body = response.into_body().into_data_stream();
+            let is_empty = answer().status() == StatusCode::SWITCHING_PROTOCOLS;
+            assert_eq!(
+                body.next().await.is_none(),
+                is_empty,
+                "it is not waited for"
+            );
+            assert_eq!(app.runs(), runs);
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_work_must_not_run_twice_what_passes_through_is_marked() {
+    for answer in PASSING {
+        let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
+        let app = App::new(layer_on(idempotency), move |_| async move { answer() });
+        assert_eq!(send(&app).await.status(), answer().status());
+        let retry = app.send(post("a", "{}")).await;
+        assert_eq!(retry.status, StatusCode::GONE);
+        retry.problem(ProblemType::ResponseNotStored);
+        assert_eq!(app.runs(), 1);
+    }
+}
+
+async fn send(app: &App) -> Response {
+    use tower::ServiceExt;
+    app.router.clone().oneshot(post("a", "{}")).await.unwrap()
+}

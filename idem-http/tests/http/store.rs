@@ -1,0 +1,106 @@
+//! A store that can be told to fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, IdempotencyStore, Key,
+    Limits, MemoryStore, Record, Response, Result, async_trait,
+};
+
+/// A memory store that fails while it is told to, in this way.
+#[derive(Debug, Clone)]
+pub struct FailingStore {
+    inner: Arc<MemoryStore>,
+    fails: Arc<AtomicBool>,
+    kind: ErrorKind,
+    /// Only what is under derived keys fails.
+    only_derived: bool,
+}
+
+impl FailingStore {
+    pub fn new(kind: ErrorKind) -> Self {
+        Self {
+            inner: Arc::new(MemoryStore::new()),
+            fails: Arc::default(),
+            kind,
+            only_derived: false,
+        }
+    }
+
+    #[cfg(feature = "diff")]
+    pub fn only_derived(mut self) -> Self {
+        self.only_derived = true;
+        self.set_fails(true);
+        self
+    }
+
+    pub fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
+    }
+
+    fn look(&self, key: Option<&Key>) -> Result<()> {
+        let is_meant = !self.only_derived || key.is_some_and(|key| key.id().starts_with("d1:"));
+        if self.fails.load(Ordering::SeqCst) && is_meant {
+            return Err(Error::new(self.kind, Effect::None, "told to fail").at("failing", "any"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for FailingStore {
+    fn backend(&self) -> &'static str {
+        "failing"
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.look(Some(request.key()))?;
+        self.inner.claim(request).await
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.look(Some(claim.key()))?;
+        self.inner.complete(claim, response, retention).await
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.look(Some(claim.key()))?;
+        self.inner.fail(claim, failure, retention).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.look(Some(claim.key()))?;
+        self.inner.release(claim).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.look(Some(claim.key()))?;
+        self.inner.renew(claim, lease).await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.look(Some(key))?;
+        self.inner.get(key).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.look(None)?;
+        self.inner.purge(limit).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.look(None)?;
+        self.inner.sweep(limit).await
+    }
+}

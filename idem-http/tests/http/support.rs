@@ -1,0 +1,183 @@
+//! A service behind the layer, and what it answered.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use idem_core::{Idempotency, MemoryStore};
+use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// In these tests a header stands for what the authentication found out.
+pub fn account(parts: &Parts) -> Option<String> {
+    let account = parts.headers.get("x-account")?;
+    account.to_str().ok().map(str::to_owned)
+}
+
+pub fn layer_on(idempotency: Idempotency) -> IdempotencyLayer {
+    IdempotencyLayer::new(idempotency, account)
+}
+
+pub fn layer(policy: HttpPolicy) -> IdempotencyLayer {
+    layer_on(Idempotency::new(MemoryStore::new())).with_policy(policy)
+}
+
+/// A service that counts what it handles.
+#[derive(Clone)]
+pub struct App {
+    pub router: Router,
+    runs: Arc<AtomicUsize>,
+}
+
+impl App {
+    pub fn new<F, Fut, R>(layer: IdempotencyLayer, handler: F) -> Self
+    where
+        F: Fn(Request) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoResponse + 'static,
+    {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let counted = move |request: Request| {
+            count.fetch_add(1, Ordering::SeqCst);
+            handler(request)
+        };
+        Self {
+            router: Router::new().fallback(counted).layer(layer),
+            runs,
+        }
+    }
+
+    /// Answers every request with `201` and the number of the run.
+    pub fn counting(layer: IdempotencyLayer) -> Self {
+        let number = Arc::new(AtomicUsize::new(0));
+        Self::new(layer, move |_| {
+            let number = number.fetch_add(1, Ordering::SeqCst) + 1;
+            async move { (StatusCode::CREATED, format!("run {number}")) }
+        })
+    }
+
+    /// How often the handler was called.
+    pub fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    pub async fn send(&self, request: Request) -> Answer {
+        let answered: Result<Response, Infallible> = self.router.clone().oneshot(request).await;
+        Answer::read(answered.unwrap()).await
+    }
+
+    /// Serves on a port of the loopback interface.
+    pub async fn serve(&self) -> SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = self.router.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    pub async fn until_runs(&self, runs: usize) {
+        until(async || self.runs() >= runs).await;
+    }
+}
+
+/// An answer that was read to its end.
+#[derive(Debug, PartialEq)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub async fn read(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status,
+            headers: parts.headers,
+            body: to_bytes(body, usize::MAX).await.unwrap(),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        Some(self.headers.get(name)?.to_str().unwrap())
+    }
+
+    pub fn is_replayed(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The problem, after a look at what every problem has.
+    #[track_caller]
+    pub fn problem(&self, kind: ProblemType) -> Value {
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        let problem: Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem["type"], kind.uri());
+        assert_eq!(problem["title"], kind.title());
+        assert_eq!(problem["status"], self.status.as_u16());
+        assert!(
+            problem["detail"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+        problem
+    }
+}
+
+/// A `POST` of JSON to `/orders` by the account `a`, with this key.
+pub fn post(key: &str, body: &'static str) -> Request {
+    request("POST", "/orders", key, body)
+}
+
+pub fn request(method: &str, path: &str, key: &str, body: &'static str) -> Request {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("x-account", "a")
+        .header("content-type", "application/json")
+        .header("idempotency-key", key)
+        .body(Body::from(body))
+        .unwrap()
+}
+
+/// The same without the header of this name.
+pub fn without(mut request: Request, name: &str) -> Request {
+    request.headers_mut().remove(name);
+    request
+}
+
+/// The same with this header.
+pub fn with(mut request: Request, name: &'static str, value: &str) -> Request {
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}
+
+/// Waits for a condition that is sure to come.
+pub async fn until(condition: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, waiting)
+        .await
+        .expect("it came in time");
+}

@@ -1,0 +1,176 @@
+//! Checkpoints and watermarks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Advance, Bytes, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Key, Result,
+    WatermarkStore, check,
+};
+
+use crate::error::{Sent, is_lost_race};
+use crate::operations::{MAX_ASKS, Operations, with_claim, with_key};
+use crate::pool::Client;
+use crate::row::Columns;
+use crate::session::Session;
+use crate::store::{MssqlStore, at};
+
+impl Operations {
+    async fn checkpoint(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        let stored = checkpoint.encode(&self.config.limits())?;
+        let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
+        let rows = session.rows(query, Sent::Write).await?;
+        rows.first().map(drop).ok_or_else(Error::claim_lost)
+    }
+
+    async fn last_checkpoint(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Checkpoint>> {
+        let query = with_claim(&self.sql.last_checkpoint, claim);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
+        let stored = row.optional_bytes(0)?.map(Bytes::copy_from_slice);
+        stored.as_ref().map(Checkpoint::decode).transpose()
+    }
+
+    async fn advance(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
+        for _ in 0..MAX_ASKS {
+            let query = with_key(&self.sql.advance, source)
+                .bind(wanted)
+                .bind(retention);
+            let rows = match session.rows(query, Sent::Write).await {
+                Err(error) if is_lost_race(&error) && session.repeats() => continue,
+                rows => rows?,
+            };
+            let Some(row) = rows.first().map(Columns) else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            if row.number(0)? == 1 {
+                return Ok(Advance::Advanced);
+            }
+            return Ok(match row.number(1)?.cast_unsigned() {
+                current if current == version => Advance::Unchanged,
+                current => Advance::Stale { current },
+            });
+        }
+        Err(Error::new(
+            ErrorKind::Contention,
+            Effect::None,
+            format!("the mark was raised {MAX_ASKS} times while it was advanced; ask again"),
+        ))
+    }
+
+    async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
+        let query = with_key(&self.sql.watermark, source);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        let mark = rows.first().map(|row| Columns(row).number(0)).transpose()?;
+        Ok(mark.map(i64::cast_unsigned))
+    }
+}
+
+impl MssqlStore {
+    /// [`checkpoint`](CheckpointStore::checkpoint) in the caller's transaction: the recovery point and the rows that it
+    /// stands for commit together. When it answers `ClaimLost`, roll back: somebody else does the work.
+    ///
+    /// # Errors
+    ///
+    /// As for `checkpoint`.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction and its connection are in an unknown state: drop both.
+    pub async fn checkpoint_in(
+        &self,
+        client: &mut Client,
+        claim: &Claim,
+        checkpoint: &Checkpoint,
+    ) -> Result<()> {
+        self.operations
+            .checkpoint(&mut Session::Transaction(client), claim, checkpoint)
+            .await
+            .map_err(at("checkpoint_in"))
+    }
+
+    /// [`advance`](WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written for the
+    /// event commit together, and a rollback leaves the mark where it was. Others that advance the same source wait for
+    /// the transaction's end.
+    ///
+    /// # Errors
+    ///
+    /// As for `advance`. On a server that ignores lock hints also `Contention` when another one marked the source first.
+    ///
+    /// # Cancellation
+    ///
+    /// The transaction and its connection are in an unknown state: drop both.
+    pub async fn advance_in(
+        &self,
+        client: &mut Client,
+        source: &Key,
+        version: u64,
+        retention: Duration,
+    ) -> Result<Advance> {
+        let mut session = Session::Transaction(client);
+        self.operations
+            .advance(&mut session, source, version, retention)
+            .await
+            .map_err(at("advance_in"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl CheckpointStore for MssqlStore {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        self.operations
+            .checkpoint(&mut self.session(), claim, checkpoint)
+            .await
+            .map_err(at("checkpoint"))
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        self.operations
+            .last_checkpoint(&mut self.session(), claim)
+            .await
+            .map_err(at("last_checkpoint"))
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl WatermarkStore for MssqlStore {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        self.operations
+            .advance(&mut self.session(), source, version, retention)
+            .await
+            .map_err(at("advance"))
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        self.operations
+            .watermark(&mut self.session(), source)
+            .await
+            .map_err(at("watermark"))
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        self.operations
+            .purge_watermarks(&mut self.session(), limit)
+            .await
+            .map_err(at("purge_watermarks"))
+    }
+}

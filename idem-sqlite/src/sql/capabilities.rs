@@ -1,0 +1,64 @@
+//! The statements of checkpoints and watermarks.
+
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the stored form of the checkpoint. One row comes back when the claim
+/// was held: ownership is judged under the write lock, as by a renewal.
+pub(crate) const CHECKPOINT: &str = concat!(
+    "UPDATE {table} SET result = ?6 WHERE ",
+    owned!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+    " RETURNING 1",
+);
+
+/// `?1..?3` key, `?4` token, `?5` attempt id. One row comes back when the claim is held; ownership and checkpoint are of
+/// one commit.
+pub(crate) const LAST_CHECKPOINT: &str = concat!(
+    "SELECT result FROM {table} WHERE ",
+    owned!(),
+    " AND state = 0 AND expires_at > ",
+    now!(),
+);
+
+/// `?1..?3` source, `?4` version. A mark that is as high already: the answer to what is stale or a repetition, by a read
+/// that takes no write lock. That there is none proves nothing; [`RAISE`] decides.
+pub(crate) const RAISED: &str = concat!(
+    "SELECT version FROM {marks} WHERE ",
+    key!(),
+    " AND version >= ?4 AND expires_at > ",
+    now!(),
+);
+
+/// `?1..?3` source, `?4` version, `?5` retention.
+///
+/// Runs under the write lock, so the mark it judges is the latest, and of any number with one version the first finds it
+/// below. No row comes back when it was raised as high since it was read: asking again sees it.
+pub(crate) const RAISE: &str = concat!(
+    "INSERT INTO {marks} AS m (scope, operation, id, version, expires_at)
+SELECT ?1, ?2, ?3, ?4, now + ?5 FROM (SELECT ",
+    now!(),
+    " AS now) WHERE true
+ON CONFLICT (scope, operation, id) DO UPDATE
+    SET version = excluded.version, expires_at = excluded.expires_at
+    WHERE m.version < excluded.version OR m.expires_at <= ",
+    now!(),
+    "
+RETURNING 1",
+);
+
+/// `?1..?3` source.
+pub(crate) const WATERMARK: &str = concat!(
+    "SELECT version FROM {marks} WHERE ",
+    key!(),
+    " AND expires_at > ",
+    now!(),
+);
+
+/// `?1` limit. Chosen and deleted under one write lock.
+pub(crate) const PURGE_WATERMARKS: &str = concat!(
+    "DELETE FROM {marks} WHERE rowid IN (
+    SELECT rowid FROM {marks} WHERE expires_at <= ",
+    now!(),
+    "
+    ORDER BY expires_at LIMIT ?1)
+RETURNING 1",
+);
