@@ -35,8 +35,8 @@ pub use batch::{BatchStore, Completion};
 pub use checkpoint::{Checkpoint, CheckpointStore};
 pub use claim::{Claim, ClaimOutcome};
 pub use engine::{
-    BusyPolicy, ErrorPolicy, Idempotency, InterruptPolicy, NotUndone, Outcome, Policies, Policy,
-    RunError, Saga, SagaEnd, SagaStep, SagaStop, StepError, Work,
+    BusyPolicy, ErrorPolicy, HandOver, Idempotency, InterruptPolicy, NotUndone, Outcome, Policies,
+    Policy, RunError, Saga, SagaEnd, SagaStep, SagaStop, StepError, Work,
 };
 pub use error::{BoxError, Effect, Error, ErrorKind, Result};
 pub use ext::IdempotencyStoreExt;

@@ -38,7 +38,7 @@ where
 {
     let policy = Arc::clone(&guard.policy);
     let (parts, body) = request.into_parts();
-    let body = match buffer::read(&parts.headers, body, policy.max_request_bytes).await {
+    let body = match buffer::read(&parts.headers, body, guard.max_request_bytes()).await {
         Ok(body) => body,
         Err(problem) => return Ok(problem.into_response(&policy)),
     };

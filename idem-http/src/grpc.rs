@@ -8,7 +8,7 @@
 //!    [`run_response`](idem_core::Idempotency::run_response) with the encoded reply runs the work;
 //! 3. [`code`] turns what went wrong into a status code.
 //!
-//! `examples/tonic.rs` is a server and a client that do.
+//! `examples/tonic` is a server and a client that do.
 
 use http::HeaderMap;
 use idem_core::RunError;

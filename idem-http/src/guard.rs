@@ -50,6 +50,14 @@ impl Guard {
             document: None,
         }))
     }
+
+    /// The route's limit, or the engine's where that is lower.
+    pub(crate) fn max_request_bytes(&self) -> usize {
+        let engine = self.idempotency.policy_for(&self.key).max_request_bytes();
+        self.policy
+            .max_request_bytes
+            .min(engine.unwrap_or(usize::MAX))
+    }
 }
 
 /// The engine, with the retention that the route asks for.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_LANGUAGE, CONTENT_TYPE, LINK, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
-use serde_json::{Map, Value, json};
+use serde::Serializer;
+use serde_json::{Value, json};
 
 use crate::{Body, HttpPolicy};
 
@@ -116,20 +117,19 @@ impl ProblemType {
 pub(crate) struct Problem {
     kind: ProblemType,
     status: StatusCode,
-    members: Map<String, Value>,
+    detail: String,
+    /// Extension members, in their order.
+    members: Vec<(&'static str, Value)>,
     headers: Box<HeaderMap>,
 }
 
 impl Problem {
     pub(crate) fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
-        let mut members = Map::new();
-        members.insert("type".to_owned(), json!(kind.uri()));
-        members.insert("title".to_owned(), json!(kind.title()));
-        members.insert("detail".to_owned(), json!(detail.into()));
         Self {
             kind,
             status: kind.status(),
-            members,
+            detail: detail.into(),
+            members: Vec::new(),
             headers: Box::default(),
         }
     }
@@ -149,8 +149,8 @@ impl Problem {
     }
 
     /// The same with an extension member.
-    pub(crate) fn with_member(mut self, name: &str, value: Value) -> Self {
-        self.members.insert(name.to_owned(), value);
+    pub(crate) fn with_member(mut self, name: &'static str, value: Value) -> Self {
+        self.members.push((name, value));
         self
     }
 
@@ -158,7 +158,7 @@ impl Problem {
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         let seconds = (after.as_millis().div_ceil(1000)).max(1);
         let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
-        self.members.insert("retryAfter".to_owned(), json!(seconds));
+        self.members.push(("retryAfter", json!(seconds)));
         self.headers.insert(RETRY_AFTER, seconds.into());
         self
     }
@@ -179,20 +179,31 @@ impl Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static("en"));
-        self.members
-            .insert("status".to_owned(), json!(self.status.as_u16()));
         if let Some(uri) = &policy.documentation {
-            self.members
-                .insert("documentation".to_owned(), json!(uri.to_string()));
+            self.members.push(("documentation", json!(uri.to_string())));
             if let Ok(link) = format!("<{uri}>; rel=\"describedby\"").try_into() {
                 headers.insert(LINK, link);
             }
         }
-        let body = Bytes::from(Value::Object(self.members).to_string());
-        let mut response = Response::new(Body::from(body));
+        let mut response = Response::new(Body::from(self.body()));
         *response.status_mut() = self.status;
         *response.headers_mut() = *self.headers;
         response.extensions_mut().insert(self.kind);
         response
+    }
+    /// The members in the order in which people read them.
+    fn body(&self) -> Bytes {
+        let standard = [
+            ("type", json!(self.kind.uri())),
+            ("title", json!(self.kind.title())),
+            ("status", json!(self.status.as_u16())),
+            ("detail", json!(self.detail)),
+        ];
+        let members = standard.iter().chain(&self.members);
+        let mut body = Vec::new();
+        // Strings and numbers can always be written to memory.
+        let _ = serde_json::Serializer::new(&mut body)
+            .collect_map(members.map(|(name, value)| (name, value)));
+        body.into()
     }
 }

@@ -1,1 +1,26 @@
 #![doc = include_str!("../README.md")]
+
+mod backoff;
+mod consumer;
+mod disposition;
+mod failing;
+mod handled;
+#[cfg(feature = "tower")]
+mod layer;
+mod message;
+mod not_done;
+#[cfg(feature = "tower")]
+mod service;
+mod work_error;
+
+pub use backoff::Backoff;
+pub use consumer::Consumer;
+pub use disposition::Disposition;
+pub use handled::Handled;
+#[cfg(feature = "tower")]
+pub use layer::JobLayer;
+pub use message::Message;
+pub use not_done::{NotDone, Reason};
+#[cfg(feature = "tower")]
+pub use service::{JobService, current_work};
+pub use work_error::WorkError;

@@ -201,6 +201,102 @@ const EXPECTED: &[(Bug, &[&str])] = &[
         Bug::BatchChecksThenInserts,
         &["law01::racing_batches_have_one_winner_for_each_key"],
     ),
+    (
+        Bug::CheckpointChecksNothing,
+        &[
+            "law05::after_a_takeover_the_old_holder_can_store_no_checkpoint",
+            "law05::a_checkpoint_needs_both_token_and_attempt",
+        ],
+    ),
+    (
+        Bug::CheckpointChecksThenWrites,
+        &["law01::a_checkpoint_that_races_a_takeover_is_received_or_refused"],
+    ),
+    (
+        Bug::CheckpointNeedsLease,
+        &["law05::a_stale_holder_may_store_a_checkpoint"],
+    ),
+    (
+        Bug::CheckpointRenews,
+        &["law02::a_checkpoint_changes_nothing_that_others_see"],
+    ),
+    (Bug::CheckpointCut, &["law03::a_large_checkpoint_is_kept"]),
+    (
+        Bug::FirstCheckpointStands,
+        &["law06::the_last_of_several_checkpoints_counts"],
+    ),
+    (
+        Bug::CheckpointLostInTakeover,
+        &["law05::a_takeover_receives_the_last_checkpoint"],
+    ),
+    (
+        Bug::CheckpointLostWhenAskedAgain,
+        &["law06::the_same_attempt_finds_its_checkpoint"],
+    ),
+    (
+        Bug::CheckpointOutlivesRelease,
+        &["law07::a_released_key_begins_without_a_checkpoint"],
+    ),
+    (
+        Bug::CheckpointOutlivesExpiry,
+        &["law08::an_expired_key_begins_without_a_checkpoint"],
+    ),
+    (
+        Bug::CheckpointOutlivesFailure,
+        &["law07::a_retried_failure_begins_without_a_checkpoint"],
+    ),
+    (
+        Bug::MarkLastWriterWins,
+        &[
+            "law01::the_highest_of_racing_versions_stands",
+            "law02::a_stale_version_is_told_where_the_mark_is",
+        ],
+    ),
+    (
+        Bug::MarkChecksThenWrites,
+        &["law01::of_racing_equal_versions_one_advances"],
+    ),
+    (
+        Bug::EqualVersionIsStale,
+        &["law02::the_version_of_the_mark_is_told_as_unchanged"],
+    ),
+    (
+        Bug::EqualVersionAdvances,
+        &["law02::the_version_of_the_mark_is_told_as_unchanged"],
+    ),
+    (
+        Bug::MarkOfTheScope,
+        &["law10::sources_are_equal_only_if_their_bytes_are"],
+    ),
+    (
+        Bug::MarkIsText,
+        &["law11::versions_at_their_limits_are_accepted"],
+    ),
+    (
+        Bug::MarkIsFloat,
+        &["law11::versions_at_their_limits_are_accepted"],
+    ),
+    (
+        Bug::MarkNeverExpires,
+        &["law08::an_expired_mark_counts_as_absent"],
+    ),
+    (
+        Bug::MarkKeepsFirstRetention,
+        &["law08::an_advance_begins_a_new_retention"],
+    ),
+    (
+        Bug::StaleVersionKeepsMark,
+        &["law08::what_is_stale_or_unchanged_keeps_no_mark"],
+    ),
+    (Bug::PurgeTakesLiveMarks, &["law08::no_live_mark_is_purged"]),
+    (
+        Bug::MarksGoWithRecords,
+        &["law10::marks_and_records_do_not_see_each_other"],
+    ),
+    (
+        Bug::OffersLess,
+        &["law02::a_store_offers_what_its_profile_promises"],
+    ),
 ];
 
 /// The same behind TCP, where several processes meet: a client that lies, or a store with a bug.
@@ -224,6 +320,20 @@ const REMOTE: &[(Lie, Bug, &[&str])] = &[
         Lie::Truth,
         Bug::CheckThenInsert,
         &["law01::racing_processes_have_one_winner_for_each_key"],
+    ),
+    (
+        Lie::NoEffect,
+        Bug::CheckpointLostInTakeover,
+        &[
+            "law12::what_a_killed_process_left_is_received_by_its_successor",
+            "law14::a_checkpoint_cut_off_is_not_reported_as_undone",
+            "law14::an_advance_cut_off_is_not_reported_as_undone",
+        ],
+    ),
+    (
+        Lie::Truth,
+        Bug::MarkChecksThenWrites,
+        &["law01::racing_processes_raise_each_mark_once_to_each_version"],
     ),
     (
         Lie::Truth,

@@ -47,7 +47,11 @@ impl fmt::Display for Report {
             self.deliveries as u64,
             "each event one to four times, shuffled",
         );
-        row("effects", self.effects as u64, "");
+        row(
+            "effects",
+            self.effects as u64,
+            "one of each event that was not refused for its version",
+        );
         for ((status, text), times) in &self.tally.answers {
             row(&status.to_string(), *times, text);
         }

@@ -227,13 +227,18 @@ impl Idempotency {
         F: FnOnce(Work) -> Fut + Send,
         Fut: Future<Output = Result<T, E>> + Send,
     {
+        let context = self.context(key, policy).map_err(RunError::Store)?;
+        let observers = context.observers.clone();
+        let run = run::run::<C, _, _, _, _>(context, key, fingerprint, work);
+        observers.around(run).await
+    }
+
+    /// What the parts of a run share.
+    pub(super) fn context(&self, key: &Key, policy: Arc<Policy>) -> Result<Context> {
         let store = Arc::clone(&self.shared.store);
         let wakes = self.shared.wakes.clone();
         let waiting = Arc::clone(&self.shared.waiting);
         let observers = Observers::new(Arc::clone(&self.shared.observers), key);
-        let context = Context::new(store, wakes, waiting, policy, observers.clone());
-        let context = context.map_err(RunError::Store)?;
-        let run = run::run::<C, _, _, _, _>(context, key, fingerprint, work);
-        observers.around(run).await
+        Context::new(store, wakes, waiting, policy, observers)
     }
 }

@@ -55,6 +55,7 @@ mod codec;
 mod context;
 mod duration_text;
 mod error;
+mod hand_over;
 mod heartbeat;
 mod held;
 mod idempotency;
@@ -74,6 +75,7 @@ mod work;
 
 pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};
 pub use error::RunError;
+pub use hand_over::HandOver;
 pub use idempotency::Idempotency;
 pub use outcome::Outcome;
 pub use policies::Policies;

@@ -36,13 +36,9 @@ where
     F: FnOnce(Work) -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    let verdict = claim_in_time(&context, key, fingerprint).await;
-    let decision = verdict.as_ref().map(Verdict::decision);
-    let decision = decision.unwrap_or(Decision::Unknown);
-    context.observers.decided(key, decision);
-    match verdict {
+    match decided(&context, key, fingerprint).await {
         Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(&context, held, work).await,
-        Ok(Verdict::Completed(completed)) => replayed::<C, _, _>(completed),
+        Ok(Verdict::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
         Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
         Ok(Verdict::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
         Ok(Verdict::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
@@ -50,9 +46,22 @@ where
     }
 }
 
-fn replayed<C: Codec<T>, T, E>(completed: Completed) -> Result<Outcome<T>, RunError<E, T>> {
+/// The verdict of a claim, which the observers are told of.
+pub(super) async fn decided(
+    context: &Context,
+    key: &Key,
+    fingerprint: Fingerprint,
+) -> Result<Verdict> {
+    let verdict = claim_in_time(context, key, fingerprint).await;
+    let decision = verdict.as_ref().map(Verdict::decision);
+    let decision = decision.unwrap_or(Decision::Unknown);
+    context.observers.decided(key, decision);
+    verdict
+}
+
+pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T>> {
     let sealed_at = completed.sealed_at;
-    let value = C::decode(completed.response).map_err(RunError::Codec)?;
+    let value = C::decode(completed.response)?;
     Ok(Outcome::Replayed { value, sealed_at })
 }
 
@@ -86,7 +95,7 @@ async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -
 }
 
 /// Does the work under the claim, and the last step.
-async fn perform<C, T, E, F, Fut>(
+pub(super) async fn perform<C, T, E, F, Fut>(
     context: &Context,
     mut held: Held,
     work: F,

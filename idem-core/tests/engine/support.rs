@@ -9,8 +9,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use idem_core::{
-    AttemptId, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Idempotency,
-    IdempotencyStore, Key, Limits, MemoryStore, Policy, Record, Response, Result, async_trait,
+    AttemptId, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error,
+    ErrorKind, Failure, Idempotency, IdempotencyStore, Key, Limits, MemoryStore, Policy, Record,
+    Response, Result, async_trait,
 };
 
 /// What goes wrong with one call.
@@ -160,6 +161,10 @@ impl IdempotencyStore for Scripted {
         self.store.limits()
     }
 
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        Some(self)
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         {
             let mut script = self.script.lock().unwrap();
@@ -202,6 +207,19 @@ impl IdempotencyStore for Scripted {
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
         self.store.sweep(limit).await
+    }
+}
+
+#[async_trait]
+impl CheckpointStore for Scripted {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        let call = self.store.checkpoint(claim, checkpoint);
+        self.act("checkpoint", call).await
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        let call = self.store.last_checkpoint(claim);
+        self.act("last_checkpoint", call).await
     }
 }
 

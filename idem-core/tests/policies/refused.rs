@@ -269,7 +269,7 @@ const YAML: &[Bad] = &[
     (
         "default:\n\tlease: 1s",
         Some((2, 1)),
-        None,
+        Some("default"),
         "found character that cannot start any token, while scanning for the next token",
     ),
     (

@@ -126,3 +126,12 @@ async fn a_request_that_was_released_is_not_compared_with() {
         json!([{"op": "add", "path": "/b", "value": 2}])
     );
 }
+
+#[tokio::test]
+async fn the_problem_in_the_readme_is_what_is_said() {
+    let app = App::counting(layer(keeping()));
+    app.send(post("a", "{\"amount\": 1}")).await;
+    let answer = app.send(post("a", "{\"amount\": 2}")).await;
+    let said = format!("```json\n{}\n```", answer.text());
+    assert!(include_str!("../../README.md").contains(&said), "{said}");
+}

@@ -32,6 +32,20 @@ async fn a_request_over_the_limit_is_refused_and_nothing_runs() {
 }
 
 #[tokio::test]
+async fn the_engines_limit_for_requests_holds_too() {
+    let engine = Policy::default().with_max_request_bytes(4);
+    let idempotency = Idempotency::new(MemoryStore::new()).with_policy(engine);
+    let app = App::counting(layer_on(idempotency));
+    assert_eq!(
+        app.send(post("fits", "[12]")).await.status,
+        StatusCode::CREATED
+    );
+    let answer = app.send(post("a", "[123]")).await;
+    answer.problem(ProblemType::RequestTooLarge);
+    assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
 async fn a_request_without_a_key_has_no_limit_here() {
     let app = App::counting(layer(small()));
     let request = without(post("a", "[123456789]"), "idempotency-key");
@@ -60,7 +74,7 @@ async fn the_handler_gets_the_bytes_of_the_request() {
         },
     );
     let mut request = post("a", "");
-    let chunks = ["{ \"a\"", ": 1 }"].map(|chunk| Ok::<_, std::io::Error>(chunk));
+    let chunks = ["{ \"a\"", ": 1 }"].map(Ok::<_, std::io::Error>);
     *request.body_mut() = Body::from_stream(stream::iter(chunks));
     assert_eq!(app.send(request).await.text(), "{ \"a\": 1 }");
 }

@@ -11,7 +11,7 @@ use idem_core::{
 
 /// A memory store that fails while it is told to, in this way.
 #[derive(Debug, Clone)]
-pub struct FailingStore {
+pub(crate) struct FailingStore {
     inner: Arc<MemoryStore>,
     fails: Arc<AtomicBool>,
     kind: ErrorKind,
@@ -20,7 +20,7 @@ pub struct FailingStore {
 }
 
 impl FailingStore {
-    pub fn new(kind: ErrorKind) -> Self {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
         Self {
             inner: Arc::new(MemoryStore::new()),
             fails: Arc::default(),
@@ -30,13 +30,13 @@ impl FailingStore {
     }
 
     #[cfg(feature = "diff")]
-    pub fn only_derived(mut self) -> Self {
+    pub(crate) fn only_derived(mut self) -> Self {
         self.only_derived = true;
         self.set_fails(true);
         self
     }
 
-    pub fn set_fails(&self, fails: bool) {
+    pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
     }
 

@@ -19,28 +19,28 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 /// In these tests a header stands for what the authentication found out.
-pub fn account(parts: &Parts) -> Option<String> {
+pub(crate) fn account(parts: &Parts) -> Option<String> {
     let account = parts.headers.get("x-account")?;
     account.to_str().ok().map(str::to_owned)
 }
 
-pub fn layer_on(idempotency: Idempotency) -> IdempotencyLayer {
+pub(crate) fn layer_on(idempotency: Idempotency) -> IdempotencyLayer {
     IdempotencyLayer::new(idempotency, account)
 }
 
-pub fn layer(policy: HttpPolicy) -> IdempotencyLayer {
+pub(crate) fn layer(policy: HttpPolicy) -> IdempotencyLayer {
     layer_on(Idempotency::new(MemoryStore::new())).with_policy(policy)
 }
 
 /// A service that counts what it handles.
 #[derive(Clone)]
-pub struct App {
-    pub router: Router,
+pub(crate) struct App {
+    pub(crate) router: Router,
     runs: Arc<AtomicUsize>,
 }
 
 impl App {
-    pub fn new<F, Fut, R>(layer: IdempotencyLayer, handler: F) -> Self
+    pub(crate) fn new<F, Fut, R>(layer: IdempotencyLayer, handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = R> + Send + 'static,
@@ -59,7 +59,7 @@ impl App {
     }
 
     /// Answers every request with `201` and the number of the run.
-    pub fn counting(layer: IdempotencyLayer) -> Self {
+    pub(crate) fn counting(layer: IdempotencyLayer) -> Self {
         let number = Arc::new(AtomicUsize::new(0));
         Self::new(layer, move |_| {
             let number = number.fetch_add(1, Ordering::SeqCst) + 1;
@@ -68,17 +68,17 @@ impl App {
     }
 
     /// How often the handler was called.
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 
-    pub async fn send(&self, request: Request) -> Answer {
+    pub(crate) async fn send(&self, request: Request) -> Answer {
         let answered: Result<Response, Infallible> = self.router.clone().oneshot(request).await;
         Answer::read(answered.unwrap()).await
     }
 
     /// Serves on a port of the loopback interface.
-    pub async fn serve(&self) -> SocketAddr {
+    pub(crate) async fn serve(&self) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = self.router.clone();
@@ -86,21 +86,21 @@ impl App {
         address
     }
 
-    pub async fn until_runs(&self, runs: usize) {
+    pub(crate) async fn until_runs(&self, runs: usize) {
         until(async || self.runs() >= runs).await;
     }
 }
 
 /// An answer that was read to its end.
 #[derive(Debug, PartialEq)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Answer {
-    pub async fn read(response: Response) -> Self {
+    pub(crate) async fn read(response: Response) -> Self {
         let (parts, body) = response.into_parts();
         Self {
             status: parts.status,
@@ -109,21 +109,21 @@ impl Answer {
         }
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         Some(self.headers.get(name)?.to_str().unwrap())
     }
 
-    pub fn is_replayed(&self) -> bool {
+    pub(crate) fn is_replayed(&self) -> bool {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
     /// The problem, after a look at what every problem has.
     #[track_caller]
-    pub fn problem(&self, kind: ProblemType) -> Value {
+    pub(crate) fn problem(&self, kind: ProblemType) -> Value {
         assert_eq!(
             self.header("content-type"),
             Some("application/problem+json")
@@ -142,11 +142,11 @@ impl Answer {
 }
 
 /// A `POST` of JSON to `/orders` by the account `a`, with this key.
-pub fn post(key: &str, body: &'static str) -> Request {
+pub(crate) fn post(key: &str, body: &'static str) -> Request {
     request("POST", "/orders", key, body)
 }
 
-pub fn request(method: &str, path: &str, key: &str, body: &'static str) -> Request {
+pub(crate) fn request(method: &str, path: &str, key: &str, body: &'static str) -> Request {
     Request::builder()
         .method(method)
         .uri(path)
@@ -158,19 +158,23 @@ pub fn request(method: &str, path: &str, key: &str, body: &'static str) -> Reque
 }
 
 /// The same without the header of this name.
-pub fn without(mut request: Request, name: &str) -> Request {
+pub(crate) fn without(mut request: Request, name: &str) -> Request {
     request.headers_mut().remove(name);
     request
 }
 
 /// The same with this header.
-pub fn with(mut request: Request, name: &'static str, value: &str) -> Request {
+pub(crate) fn with(mut request: Request, name: &'static str, value: &str) -> Request {
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }
 
 /// Waits for a condition that is sure to come.
-pub async fn until(condition: impl AsyncFn() -> bool) {
+pub(crate) async fn until<F, Fut>(condition: F)
+where
+    F: Fn() -> Fut + Send + Sync,
+    Fut: Future<Output = bool> + Send,
+{
     let waiting = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -7,6 +7,7 @@ mod schema;
 mod sessions;
 mod transactions;
 mod waits;
+mod watermarks;
 
 pub(crate) use schema::migrate_as_child;
 
@@ -39,6 +40,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
     schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
     schema::A_LATER_SCHEMA_IS_REFUSED,
+    schema::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
     schema::FOUR_PRIVILEGES_ARE_ENOUGH,
     sessions::ANY_SESSION_ANSWERS_THE_SAME,
     sessions::ANY_COLLATION_ANSWERS_THE_SAME,
@@ -58,6 +60,10 @@ pub(crate) const ALL: &[Case] = &[
     waits::LOCK_WAITS_ARE_REPEATED_AND_COUNTED,
     waits::DEADLOCKS_ARE_REPEATED_AND_COUNTED,
     waits::PURGE_PASSES_OVER_WHAT_IS_LOCKED,
+    watermarks::MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    watermarks::AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES,
+    watermarks::STALE_VERSIONS_WRITE_NOTHING,
+    watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
 ];
 
 /// A case of this crate.

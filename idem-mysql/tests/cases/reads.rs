@@ -66,11 +66,11 @@ async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     Ok([done, failed, held, conflict].map(again).into())
 }
 
-const WRITES: &str = "'Handler_write', 'Handler_update', 'Handler_delete'";
-const SCANS: &str = "'Handler_read_rnd_next', 'Handler_read_next', 'Handler_read_prev'";
+pub(super) const WRITES: &str = "'Handler_write', 'Handler_update', 'Handler_delete'";
+pub(super) const SCANS: &str = "'Handler_read_rnd_next', 'Handler_read_next', 'Handler_read_prev'";
 
 /// The sum of counters of this session.
-async fn handled(connection: &mut MySqlConnection, counters: &str) -> CaseResult<u64> {
+pub(super) async fn handled(connection: &mut MySqlConnection, counters: &str) -> CaseResult<u64> {
     let sql = format!("SHOW SESSION STATUS WHERE Variable_name IN ({counters})");
     let rows = sqlx::raw_sql(AssertSqlSafe(sql))
         .fetch_all(connection)
@@ -84,7 +84,7 @@ async fn handled(connection: &mut MySqlConnection, counters: &str) -> CaseResult
 
 /// Locked and changed rows of the transaction. MySQL cannot always show its transactions (3854: a statement of another
 /// session holds bytes that are no text), and then can a moment later.
-async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<i64> {
+pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<i64> {
     let sum = "SELECT CAST(COALESCE(SUM(trx_rows_locked + trx_rows_modified), 0) AS SIGNED)
         FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()";
     for _ in 0..100 {

@@ -3,7 +3,10 @@
 use std::process::{Command, Stdio};
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore, Response};
+use idem_core::{
+    Advance, BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind, IdempotencyStore, Response,
+    WatermarkStore,
+};
 use idem_mysql::{Config, MySqlStore, schema_sql};
 use sqlx::mysql::MySqlPoolOptions;
 
@@ -25,6 +28,11 @@ pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
 pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_refused", |cx| {
     Box::pin(a_later_schema_is_refused(cx))
 });
+pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = case(
+    12,
+    "an_installation_without_watermarks_gets_their_table",
+    |cx| Box::pin(an_installation_without_watermarks_gets_their_table(cx)),
+);
 pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_are_enough", |cx| {
     Box::pin(four_privileges_are_enough(cx))
 });
@@ -139,6 +147,39 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
+/// What was installed before there were watermarks gets their table, and keeps its records.
+async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
+    let drop = format!("DROP TABLE `{}`.idem_records_marks", cx.namespace());
+    harness.execute(drop).await?;
+    let store = harness.store(cx.namespace()).await?;
+    let source = cx.key("source");
+    let hour = std::time::Duration::from_secs(3600);
+    let errors = [
+        store.verify().await.unwrap_err(),
+        store.advance(&source, 1, hour).await.unwrap_err(),
+        store.watermark(&source).await.unwrap_err(),
+        store.purge_watermarks(1).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+        assert!(error.to_string().contains("migrate()"), "{error}");
+    }
+    let mut migrations = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let store = store.clone();
+        migrations.spawn(async move { store.migrate().await });
+    }
+    for migrated in migrations.join_all().await {
+        migrated?;
+    }
+    store.verify().await?;
+    assert_eq!(store.advance(&source, 1, hour).await?, Advance::Advanced);
+    store.renew(&claim, hour).await?;
+    Ok(())
+}
+
 /// A user that may SELECT, INSERT, UPDATE and DELETE can do everything but migrate.
 async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
@@ -147,11 +188,12 @@ async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     harness
         .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
         .await?;
-    harness
-        .execute(format!(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON `{database}`.idem_records TO '{user}'@'%'"
-        ))
-        .await?;
+    for table in ["idem_records", "idem_records_marks"] {
+        let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
+        harness
+            .execute(format!("{grant} `{database}`.{table} TO '{user}'@'%'"))
+            .await?;
+    }
     let worked = as_user(cx, &harness, user).await;
     harness.execute(format!("DROP USER '{user}'@'%'")).await?;
     worked
@@ -172,6 +214,10 @@ async fn as_user(cx: &Context, harness: &MySqlHarness, user: &str) -> CaseResult
         .renew(&claim.expect("free"), std::time::Duration::from_secs(700))
         .await?;
     store
+        .checkpoint(&claim, &Checkpoint::new("half", "data")?)
+        .await?;
+    assert!(store.last_checkpoint(&claim).await?.is_some());
+    store
         .complete(&claim, &Response::new(200, "done"), cx.short())
         .await?;
     let claim = store.claim(&cx.request(&cx.key("two"))).await?.acquired();
@@ -179,6 +225,15 @@ async fn as_user(cx: &Context, harness: &MySqlHarness, user: &str) -> CaseResult
     cx.until_free(&cx.key("one")).await?;
     assert_eq!(store.purge(10).await?, 2);
     assert_eq!(store.sweep(10).await?, 0);
+    let source = cx.key("source");
+    for version in [1, 2] {
+        let told = store.advance(&source, version, cx.short()).await?;
+        assert_eq!(told, Advance::Advanced);
+    }
+    while store.watermark(&source).await?.is_some() {
+        tokio::time::sleep(cx.short() / 4).await;
+    }
+    assert_eq!(store.purge_watermarks(10).await?, 1);
     store.pool().close().await;
     Ok(())
 }

@@ -5,6 +5,7 @@ mod reads;
 mod schema;
 mod transactions;
 mod waits;
+mod watermarks;
 
 pub(crate) use schema::migrate_as_child;
 
@@ -19,6 +20,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
     schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
     schema::A_LATER_SCHEMA_IS_REFUSED,
+    schema::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
     schema::FOUR_PRIVILEGES_ARE_ENOUGH,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
@@ -29,6 +31,10 @@ pub(crate) const ALL: &[Case] = &[
     waits::A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED,
     waits::A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER,
     waits::A_WAIT_THAT_IS_TOO_LONG_IS_AN_UNKNOWN_EFFECT,
+    watermarks::MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    watermarks::AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES,
+    watermarks::STALE_VERSIONS_WRITE_NOTHING,
+    watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
 ];
 
 /// A case of this crate.

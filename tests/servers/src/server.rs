@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::{
-    ClusterKind, Error, Galera, MariaDb, MongoDb, MySql, Options, PgBouncer, Postgres, Product,
-    Redis, RedisCluster, RedisSentinel, Result, Signal, Site, SqlServer, Valkey, packages,
+    ClusterKind, Error, Galera, MariaDb, MongoDb, MySql, Nats, Options, PgBouncer, Postgres,
+    Product, Redis, RedisCluster, RedisSentinel, Result, Signal, Site, SqlServer, Valkey, packages,
 };
 
 /// What has to be known about one database to run it. Everything else (ports, folders, waiting, crashing,
@@ -163,6 +163,7 @@ static SERVERS: &[&dyn Server] = &[
     &Valkey,
     &RedisCluster,
     &MongoDb,
+    &Nats,
 ];
 
 /// What only tests start, each for itself.

@@ -103,6 +103,54 @@ pub enum Bug {
     BatchStopsAtError,
     /// A batch looks first and claims then.
     BatchChecksThenInserts,
+    /// Anybody may store a checkpoint of what is in flight.
+    CheckpointChecksNothing,
+    /// Looks whether the claim is held, and then stores the checkpoint: two statements.
+    CheckpointChecksThenWrites,
+    /// A holder whose lease has ended may store no checkpoint, though nobody has taken its claim.
+    CheckpointNeedsLease,
+    /// A checkpoint extends the lease.
+    CheckpointRenews,
+    /// Checkpoints are cut to 64 KiB less one, as a TEXT column does.
+    CheckpointCut,
+    /// A second checkpoint changes nothing.
+    FirstCheckpointStands,
+    /// A takeover begins without a checkpoint.
+    CheckpointLostInTakeover,
+    /// The attempt that asks again begins without a checkpoint.
+    CheckpointLostWhenAskedAgain,
+    /// A released key keeps its checkpoint.
+    CheckpointOutlivesRelease,
+    /// An expired key keeps its checkpoint.
+    CheckpointOutlivesExpiry,
+    /// The retry of a failure begins with the checkpoint of what failed.
+    CheckpointOutlivesFailure,
+    /// A mark is at the version that came last.
+    MarkLastWriterWins,
+    /// Looks where the mark is, and then sets it: two statements.
+    MarkChecksThenWrites,
+    /// The version of the mark is told to be stale.
+    EqualVersionIsStale,
+    /// The version of the mark is told to have raised it.
+    EqualVersionAdvances,
+    /// One mark for all sources of a scope.
+    MarkOfTheScope,
+    /// Versions are compared as text.
+    MarkIsText,
+    /// Versions are kept as floating-point numbers.
+    MarkIsFloat,
+    /// Marks stay for ever.
+    MarkNeverExpires,
+    /// A mark that is raised keeps the end of its first retention.
+    MarkKeepsFirstRetention,
+    /// What is stale extends the retention of the mark.
+    StaleVersionKeepsMark,
+    /// Purges live marks too.
+    PurgeTakesLiveMarks,
+    /// A purge of the records takes the marks with it.
+    MarksGoWithRecords,
+    /// Offers less than its profile promises.
+    OffersLess,
 }
 
 impl Bug {
@@ -157,5 +205,29 @@ impl Bug {
         Self::PoisonedByDrop,
         Self::BatchStopsAtError,
         Self::BatchChecksThenInserts,
+        Self::CheckpointChecksNothing,
+        Self::CheckpointChecksThenWrites,
+        Self::CheckpointNeedsLease,
+        Self::CheckpointRenews,
+        Self::CheckpointCut,
+        Self::FirstCheckpointStands,
+        Self::CheckpointLostInTakeover,
+        Self::CheckpointLostWhenAskedAgain,
+        Self::CheckpointOutlivesRelease,
+        Self::CheckpointOutlivesExpiry,
+        Self::CheckpointOutlivesFailure,
+        Self::MarkLastWriterWins,
+        Self::MarkChecksThenWrites,
+        Self::EqualVersionIsStale,
+        Self::EqualVersionAdvances,
+        Self::MarkOfTheScope,
+        Self::MarkIsText,
+        Self::MarkIsFloat,
+        Self::MarkNeverExpires,
+        Self::MarkKeepsFirstRetention,
+        Self::StaleVersionKeepsMark,
+        Self::PurgeTakesLiveMarks,
+        Self::MarksGoWithRecords,
+        Self::OffersLess,
     ];
 }

@@ -46,7 +46,8 @@ impl Harness for MutantHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new().batch().with_patience(self.patience)
+        let profile = Profile::new().batch().checkpoints().watermarks();
+        profile.with_patience(self.patience)
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

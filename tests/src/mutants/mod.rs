@@ -6,6 +6,7 @@
 
 mod batch;
 mod bug;
+mod capabilities;
 mod disguise;
 mod harness;
 mod operations;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Conflict, Error, FailedPolicy, Failure, FencingToken,
-    IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, Timestamp, check,
-    whole_millis_as_micros,
+    CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Conflict, Error, FailedPolicy, Failure,
+    FencingToken, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, Timestamp,
+    WatermarkStore, check, whole_millis_as_micros,
 };
 
 use super::row::{Row, State};
@@ -14,7 +14,7 @@ use super::store::Shared;
 use super::{Bug, MutantStore, disguise};
 
 impl MutantStore {
-    fn check<T>(&self, checked: Result<T>) -> Result<()> {
+    pub(super) fn check<T>(&self, checked: Result<T>) -> Result<()> {
         match checked {
             Err(_) if self.bug == Bug::ChecksNothing => Ok(()),
             checked => checked.map(drop),
@@ -101,7 +101,15 @@ impl MutantStore {
         };
         let lease_ends_at = now.saturating_add(whole_millis_as_micros(request.lease()));
         let expires_at = lease_ends_at.saturating_add(whole_millis_as_micros(request.retention()));
+        let old = match before {
+            Some((row, own)) => row.left_behind(*own, now, self.bug),
+            None => {
+                let old = shared.rows.get(&key);
+                old.and_then(|row| row.left_behind(false, now, self.bug))
+            }
+        };
         let row = Row {
+            checkpoint: old,
             request: request.clone(),
             token,
             attempt: request.attempt(),
@@ -136,7 +144,12 @@ impl MutantStore {
     }
 
     /// The live row of the claim, if it is its owner.
-    fn owned<'a>(&self, shared: &'a mut Shared, claim: &Claim, now: i64) -> Result<&'a mut Row> {
+    pub(super) fn owned<'a>(
+        &self,
+        shared: &'a mut Shared,
+        claim: &Claim,
+        now: i64,
+    ) -> Result<&'a mut Row> {
         let row = shared.rows.get_mut(&self.key(claim.key()));
         let late = |row: &Row| self.bug == Bug::LateHolderLoses && row.is_stale(now);
         row.filter(|row| row.is_live(now) && row.is_owned_by(claim, self.bug) && !late(row))
@@ -265,6 +278,14 @@ impl IdempotencyStore for MutantStore {
         Limits::DEFAULT.with_max_result_bytes(2 << 20)
     }
 
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        (self.bug != Bug::OffersLess).then_some(self as _)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        Some(self)
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         if self.bug == Bug::PoisonedByDrop {
             let key = self.key(request.key());
@@ -350,6 +371,9 @@ impl IdempotencyStore for MutantStore {
         };
         let gone: Vec<_> = gone.take(most).collect();
         gone.iter().for_each(|key| drop(shared.rows.remove(key)));
+        if self.bug == Bug::MarksGoWithRecords {
+            shared.marks.retain(|key, _| !gone.contains(key));
+        }
         Ok(match self.bug {
             Bug::PurgeTellsLimit => u64::from(limit),
             _ => gone.len() as u64,

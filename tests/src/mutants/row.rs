@@ -1,8 +1,8 @@
 //! One record of a mutant.
 
 use idem_core::{
-    AttemptId, Claim, ClaimRequest, Completed, Failed, Failure, FencingToken, InFlight, Record,
-    RecordInfo, Response, StalePolicy, Timestamp,
+    AttemptId, Checkpoint, Claim, ClaimRequest, Completed, Failed, Failure, FencingToken, InFlight,
+    Record, RecordInfo, Response, StalePolicy, Timestamp,
 };
 
 use super::Bug;
@@ -17,6 +17,8 @@ pub(super) struct Row {
     pub(super) lease_ends_at: i64,
     pub(super) expires_at: i64,
     pub(super) state: State,
+    /// What the holder left; some bugs leave it longer.
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 #[derive(Debug, Clone)]
@@ -52,6 +54,19 @@ impl Row {
             self.attempt = AttemptId::NOBODY;
         }
         self.state = State::Failed(Failure::abandoned(), now);
+    }
+
+    /// What its next holder finds; `own` when that is the attempt that holds it.
+    pub(super) fn left_behind(&self, own: bool, now: i64, bug: Bug) -> Option<Checkpoint> {
+        let in_flight = matches!(self.state, State::InFlight);
+        let stays = match self.state {
+            State::Released => bug == Bug::CheckpointOutlivesRelease,
+            _ if !self.is_live(now) => bug == Bug::CheckpointOutlivesExpiry && in_flight,
+            State::InFlight if own => bug != Bug::CheckpointLostWhenAskedAgain,
+            State::InFlight => bug != Bug::CheckpointLostInTakeover,
+            _ => bug == Bug::CheckpointOutlivesFailure,
+        };
+        self.checkpoint.clone().filter(|_| stays)
     }
 
     /// Whether both sides let the claim be taken over.

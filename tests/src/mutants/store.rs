@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_core::{ClaimOutcome, Completed, Key};
 
+use super::capabilities::Mark;
 use super::row::Row;
 use super::{Bug, disguise};
 
@@ -14,6 +15,7 @@ use super::{Bug, disguise};
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) rows: BTreeMap<Vec<String>, Row>,
+    pub(super) marks: BTreeMap<Vec<String>, Mark>,
     /// Keys that somebody is at work on, for [`Bug::PoisonedByDrop`].
     pub(super) busy: BTreeSet<Vec<String>>,
     pub(super) last_token: i64,

@@ -1,0 +1,171 @@
+//! Claims that are made in one place and worked on in another.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::codec::Json;
+use super::context::{Context, Doubt, in_time};
+use super::held::{Ending, Held, is_worth_repeating};
+use super::run::{decided, perform, replayed};
+use super::wait::Verdict;
+use super::{Idempotency, Outcome, RunError, Work};
+use crate::backoff::Backoff;
+use crate::{
+    Claim, ClaimRequest, Completed, ErrorKind, Fingerprint, Key, Metadata, Record, Result,
+};
+
+/// What became of a claim that was to be handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HandOver {
+    /// It is handed over, now.
+    New(Claim),
+    /// The work is done already.
+    Done(Completed),
+}
+
+impl Idempotency {
+    /// Claims the key for work that is done later and elsewhere, and delivers the claim there, in a queue's message,
+    /// say; whoever gets it calls [`run_claimed`](Self::run_claimed).
+    ///
+    /// The claim is kept alive while `deliver` runs, and then honoured for `wait` more, within which the work is to
+    /// begin. After that it can be taken over: the message then finds its claim lost. A process that is killed before it
+    /// has delivered blocks the key for the policy's lease only. The metadata is what others see meanwhile, in
+    /// [`RunError::InFlight`]: the job's id, say. It takes the place of the policy's.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Work`] with the error of `deliver`, after which the key is released. [`RunError::InFlight`] while the
+    /// work waits or runs, others as for [`run`](Self::run).
+    ///
+    /// # Cancellation
+    ///
+    /// The claim is released, whether it is delivered or not.
+    pub async fn hand_over<E, F, Fut>(
+        &self,
+        key: &Key,
+        fingerprint: Fingerprint,
+        metadata: Metadata,
+        wait: Duration,
+        deliver: F,
+    ) -> Result<HandOver, RunError<E, ()>>
+    where
+        F: FnOnce(Claim) -> Fut + Send,
+        Fut: Future<Output = Result<(), E>> + Send,
+    {
+        let policy = self
+            .policy_for(key)
+            .as_ref()
+            .clone()
+            .with_metadata(metadata);
+        let context = self
+            .context(key, Arc::new(policy))
+            .map_err(RunError::Store)?;
+        let verdict = decided(&context, key, fingerprint).await;
+        match verdict.map_err(RunError::Store)? {
+            Verdict::Held(held) => delivered(&context, held, wait, deliver).await,
+            Verdict::Completed(completed) => Ok(HandOver::Done(completed)),
+            Verdict::Failed(failed) => Err(RunError::Failed(failed)),
+            Verdict::InFlight(in_flight) => Err(RunError::InFlight(in_flight)),
+            Verdict::Conflict(conflict) => Err(RunError::Conflict(conflict)),
+        }
+    }
+
+    /// Runs work under a claim that was made elsewhere: by [`hand_over`](Self::hand_over).
+    ///
+    /// The claim says that nobody else *claims* the key, not that nobody else has this claim: where a message may be
+    /// delivered twice, that is the consumer's to see to.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Store`] with [`ClaimLost`](ErrorKind::ClaimLost) when the claim came too late: others have acquired
+    /// the key. If it is sealed under this very claim, that is replayed. Others as for [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// As for [`run`](Self::run).
+    pub async fn run_claimed<T, E, F, Fut>(
+        &self,
+        claim: &Claim,
+        fingerprint: Fingerprint,
+        work: F,
+    ) -> Result<Outcome<T>, RunError<E, T>>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        let key = claim.key();
+        let context = self
+            .context(key, self.policy_for(key))
+            .map_err(RunError::Store)?;
+        match renewed(&context, claim, context.policy.lease()).await {
+            Ok((claim, sent)) => {
+                let request = ClaimRequest::new(key.clone(), fingerprint);
+                let held = Held::new(context.clone(), &request, claim, sent);
+                perform::<Json, _, _, _, _>(&context, held, work).await
+            }
+            Err(error) if error.kind() == ErrorKind::ClaimLost => {
+                match context.store.get(key).await.map_err(RunError::Store)? {
+                    Some(record) if record.info().token != claim.token() => {
+                        Err(RunError::Store(error))
+                    }
+                    Some(Record::Completed(completed)) => {
+                        replayed::<Json, _>(completed).map_err(RunError::Codec)
+                    }
+                    Some(Record::Failed(failed)) => Err(RunError::Failed(failed)),
+                    Some(Record::InFlight(_)) | None => Err(RunError::Store(error)),
+                }
+            }
+            Err(error) => Err(RunError::Store(error)),
+        }
+    }
+}
+
+async fn delivered<E, F, Fut>(
+    context: &Context,
+    mut held: Held,
+    wait: Duration,
+    deliver: F,
+) -> Result<HandOver, RunError<E, ()>>
+where
+    F: FnOnce(Claim) -> Fut + Send,
+    Fut: Future<Output = Result<(), E>> + Send,
+{
+    let claim = held.start().claim();
+    held.set_on_drop(Ending::Release);
+    let Some(claim) = claim else {
+        return Err(RunError::Store(crate::Error::corrupt("a run has no claim")));
+    };
+    if let Err(error) = deliver(claim.clone()).await {
+        let _ = held.settle(Ending::Release).await;
+        return Err(RunError::Work(error));
+    }
+    // It is delivered: whoever got it may have begun, or have finished. If this fails, the wait is as long as the lease.
+    let _ = renewed(context, &claim, wait).await;
+    let _ = held.settle(Ending::Lapse).await;
+    Ok(HandOver::New(claim))
+}
+
+/// The claim with a new lease, and when it was asked for.
+async fn renewed(context: &Context, claim: &Claim, lease: Duration) -> Result<(Claim, Instant)> {
+    let mut backoff = Backoff::new(context.policy.patience());
+    let mut doubt = Doubt::default();
+    loop {
+        let sent = Instant::now();
+        let call = context.store.renew(claim, lease);
+        let error = match in_time(context.policy.try_limit(), "renew", call).await {
+            Ok(claim) => return Ok((claim, sent)),
+            Err(error) => doubt.about_all(error),
+        };
+        if !is_worth_repeating(&error) || !backoff.pause().await {
+            return Err(error);
+        }
+    }
+}

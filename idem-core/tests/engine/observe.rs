@@ -1,0 +1,303 @@
+//! What observers hear.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_core::engine::observe::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
+use idem_core::{
+    BusyPolicy, Claim, ClaimRequest, ErrorKind, ErrorPolicy, Fingerprint, Idempotency,
+    IdempotencyStore, InterruptPolicy, Key, Policy, Work,
+};
+
+use crate::support::{
+    Effects, Fault, MINUTES, Scripted, calm, counted, idem, key, until, until_free,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Event {
+    Decided(Decision),
+    Ended(Ending, Option<ErrorKind>),
+    Lost(LeaseLoss),
+    Retried(&'static str, ErrorKind),
+    WaitBegan,
+    WaitEnded,
+}
+
+/// Everything that was heard, and the times to the seals.
+#[derive(Debug, Clone, Default)]
+struct Ear {
+    events: Arc<Mutex<Vec<Event>>>,
+    sealed_after: Arc<Mutex<Vec<Option<Duration>>>>,
+}
+
+impl Ear {
+    fn note(&self, heard: &Key, event: Event) {
+        assert_eq!(heard, key());
+        self.events.lock().unwrap().push(event);
+    }
+
+    fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+
+    fn sealed_after(&self) -> Vec<Option<Duration>> {
+        self.sealed_after.lock().unwrap().clone()
+    }
+}
+
+impl Observer for Ear {
+    fn decided(&self, key: &Key, decision: Decision) {
+        self.note(key, Event::Decided(decision));
+    }
+
+    fn ended(&self, key: &Key, ended: &Ended) {
+        if ended.ending == Ending::Sealed {
+            self.sealed_after
+                .lock()
+                .unwrap()
+                .push(ended.since_first_seen);
+        }
+        self.note(key, Event::Ended(ended.ending, ended.error));
+    }
+
+    fn lease_lost(&self, key: &Key, loss: LeaseLoss) {
+        self.note(key, Event::Lost(loss));
+    }
+
+    fn retried(&self, key: &Key, retry: Retry) {
+        self.note(key, Event::Retried(retry.call, retry.kind));
+    }
+
+    fn wait_began(&self, key: &Key) {
+        self.note(key, Event::WaitBegan);
+    }
+
+    fn wait_ended(&self, key: &Key, waited: Duration) {
+        assert!(waited < MINUTES * 2);
+        self.note(key, Event::WaitEnded);
+    }
+}
+
+use Event::{Decided, Lost, Retried};
+
+const SEALED: Event = Event::Ended(Ending::Sealed, None);
+const RELEASED: Event = Event::Ended(Ending::Released, None);
+const UNAVAILABLE: ErrorKind = ErrorKind::Unavailable;
+
+fn heard(store: &Scripted, policy: Policy) -> (Idempotency, Ear) {
+    let ear = Ear::default();
+    (idem(store, policy).with_observer(ear.clone()), ear)
+}
+
+/// Somebody else's claim of the key.
+async fn other(store: &Scripted, lease: Duration) -> Claim {
+    let request = ClaimRequest::new(key().clone(), Fingerprint::of(&1).unwrap()).with_lease(lease);
+    store.claim(&request).await.unwrap().acquired().unwrap()
+}
+
+#[tokio::test]
+async fn each_run_is_decided_once_and_each_claim_ends_once() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm());
+    let work = |_: Work| counted(Effects::default());
+    let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
+    idem.run(key(), &1, fails).await.unwrap_err();
+    idem.run(key(), &1, work).await.unwrap();
+    idem.run(key(), &1, work).await.unwrap();
+    idem.run(key(), &2, work).await.unwrap_err();
+    let expected = [
+        Decided(Decision::New),
+        RELEASED,
+        Decided(Decision::New),
+        SEALED,
+        Decided(Decision::Duplicate),
+        Decided(Decision::Conflict),
+    ];
+    assert_eq!(ear.events(), expected);
+    assert!(ear.sealed_after()[0].unwrap() < MINUTES);
+}
+
+#[tokio::test]
+async fn recorded_failures_and_claims_of_others_are_decisions() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm().with_on_error(ErrorPolicy::Record));
+    let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
+    idem.run(key(), &1, fails).await.unwrap_err();
+    idem.run(key(), &1, fails).await.unwrap_err();
+    let failed = Event::Ended(Ending::Failed, None);
+    let expected = [Decided(Decision::New), failed, Decided(Decision::Failed)];
+    assert_eq!(ear.events(), expected);
+
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm());
+    let _claim = other(&store, MINUTES).await;
+    idem.run(key(), &1, fails).await.unwrap_err();
+    assert_eq!(ear.events(), [Decided(Decision::InFlight)]);
+}
+
+#[tokio::test]
+async fn a_takeover_tells_the_time_since_the_key_was_first_seen() {
+    let store = Scripted::new();
+    let lease = Duration::from_millis(80);
+    let _claim = other(&store, lease).await;
+    let (idem, ear) = heard(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
+    let work = |_: Work| counted(Effects::default());
+    idem.run(key(), &1, work).await.unwrap();
+    until("the seal is told", || ear.events().contains(&SEALED)).await;
+    let expected = [
+        Event::WaitBegan,
+        Event::WaitEnded,
+        Decided(Decision::Takeover),
+        SEALED,
+    ];
+    assert_eq!(ear.events(), expected);
+    // The other one's lease is part of it.
+    let since = ear.sealed_after()[0].unwrap();
+    assert!(since >= lease && since < MINUTES, "{since:?}");
+}
+
+#[tokio::test]
+async fn no_verdict_is_a_decision_too() {
+    let store = Scripted::new();
+    store.always("claim", Fault::Broken);
+    let (idem, ear) = heard(&store, calm());
+    let work = |_: Work| counted(Effects::default());
+    idem.run(key(), &1, work).await.unwrap_err();
+    assert_eq!(ear.events(), [Decided(Decision::Unknown)]);
+}
+
+#[tokio::test]
+async fn each_repeated_call_is_told_with_its_error() {
+    let store = Scripted::new();
+    for call in ["claim", "complete", "release"] {
+        store.next(call, &[Fault::Down, Fault::LostAnswer]);
+    }
+    let (idem, ear) = heard(&store, calm());
+    let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
+    idem.run(key(), &1, fails).await.unwrap_err();
+    let work = |_: Work| counted(Effects::default());
+    idem.run(key(), &1, work).await.unwrap();
+    let all = ear.events();
+    for call in ["claim", "complete", "release"] {
+        let retries = all
+            .iter()
+            .filter(|event| **event == Retried(call, UNAVAILABLE));
+        assert_eq!(retries.count(), 2, "{call} {all:?}");
+    }
+    assert_eq!(all.len(), 6 + 4, "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_another_took_is_lost_once_and_its_end_is_unsettled() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        store.release(&work.claim().unwrap()).await.unwrap();
+        let _taken = other(&store, MINUTES).await;
+        work.lost().await;
+        Ok::<_, io::Error>(1)
+    });
+    outcome.await.unwrap_err();
+    let expected = [
+        Decided(Decision::New),
+        Lost(LeaseLoss::Overtaken),
+        Event::Ended(Ending::Unsettled, Some(ErrorKind::ClaimLost)),
+    ];
+    assert_eq!(ear.events(), expected);
+}
+
+#[tokio::test]
+async fn a_loss_that_only_the_seal_shows_is_told() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        store.release(&work.claim().unwrap()).await.unwrap();
+        let _taken = other(&store, MINUTES).await;
+        Ok::<_, io::Error>(1)
+    });
+    outcome.await.unwrap_err();
+    assert_eq!(ear.events()[1], Lost(LeaseLoss::Overtaken));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_away_for_a_lease_is_a_loss_once_however_often_it_is_asked() {
+    let store = Scripted::new();
+    store.always("renew", Fault::Down);
+    let (idem, ear) = heard(&store, calm());
+    let outcome = idem.run(key(), &1, async |work: Work| {
+        work.lost().await;
+        tokio::time::sleep(MINUTES).await;
+        Ok::<_, io::Error>(1)
+    });
+    outcome.await.unwrap();
+    let all = ear.events();
+    let count = |wanted| all.iter().filter(|event| **event == wanted).count();
+    assert_eq!(count(Lost(LeaseLoss::Expired)), 1);
+    assert!(count(Retried("renew", UNAVAILABLE)) > 100);
+    assert_eq!(all.last(), Some(&SEALED));
+}
+
+#[tokio::test]
+async fn a_process_that_stood_still_tells_its_loss() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm().with_lease(Duration::from_millis(40)));
+    let outcome = idem.run(key(), &1, async |_: Work| {
+        std::thread::sleep(Duration::from_millis(70));
+        Ok::<_, io::Error>(1)
+    });
+    outcome.await.unwrap();
+    let expected = [Decided(Decision::New), Lost(LeaseLoss::Expired), SEALED];
+    assert_eq!(ear.events(), expected);
+}
+
+#[tokio::test]
+async fn dropped_runs_end_as_the_policy_says() {
+    let release = (InterruptPolicy::Release, Ending::Released);
+    let record = (InterruptPolicy::Record, Ending::Failed);
+    let lapse = (InterruptPolicy::Lapse, Ending::Lapsed);
+    for (policy, ending) in [release, record, lapse] {
+        let store = Scripted::new();
+        let (idem, ear) = heard(&store, calm().with_on_cancel(policy));
+        let run = tokio::spawn(async move {
+            let work = async |_: Work| std::future::pending::<io::Result<()>>().await;
+            idem.run(key(), &1, work).await
+        });
+        until("decided", || !ear.events().is_empty()).await;
+        run.abort();
+        let ended = Event::Ended(ending, None);
+        until("ended", || ear.events().contains(&ended)).await;
+        assert_eq!(ear.events(), [Decided(Decision::New), ended]);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_dropped_has_ended() {
+    let store = Scripted::new();
+    let claim = other(&store, MINUTES).await;
+    let (idem, ear) = heard(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
+    let run = tokio::spawn(async move {
+        let work = |_: Work| counted(Effects::default());
+        idem.run(key(), &1, work).await
+    });
+    until("it waits", || ear.events() == [Event::WaitBegan]).await;
+    run.abort();
+    until("it has gone", || ear.events().len() == 2).await;
+    assert_eq!(ear.events(), [Event::WaitBegan, Event::WaitEnded]);
+    store.release(&claim).await.unwrap();
+    until_free(&store).await;
+}
+
+#[tokio::test]
+async fn all_observers_hear_the_same() {
+    let store = Scripted::new();
+    let (idem, first) = heard(&store, calm());
+    let second = Ear::default();
+    let both = idem.clone().with_observer(second.clone());
+    let work = |_: Work| counted(Effects::default());
+    both.run(key(), &1, work).await.unwrap();
+    assert_eq!(first.events(), second.events());
+    // What was made before has its own.
+    idem.run(key(), &1, work).await.unwrap();
+    assert_eq!((first.events().len(), second.events().len()), (3, 2));
+}

@@ -1,0 +1,161 @@
+//! Watermarks and checkpoints as the server sees them, and in a caller's transaction.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{Advance, Checkpoint, CheckpointStore, WatermarkStore};
+use sqlx::{AssertSqlSafe, Row};
+
+use super::case;
+use super::reads::{SCANS, WRITES, handled, locks};
+use crate::support;
+
+pub(super) const MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
+    case(12, "mark_and_business_row_commit_together", |cx| {
+        Box::pin(mark_and_business_row_commit_together(cx))
+    });
+pub(super) const AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES: Case = case(
+    1,
+    "an_advance_waits_for_the_transaction_that_advances",
+    |cx| Box::pin(an_advance_waits_for_the_transaction_that_advances(cx)),
+);
+pub(super) const STALE_VERSIONS_WRITE_NOTHING: Case =
+    case(15, "a_thousand_stale_versions_write_nothing", |cx| {
+        Box::pin(a_thousand_stale_versions_write_nothing(cx))
+    });
+pub(super) const NO_MARK_IS_LOOKED_FOR_BY_A_SCAN: Case =
+    case(16, "no_mark_is_looked_for_by_a_scan", |cx| {
+        Box::pin(no_mark_is_looked_for_by_a_scan(cx))
+    });
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A mark, a checkpoint and a row that the event is for are there together, or not at all.
+async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let events = format!("`{}`.events", cx.namespace());
+    harness
+        .execute(format!(
+            "CREATE TABLE {events} (version BIGINT) ENGINE = InnoDB"
+        ))
+        .await?;
+    let store = harness.store(cx.namespace()).await?;
+    let (source, claim) = (
+        cx.key("source"),
+        cx.claim(&cx.request(&cx.key("one"))).await?,
+    );
+    let (half, more) = (Checkpoint::new("half", "")?, Checkpoint::new("more", "")?);
+    store.checkpoint(&claim, &half).await?;
+    for commits in [false, true] {
+        let mut transaction = store.pool().begin().await?;
+        let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+        assert_eq!(told, Advance::Advanced);
+        let insert = format!("INSERT INTO {events} VALUES (5)");
+        let insert = sqlx::query(AssertSqlSafe(insert)).persistent(false);
+        insert.execute(&mut *transaction).await?;
+        store.checkpoint_in(&mut transaction, &claim, &more).await?;
+        let (mark, last) = match commits {
+            true => {
+                transaction.commit().await?;
+                (Some(5), &more)
+            }
+            false => {
+                transaction.rollback().await?;
+                (None, &half)
+            }
+        };
+        assert_eq!(store.watermark(&source).await?, mark);
+        assert_eq!(store.last_checkpoint(&claim).await?.as_ref(), Some(last));
+        let count = format!("SELECT COUNT(*) FROM {events}");
+        let mut transaction = store.pool().begin().await?;
+        let count = sqlx::query(AssertSqlSafe(count)).persistent(false);
+        let rows: i64 = count.fetch_one(&mut *transaction).await?.try_get(0)?;
+        assert_eq!(rows, i64::from(commits), "rows");
+        transaction.rollback().await?;
+    }
+    let mut transaction = store.pool().begin().await?;
+    let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+    assert_eq!(told, Advance::Unchanged);
+    Ok(transaction.rollback().await?)
+}
+
+/// Who advances a source that a transaction has advanced waits for its end, and is told the truth.
+async fn an_advance_waits_for_the_transaction_that_advances(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    for (start, commits, wanted) in [
+        (None, true, Advance::Unchanged),
+        (None, false, Advance::Advanced),
+        (Some(3), true, Advance::Unchanged),
+        (Some(3), false, Advance::Advanced),
+    ] {
+        let source = cx.key(format!("{start:?} {commits}"));
+        if let Some(version) = start {
+            store.advance(&source, version, HOUR).await?;
+        }
+        let mut transaction = store.pool().begin().await?;
+        store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+        let waiting = tokio::spawn({
+            let (store, source) = (store.clone(), source.clone());
+            async move { store.advance(&source, 5, HOUR).await }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!waiting.is_finished(), "it did not wait");
+        match commits {
+            true => transaction.commit().await?,
+            false => transaction.rollback().await?,
+        }
+        assert_eq!(waiting.await??, wanted, "{start:?}, committed: {commits}");
+        assert_eq!(store.watermark(&source).await?, Some(5));
+    }
+    Ok(())
+}
+
+/// What is stale or a repetition: the server has counted no written row, and knows of no lock that the transaction holds.
+async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let source = cx.key("source");
+    store.advance(&source, 500, HOUR).await?;
+    let mut transaction = store.pool().begin().await?;
+    let before = handled(&mut transaction, WRITES).await?;
+    for version in (400..=500).cycle().take(1000) {
+        let told = store
+            .advance_in(&mut transaction, &source, version, HOUR)
+            .await?;
+        assert_ne!(told, Advance::Advanced, "version {version} after 500");
+    }
+    let after = handled(&mut transaction, WRITES).await?;
+    // Showing the counters takes a few writes to a temporary table.
+    assert!(after < before + 100, "{} writes", after - before);
+    assert_eq!(locks(&mut transaction).await?, 0, "locks and changed rows");
+    Ok(transaction.rollback().await?)
+}
+
+/// With 10,000 marks in the table, an advance reads a handful of rows, and a purge goes by its index.
+async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    let database = cx.namespace();
+    harness
+        .execute(format!(
+            "INSERT INTO `{database}`.idem_records_marks (version, expires_at, scope, operation, id)
+            WITH RECURSIVE digits AS (SELECT 0 AS digit UNION ALL SELECT digit + 1 FROM digits WHERE digit < 9),
+                numbers AS (SELECT a.digit + 10 * b.digit + 100 * c.digit + 1000 * d.digit AS number
+                    FROM digits a, digits b, digits c, digits d)
+            SELECT 1, CASE WHEN number % 10 = 0 THEN 1 ELSE 4000000000000000 END, 'other', 'pay',
+                CONCAT('filler-', number) FROM numbers"
+        ))
+        .await?;
+    let mut transaction = store.pool().begin().await?;
+    let before = handled(&mut transaction, SCANS).await?;
+    for version in [1, 2, 2, 1] {
+        let source = cx.key("source");
+        store
+            .advance_in(&mut transaction, &source, version, HOUR)
+            .await?;
+    }
+    let after = handled(&mut transaction, SCANS).await?;
+    assert!(after < before + 2000, "{} rows read", after - before);
+    transaction.commit().await?;
+    assert_eq!(store.purge_watermarks(1000).await?, 1000);
+    Ok(())
+}

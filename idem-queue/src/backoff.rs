@@ -1,0 +1,52 @@
+//! [`Backoff`]: how long a message rests before it is tried again.
+
+use std::time::Duration;
+
+/// Delays that double with each delivery up to a longest one, each drawn between half and all of its length, so that
+/// messages that failed together do not come back together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    /// From `first` to `longest`.
+    #[must_use]
+    pub fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest }
+    }
+
+    /// The delay after so many deliveries, the first being 1.
+    #[must_use]
+    pub fn after(&self, deliveries: u64) -> Duration {
+        let doublings = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
+        let delay = self.first.saturating_mul(factor).min(self.longest);
+        delay.mul_f64(rand::random_range(0.5..=1.0))
+    }
+}
+
+impl Default for Backoff {
+    /// From one second to five minutes.
+    fn default() -> Self {
+        Self::new(Duration::from_secs(1), Duration::from_secs(5 * 60))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_longest() {
+        let backoff = Backoff::default();
+        for (deliveries, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (10, 300), (u64::MAX, 300)] {
+            let (delay, full) = (backoff.after(deliveries), Duration::from_secs(seconds));
+            assert!(
+                delay <= full && delay >= full / 2,
+                "{deliveries}: {delay:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! [`Consumer`]: from a delivery to what the broker is told.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use idem_core::{BoxError, Error, Failure, Idempotency, RunError, Work};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failing::{failure, record};
+use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
+
+/// Works on each message once, however often it is delivered, and by how many consumers.
+///
+/// It knows no broker: give it a delivery, do the work in the closure, and tell the broker what [`Handled`] says. The
+/// message is acknowledged only after its result is sealed.
+///
+/// # If it ends in between
+///
+/// | killed, or its answer lost | the next delivery of the message |
+/// | --- | --- |
+/// | before the claim | is the first |
+/// | while it works | is requeued until the lease ends; then the work runs again, and [`Work::is_takeover`] says so |
+/// | after the seal, before the `Ack` has arrived | is a duplicate: acknowledged, nothing runs |
+/// | paused past its lease, and taken over | the late one's seal is refused: it requeues what the other has done |
+///
+/// So the work *begins* perhaps twice, and is *sealed* once. That its effect happens once is for the work to say: it
+/// commits its rows and the claim ([`Work::claim`]) in one transaction, or it hands on a derived key ([`Work::derive`]).
+///
+/// # How often a message is tried
+///
+/// Brokers count deliveries, and so does this; what is released leaves no trace in the store. A delivery that only met
+/// another one at work is counted too: a crash costs up to two. Choose the limit so that this does not matter, and let
+/// the broker deliver without a limit, or with a higher one.
+///
+/// # Cancellation
+///
+/// Dropped at any poll, the work is dropped and the message released, or what the policy says.
+#[derive(Debug, Clone)]
+pub struct Consumer {
+    idempotency: Idempotency,
+    max_deliveries: u64,
+    backoff: Backoff,
+}
+
+/// The shortest and the longest time that a message rests while another consumer works on it.
+const IN_FLIGHT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
+
+impl Consumer {
+    /// 10.
+    pub const MAX_DELIVERIES: u64 = 10;
+
+    /// The failure that is recorded for a message that was delivered too often.
+    pub const POISON: &'static str = "idem.poison";
+
+    /// Runs work as these policies say. Errors are to be released ([`ErrorPolicy::Release`](idem_core::ErrorPolicy)),
+    /// as by default: this records what is permanent by itself.
+    #[must_use]
+    pub fn new(idempotency: Idempotency) -> Self {
+        Self {
+            idempotency,
+            max_deliveries: Self::MAX_DELIVERIES,
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// At which delivery a temporary error is final, and after which a message is not tried any more: one that kills its
+    /// consumer, say. [`MAX_DELIVERIES`](Self::MAX_DELIVERIES) unless told; at least 1.
+    #[must_use]
+    pub fn with_max_deliveries(mut self, deliveries: u64) -> Self {
+        self.max_deliveries = deliveries.max(1);
+        self
+    }
+
+    /// How long a message rests after a temporary error.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The store and its policies.
+    #[must_use]
+    pub fn idempotency(&self) -> &Idempotency {
+        &self.idempotency
+    }
+
+    /// Does the work of one delivery, unless it was done.
+    ///
+    /// # Panics
+    ///
+    /// With what the work panics with, after the policy was followed.
+    pub async fn handle<T, F, Fut>(&self, message: &Message, work: F) -> Handled<T>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, WorkError>> + Send,
+    {
+        let step = |claimed: Work| self.step(message.deliveries(), claimed, work);
+        let run = self
+            .idempotency
+            .run_with(message.key(), message.fingerprint(), step);
+        match Box::pin(run).await {
+            Ok(outcome) => Handled::done(outcome),
+            Err(error) => self.not_done(message.deliveries(), error),
+        }
+    }
+
+    /// What is done under the claim.
+    async fn step<T, F, Fut>(&self, deliveries: u64, claimed: Work, work: F) -> Result<T, Ended>
+    where
+        T: Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, WorkError>> + Send,
+    {
+        if deliveries > self.max_deliveries {
+            let text = format!("delivered {deliveries} times and never done");
+            return Err(self.fail(&claimed, Self::POISON, &text).await);
+        }
+        match work(claimed.clone()).await {
+            Ok(value) => Ok(value),
+            Err(WorkError::Temporary(error)) if deliveries < self.max_deliveries => {
+                Err(Ended::Temporary(error))
+            }
+            Err(WorkError::Temporary(error)) => {
+                Err(self.fail(&claimed, Self::POISON, &error.to_string()).await)
+            }
+            Err(WorkError::Permanent(error)) => {
+                let text = error.to_string();
+                Err(self.fail(&claimed, Failure::FAILED, &text).await)
+            }
+        }
+    }
+
+    /// Records the end. The engine then releases the claim in vain: it is sealed.
+    async fn fail(&self, claimed: &Work, code: &'static str, text: &str) -> Ended {
+        let failure = failure(code, text, &self.idempotency);
+        match record(&self.idempotency, claimed, &failure).await {
+            Ok(()) => Ended::Failed(code),
+            Err(error) => Ended::Unrecorded(error),
+        }
+    }
+
+    fn not_done<T>(&self, deliveries: u64, error: RunError<Ended, T>) -> Handled<T> {
+        let later = Disposition::Requeue {
+            delay: self.backoff.after(deliveries),
+        };
+        let lease = error.retry_after().unwrap_or_default();
+        let (disposition, reason) = match error {
+            RunError::InFlight(_) => {
+                let delay = lease.clamp(IN_FLIGHT.0, IN_FLIGHT.1);
+                (Disposition::Requeue { delay }, Reason::InFlight)
+            }
+            RunError::Conflict(_) => (Disposition::Reject, Reason::Conflict),
+            RunError::Failed(failed) => {
+                let code = failed.failure.code().to_owned();
+                (Disposition::Reject, Reason::Failed { code })
+            }
+            RunError::Work(Ended::Failed(code)) => {
+                let code = code.to_owned();
+                (Disposition::Reject, Reason::Failed { code })
+            }
+            RunError::Work(Ended::Temporary(error)) => (later, Reason::Temporary(error)),
+            RunError::Work(Ended::Unrecorded(source)) | RunError::Unsealed { source, .. } => {
+                (later, Reason::Unsealed(source))
+            }
+            // It is sealed, so it is done, whoever can read it.
+            RunError::Codec(error) => (Disposition::Ack, Reason::Unreadable(error)),
+            RunError::Store(error) => (later, Reason::Store(error)),
+            other => {
+                let text = other.map_work(|ended| ended.to_string()).to_string();
+                (later, Reason::Store(Error::corrupt(text)))
+            }
+        };
+        Handled::not(disposition, reason)
+    }
+}
+
+/// How work ended that was not sealed with a value.
+#[derive(Debug)]
+enum Ended {
+    Temporary(BoxError),
+    Failed(&'static str),
+    Unrecorded(Error),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Temporary(error) => error.fmt(f),
+            Self::Failed(code) => f.write_str(code),
+            Self::Unrecorded(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! [`Handled`]: what became of a delivery.
+
+use idem_core::Outcome;
+
+use crate::{Disposition, NotDone, Reason};
+
+/// What became of a delivery: its value, or why there is none, and what the broker is told.
+///
+/// | | the broker is told | stored |
+/// | --- | --- | --- |
+/// | done now | `Ack` | sealed |
+/// | done before | `Ack` | nothing more |
+/// | being worked on by another | `Requeue` until its lease ends | nothing more |
+/// | a temporary error | `Requeue` with back-off | released |
+/// | a permanent error; a temporary one at the last delivery | `Reject` | the failure |
+/// | delivered too often | `Reject` | the failure, without another try |
+/// | failed before | `Reject` | nothing more |
+/// | the key belongs to another message | `Reject` | nothing more |
+/// | done, but not known to be sealed | `Requeue` with back-off | as the store has it |
+/// | the store is out of reach | `Requeue` with back-off | nothing that is known |
+#[derive(Debug)]
+#[must_use = "the broker has to be told"]
+pub struct Handled<T>(Result<Outcome<T>, NotDone>);
+
+impl<T> Handled<T> {
+    pub(crate) fn done(outcome: Outcome<T>) -> Self {
+        Self(Ok(outcome))
+    }
+
+    pub(crate) fn not(disposition: Disposition, reason: Reason) -> Self {
+        Self(Err(NotDone {
+            disposition,
+            reason,
+        }))
+    }
+
+    /// What the broker is told.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match &self.0 {
+            Ok(_) => Disposition::Ack,
+            Err(not_done) => not_done.disposition,
+        }
+    }
+
+    /// The value, fresh or replayed, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`NotDone`]; of a message that was done, and whose value cannot be read as a `T`, [`Reason::Unreadable`].
+    pub fn into_result(self) -> Result<Outcome<T>, NotDone> {
+        self.0
+    }
+
+    /// Whether the work had been done before.
+    #[must_use]
+    pub fn is_duplicate(&self) -> bool {
+        match &self.0 {
+            Ok(outcome) => outcome.is_replayed(),
+            Err(not_done) => matches!(not_done.reason, Reason::Unreadable(_)),
+        }
+    }
+
+    /// Why there is no value.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.0.as_ref().err().map(NotDone::reason)
+    }
+}

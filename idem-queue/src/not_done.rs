@@ -1,0 +1,73 @@
+//! [`NotDone`]: why a delivery has no value.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use idem_core::{BoxError, Error};
+
+use crate::Disposition;
+
+/// Why a delivery has no value, and what the broker is told.
+#[derive(Debug)]
+pub struct NotDone {
+    pub(crate) disposition: Disposition,
+    pub(crate) reason: Reason,
+}
+
+/// Why a delivery has no value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Another consumer works on it, or did and its lease has not ended.
+    #[error("the message is being worked on")]
+    InFlight,
+    /// The work's error; the message is released.
+    #[error("the work did not succeed")]
+    Temporary(#[source] BoxError),
+    /// It has failed for good, now or before, and that is recorded.
+    #[error("the message has failed for good, recorded as `{code}`")]
+    Failed {
+        /// [`Failure::FAILED`](idem_core::Failure::FAILED) after a permanent error,
+        /// [`Consumer::POISON`](crate::Consumer::POISON) after too many deliveries, or what else is recorded.
+        code: String,
+    },
+    /// Its key belongs to another message.
+    #[error("the message's key belongs to another message")]
+    Conflict,
+    /// The work has run, and its end, good or bad, is not known to be stored.
+    #[error("the message's end is not known to be stored")]
+    Unsealed(#[source] Error),
+    /// It was done before, with a value that cannot be read as this work's: sealed by another version of the program.
+    /// The broker is told that it is done.
+    #[error("the message was done before, with another kind of value")]
+    Unreadable(#[source] Error),
+    /// The store gave no verdict; the work did not run.
+    #[error("the store gave no verdict")]
+    Store(#[source] Error),
+}
+
+impl NotDone {
+    /// What the broker is told.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        self.disposition
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl StdError for NotDone {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.reason.source()
+    }
+}
