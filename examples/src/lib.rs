@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod effects;
+pub mod queue;
 pub mod storm;
 pub mod webhook;
 

@@ -16,7 +16,10 @@ fn webhook(arguments: &[&str]) -> (i32, String, String) {
 /// The number in the row with this label, and a remark that ends so.
 fn number(output: &str, label: &str, remark: &str) -> u64 {
     let row = |line: &&str| line.trim_start().starts_with(label) && line.ends_with(remark);
-    let line = output.lines().find(row).unwrap_or_else(|| panic!("no {label}: {output}"));
+    let line = output
+        .lines()
+        .find(row)
+        .unwrap_or_else(|| panic!("no {label}: {output}"));
     let number = line.split_whitespace().find_map(|word| {
         let word = word.replace(',', "");
         (word != label).then_some(word)?.parse().ok()
@@ -37,7 +40,10 @@ fn every_event_of_the_file_has_one_effect_or_is_refused() {
         assert!(heard <= effects && heard + unheard >= effects, "{output}");
         assert!((100..187).contains(&effects), "some are refused: {output}");
         assert!(number(&output, "deliveries", "shuffled") > 187, "{output}");
-        assert!(number(&output, "401", "the signature is wrong") > 0, "{output}");
+        assert!(
+            number(&output, "401", "the signature is wrong") > 0,
+            "{output}"
+        );
         assert!(number(&output, "200", "not handled") > 0, "{output}");
         assert!(number(&output, "200", "handled before") > 0, "{output}");
     }

@@ -113,13 +113,14 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
         %error,
         "a request with an idempotency key was refused: the store is out of reach"
     );
-    unavailable()
+    unavailable("Nothing was done. Send the request again later, with the same key.")
 }
 
-pub(crate) fn unavailable() -> Problem {
-    Problem::new(
-        ProblemType::StoreUnavailable,
-        "Nothing was done. Send the request again later, with the same key.",
-    )
-    .with_retry_after(STORE_PAUSE)
+/// The answer of a server that ends while the request is handled.
+pub(crate) fn shutting_down() -> Problem {
+    unavailable("The server is shutting down. Send the request again later, with the same key.")
+}
+
+fn unavailable(detail: &str) -> Problem {
+    Problem::new(ProblemType::StoreUnavailable, detail).with_retry_after(STORE_PAUSE)
 }

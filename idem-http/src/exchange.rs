@@ -57,7 +57,7 @@ where
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            Err(_) => Ok(answer::unavailable().into_response(&policy)),
+            Err(_) => Ok(answer::shutting_down().into_response(&policy)),
         },
     }
 }

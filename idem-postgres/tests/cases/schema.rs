@@ -175,7 +175,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
     }
     store.verify().await?;
     assert_eq!(store.advance(&source, 1, hour).await?, Advance::Advanced);
-    store.renew(&claim, hour).await?;
+    store.release(&claim).await?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 mod reads;
 mod schema;
 mod transactions;
+mod watermarks;
 
 pub(crate) use schema::migrate_as_child;
 
@@ -23,6 +24,9 @@ pub(crate) const ALL: &[Case] = &[
     transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
     transactions::TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED,
     transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
+    watermarks::MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER,
+    watermarks::STALE_VERSIONS_NEED_NO_WRITE_LOCK,
+    watermarks::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
 ];
 
 /// A case of this crate.

@@ -73,21 +73,24 @@ async fn a_checkpoint_that_races_a_takeover_is_received_or_refused(cx: &Context)
         let told = race::at_once(cx, sides, |store, asked, side| {
             let old = old.clone();
             async move {
+                let points = points(&store)?;
                 if let Some(request) = side {
+                    // What it finds at once is what it goes on from.
                     let outcome = race::ask(&asked, || store.claim(&request)).await?;
-                    return expect::acquired(outcome).map(|_| true);
+                    let new = expect::acquired(outcome)?;
+                    return Ok(points.last_checkpoint(&new).await?);
                 }
-                let (points, late) = (points(&store)?, point("late"));
+                let late = point("late");
                 match race::ask(&asked, || points.checkpoint(&old, &late)).await {
-                    Ok(()) => Ok(true),
-                    Err(error) => expect::lost(Err::<(), _>(error)).map(|_| false),
+                    Ok(()) => Ok(Some(late)),
+                    Err(error) => expect::lost(Err::<(), _>(error)).map(|_| Some(point("before"))),
                 }
             }
         })
         .await?;
-        let wanted = point(if told[0] { "late" } else { "before" });
+        ensure_eq!(told[1], told[0], "what the takeover found, and should have");
         let new = cx.claim(&request).await?;
-        last_is(cx, &new, Some(&wanted)).await?;
+        last_is(cx, &new, told[1].as_ref()).await?;
     }
     Ok(())
 }

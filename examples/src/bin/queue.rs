@@ -1,0 +1,217 @@
+//! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once, poison ends in failed.
+//!
+//! ```console
+//! $ cargo xtask servers up nats
+//! $ cargo run -p idem-examples --bin queue -- --broker nats://127.0.0.1:4222
+//! ```
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::Message as Delivery;
+use clap::Parser;
+use futures_util::StreamExt;
+use idem_core::{BoxError, Idempotency, Policy, Response, Work};
+use idem_examples::effects::Effects;
+use idem_examples::queue::{Broker, Crew, Kind, Order, Report, audit, is_settled, orders};
+use idem_queue::{Backoff, Consumer, Message, WorkError};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::time::sleep;
+
+/// Publishes orders, kills the consumers that work on them, and checks that each was shipped once.
+///
+/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+#[derive(Debug, Parser)]
+#[command(name = "queue", version, max_term_width = 100)]
+struct Args {
+    /// The broker: NATS 2.9 or later with JetStream; `cargo xtask servers up nats` starts one
+    #[arg(long, value_name = "URL", env = "IDEM_NATS_URL")]
+    broker: Option<String>,
+
+    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// How many orders
+    #[arg(long, value_name = "N", default_value_t = 150)]
+    orders: u32,
+
+    /// How many consumers
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    consumers: usize,
+
+    /// How many of them are killed
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    kills: u64,
+
+    /// The same seed: the same orders
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Acknowledges before the work and claims nothing, to see that the check finds what comes of it
+    #[arg(long)]
+    sabotage: bool,
+
+    /// Consumes what belongs to this run
+    #[arg(long, value_name = "NAME", hide = true)]
+    run: Option<String>,
+}
+
+/// Long enough for what a consumer does between two renewals; short, for others wait for it after a kill.
+const LEASE: Duration = Duration::from_millis(500);
+/// A crash costs up to two deliveries.
+const MAX_DELIVERIES: u64 = 16;
+/// How many messages a consumer works on at once.
+const AT_ONCE: usize = 4;
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// A consumer: takes deliveries, works, tells the broker.
+async fn consume(effects: Effects, broker: Broker, is_sabotaged: bool) -> Result<(), BoxError> {
+    let policy = Policy::default().with_lease(LEASE);
+    let consumer = Consumer::new(Idempotency::new(effects.store()).with_policy(policy))
+        .with_max_deliveries(MAX_DELIVERIES)
+        .with_backoff(Backoff::new(
+            Duration::from_millis(20),
+            Duration::from_secs(1),
+        ));
+    let source = broker.consumer().await?;
+    let deliveries = source
+        .stream()
+        .max_messages_per_batch(AT_ONCE)
+        .messages()
+        .await?;
+    let handle = async |delivery| match is_sabotaged {
+        true => without_a_claim(&effects, &delivery?).await,
+        false => handle(&consumer, &effects, &delivery?).await,
+    };
+    // What could not be told to the broker comes again.
+    deliveries
+        .for_each_concurrent(AT_ONCE, async |delivery| drop(handle(delivery).await))
+        .await;
+    Ok(())
+}
+
+async fn handle(
+    consumer: &Consumer,
+    effects: &Effects,
+    delivery: &Delivery,
+) -> Result<(), BoxError> {
+    let order: Order = serde_json::from_slice(&delivery.payload)?;
+    let deliveries = Broker::deliveries(delivery)?;
+    let message = Message::new(order.key()?, &delivery.payload).with_deliveries(deliveries);
+    let ship = async |work: Work| {
+        sleep(Duration::from_millis(order.millis)).await;
+        match order.kind {
+            Kind::Nonsense => return Err(WorkError::permanent("there is no such article")),
+            Kind::Flaky if deliveries < 3 => {
+                return Err(WorkError::temporary("no carrier is there"));
+            }
+            Kind::Killer => std::process::abort(),
+            Kind::Plain | Kind::Flaky => {}
+        }
+        // The effect and the seal are one.
+        let parcel = format!("parcel of {}", order.id);
+        let sealed = Response::json(&parcel)?;
+        effects
+            .commit(&work, &order.id, "", sealed)
+            .await
+            .map_err(WorkError::Temporary)?;
+        Ok(parcel)
+    };
+    let handled = consumer.handle(&message, ship).await;
+    Broker::tell(delivery, handled.disposition()).await
+}
+
+/// What many do.
+async fn without_a_claim(effects: &Effects, delivery: &Delivery) -> Result<(), BoxError> {
+    let order: Order = serde_json::from_slice(&delivery.payload)?;
+    if order.kind.is_poison() {
+        return Broker::tell(delivery, idem_queue::Disposition::Reject).await;
+    }
+    sleep(Duration::from_millis(order.millis)).await;
+    effects.append(&order.id, "").await?;
+    Broker::tell(delivery, idem_queue::Disposition::Ack).await
+}
+
+/// The parent: publishes, kills, waits, judges.
+async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
+    let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let (start, mut rng) = (Instant::now(), StdRng::seed_from_u64(seed));
+    let effects = Effects::create(args.store.as_deref(), "queue").await?;
+    let broker = Broker::open(url, effects.namespace()).await?;
+    let orders = orders(args.orders, seed);
+    let messages = broker.publish(&orders).await?;
+    let mut arguments = vec![
+        "--broker",
+        url,
+        "--store",
+        effects.url(),
+        "--run",
+        effects.namespace(),
+    ];
+    arguments.extend(args.sabotage.then_some("--sabotage"));
+    let arguments = arguments.into_iter().map(Into::into).collect();
+    let mut crew = Crew::start(args.consumers, arguments)?;
+    let store = effects.store();
+    loop {
+        sleep(Duration::from_millis(150)).await;
+        crew.replace_the_dead()?;
+        if crew.killed < args.kills {
+            crew.kill_one(&mut rng).await?;
+        } else if broker.open_messages().await? == 0 {
+            if args.sabotage || is_settled(&*store, &orders).await? {
+                break;
+            }
+        } else if start.elapsed() > LIMIT {
+            return Err("the orders do not come to an end".into());
+        }
+    }
+    crew.dismiss().await;
+    let report = Report {
+        product: effects.product().await?,
+        consumers: args.consumers,
+        seed,
+        orders: orders.len(),
+        messages,
+        killed: crew.killed,
+        died: crew.died,
+        elapsed: start.elapsed(),
+        verdict: audit(&*store, &orders, &effects.all().await?).await?,
+    };
+    broker.remove().await?;
+    effects.remove().await?;
+    print!("{report}");
+    Ok(ExitCode::from(u8::from(!report.verdict.wrong.is_empty())))
+}
+
+async fn run(args: Args) -> Result<ExitCode, BoxError> {
+    let Some(url) = args.broker.as_deref() else {
+        return Err(
+            "a broker is needed, such as --broker nats://127.0.0.1:4222; \
+            `cargo xtask servers up nats` starts one and tells its URL"
+                .into(),
+        );
+    };
+    let (Some(run), Some(store)) = (&args.run, &args.store) else {
+        return conduct(&args, url).await;
+    };
+    let effects = Effects::join(store, run).await?;
+    let broker = Broker::open(url, run).await?;
+    // The pipe ends with the parent, however that ends.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    consume(effects, broker, args.sabotage).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    run(Args::parse()).await.unwrap_or_else(|reason| {
+        eprintln!("queue: {reason}");
+        ExitCode::from(2)
+    })
+}

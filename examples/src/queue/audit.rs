@@ -1,0 +1,84 @@
+//! The judge: effects and records against orders.
+
+use std::collections::BTreeMap;
+
+use idem_core::{BoxError, IdempotencyStore, Record};
+
+use super::Order;
+use crate::effects::Effect;
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Orders shipped once.
+    pub shipped: u64,
+    /// Orders that ended in failed, by the failure's code.
+    pub failed: BTreeMap<String, u64>,
+    /// Shipped by a consumer that took over from a dead one.
+    pub taken_over: u64,
+    /// What is wrong, in one line each.
+    pub wrong: Vec<String>,
+}
+
+/// Whether every order has come to an end.
+///
+/// # Errors
+///
+/// When the store does not say.
+pub async fn is_settled(store: &dyn IdempotencyStore, orders: &[Order]) -> Result<bool, BoxError> {
+    for order in orders {
+        let record = store.get(&order.key()?).await?;
+        if !matches!(record, Some(Record::Completed(_) | Record::Failed(_))) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Compares what was ordered with what was shipped.
+///
+/// # Errors
+///
+/// When the store does not say.
+pub async fn audit(
+    store: &dyn IdempotencyStore,
+    orders: &[Order],
+    effects: &[Effect],
+) -> Result<Verdict, BoxError> {
+    let mut verdict = Verdict::default();
+    for order in orders {
+        let shipped: Vec<_> = effects
+            .iter()
+            .filter(|effect| effect.id == order.id)
+            .collect();
+        let record = store.get(&order.key()?).await?;
+        match (order.kind.is_poison(), record, shipped.len()) {
+            (false, Some(Record::Completed(_)), 1) => {
+                verdict.shipped += 1;
+                verdict.taken_over += u64::from(shipped[0].attempts > 1);
+            }
+            (true, Some(Record::Failed(failed)), 0) => {
+                let code = failed.failure.code().to_owned();
+                *verdict.failed.entry(code).or_default() += 1;
+            }
+            (_, record, times) => {
+                let state = record.map_or("free", |record| match record {
+                    Record::InFlight(_) => "in flight",
+                    Record::Completed(_) => "completed",
+                    Record::Failed(_) => "failed",
+                });
+                let line = format!(
+                    "{} ({:?}) is {state}, shipped {times} times",
+                    order.id, order.kind
+                );
+                verdict.wrong.push(line);
+            }
+        }
+    }
+    let foreign = effects
+        .iter()
+        .filter(|effect| orders.iter().all(|order| order.id != effect.id));
+    let foreign = foreign.map(|effect| format!("{} was shipped and never ordered", effect.id));
+    verdict.wrong.extend(foreign);
+    Ok(verdict)
+}

@@ -1,0 +1,127 @@
+//! [`Broker`]: NATS JetStream.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::{self, AckKind, Context, Message, stream};
+use idem_core::BoxError;
+use idem_queue::Disposition;
+
+use super::Order;
+
+/// What the stream's consumers share.
+const DURABLE: &str = "shipping";
+
+/// After which time a message comes again whose consumer has said nothing.
+const ACK_WAIT: Duration = Duration::from_millis(600);
+
+/// A stream of a run's own.
+#[derive(Debug, Clone)]
+pub struct Broker {
+    context: Context,
+    stream: String,
+}
+
+impl Broker {
+    /// The stream of that name, at this server.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached.
+    pub async fn open(url: &str, stream: &str) -> Result<Self, BoxError> {
+        let client = async_nats::connect(url).await.map_err(|error| {
+            format!(
+                "--broker {url}: {error}; `cargo xtask servers up nats` starts one and tells its URL"
+            )
+        })?;
+        Ok(Self {
+            context: jetstream::new(client),
+            stream: stream.to_owned(),
+        })
+    }
+
+    /// Creates the stream, and publishes the orders in it, each as often as it says.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not confirm.
+    pub async fn publish(&self, orders: &[Order]) -> Result<u64, BoxError> {
+        let config = stream::Config {
+            name: self.stream.clone(),
+            subjects: vec![self.stream.clone()],
+            ..stream::Config::default()
+        };
+        self.context.create_stream(config).await?;
+        let mut published = 0;
+        for round in 0..2 {
+            for order in orders.iter().filter(|order| order.times > round) {
+                let payload = serde_json::to_vec(order)?;
+                let subject = self.stream.clone();
+                self.context.publish(subject, payload.into()).await?.await?;
+                published += 1;
+            }
+        }
+        Ok(published)
+    }
+
+    /// What delivers the messages: without a limit, for the consumer counts itself.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub async fn consumer(&self) -> Result<PullConsumer, BoxError> {
+        let config = pull::Config {
+            durable_name: Some(DURABLE.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: ACK_WAIT,
+            max_deliver: -1,
+            ..pull::Config::default()
+        };
+        let stream = self.context.get_stream(&self.stream).await?;
+        Ok(stream.get_or_create_consumer(DURABLE, config).await?)
+    }
+
+    /// How many messages are not done yet.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not say.
+    pub async fn open_messages(&self) -> Result<u64, BoxError> {
+        let mut consumer = self.consumer().await?;
+        let info = consumer.info().await?;
+        Ok(info.num_pending + u64::try_from(info.num_ack_pending)?)
+    }
+
+    /// Removes the stream.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub async fn remove(&self) -> Result<(), BoxError> {
+        self.context.delete_stream(&self.stream).await?;
+        Ok(())
+    }
+
+    /// How often the message was delivered.
+    ///
+    /// # Errors
+    ///
+    /// When it is none of a stream.
+    pub fn deliveries(message: &Message) -> Result<u64, BoxError> {
+        Ok(u64::try_from(message.info()?.delivered)?)
+    }
+
+    /// Tells the broker.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be told: then the message comes again, which does no harm.
+    pub async fn tell(message: &Message, disposition: Disposition) -> Result<(), BoxError> {
+        let kind = match disposition {
+            Disposition::Ack => AckKind::Ack,
+            Disposition::Requeue { delay } => AckKind::Nak(Some(delay)),
+            Disposition::Reject => AckKind::Term,
+        };
+        message.ack_with(kind).await
+    }
+}

@@ -1,0 +1,87 @@
+//! [`Crew`]: the consumers, each a process.
+
+use std::process::Stdio;
+
+use idem_core::BoxError;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use tokio::process::{Child, Command};
+
+/// Processes of this program that consume; whoever ends is replaced.
+#[derive(Debug)]
+pub struct Crew {
+    arguments: Vec<String>,
+    consumers: Vec<Child>,
+    /// How many were killed by us.
+    pub killed: u64,
+    /// How many ended by themselves.
+    pub died: u64,
+}
+
+impl Crew {
+    /// Starts so many of this program, with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// When a process cannot be started.
+    pub fn start(size: usize, arguments: Vec<String>) -> Result<Self, BoxError> {
+        let mut crew = Self {
+            arguments,
+            consumers: Vec::new(),
+            killed: 0,
+            died: 0,
+        };
+        for _ in 0..size.max(1) {
+            let consumer = crew.hire()?;
+            crew.consumers.push(consumer);
+        }
+        Ok(crew)
+    }
+
+    fn hire(&self) -> Result<Child, BoxError> {
+        let program = std::env::current_exe()?;
+        let mut command = Command::new(program);
+        // It ends when this pipe does, however this process ends.
+        command.args(&self.arguments).stdin(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command.kill_on_drop(true).spawn()?)
+    }
+
+    /// Kills one of them, in the middle of whatever it does (SIGKILL), and starts another.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be killed, or no other started.
+    pub async fn kill_one(&mut self, rng: &mut StdRng) -> Result<(), BoxError> {
+        let place = rng.random_range(0..self.consumers.len());
+        self.consumers[place].kill().await?;
+        self.consumers[place] = self.hire()?;
+        self.killed += 1;
+        Ok(())
+    }
+
+    /// Replaces those that have ended.
+    ///
+    /// # Errors
+    ///
+    /// When no other can be started, or too many have ended: then something else is wrong.
+    pub fn replace_the_dead(&mut self) -> Result<(), BoxError> {
+        for place in 0..self.consumers.len() {
+            if self.consumers[place].try_wait()?.is_some() {
+                self.consumers[place] = self.hire()?;
+                self.died += 1;
+            }
+        }
+        if self.died > 200 {
+            return Err("the consumers end again and again".into());
+        }
+        Ok(())
+    }
+
+    /// Ends them all.
+    pub async fn dismiss(&mut self) {
+        for consumer in &mut self.consumers {
+            let _ = consumer.kill().await;
+        }
+    }
+}

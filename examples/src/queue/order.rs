@@ -1,0 +1,87 @@
+//! [`Order`]: a message.
+
+use idem_core::{Key, Result};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// What comes of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It is shipped.
+    Plain,
+    /// It is shipped when it was delivered often enough.
+    Flaky,
+    /// It cannot be shipped, and that is known at once.
+    Nonsense,
+    /// It kills its consumer.
+    Killer,
+}
+
+impl Kind {
+    /// Whether it ends in failed.
+    #[must_use]
+    pub fn is_poison(self) -> bool {
+        matches!(self, Self::Nonsense | Self::Killer)
+    }
+}
+
+/// An order to be shipped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Given by who orders, and the same when it is published twice.
+    pub id: String,
+    /// What comes of it.
+    pub kind: Kind,
+    /// How long shipping takes.
+    pub millis: u64,
+    /// How often it is published.
+    #[serde(skip, default)]
+    pub times: u32,
+}
+
+impl Order {
+    /// The message's key.
+    ///
+    /// # Errors
+    ///
+    /// When the id is none for a key.
+    pub fn key(&self) -> Result<Key> {
+        Key::new("shop", "orders.ship", &self.id)
+    }
+}
+
+/// So many orders, one of them a killer; the same ones for the same seed.
+#[must_use]
+pub fn orders(count: u32, seed: u64) -> Vec<Order> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let killer = rng.random_range(1..=count.max(1));
+    let order = |number| Order {
+        id: format!("order-{number:04}"),
+        kind: match rng.random_range(0..20) {
+            _ if number == killer => Kind::Killer,
+            0 => Kind::Nonsense,
+            1 | 2 => Kind::Flaky,
+            _ => Kind::Plain,
+        },
+        millis: rng.random_range(5..120),
+        times: 1 + u32::from(rng.random_ratio(1, 3)),
+    };
+    (1..=count).map(order).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_orders_with_one_killer() {
+        let all = orders(200, 5);
+        assert_eq!(all, orders(200, 5));
+        let killers = all.iter().filter(|order| order.kind == Kind::Killer);
+        assert_eq!(killers.count(), 1);
+        assert!(all.iter().any(|order| order.times == 2));
+        assert!(all.iter().any(|order| order.kind == Kind::Nonsense));
+    }
+}

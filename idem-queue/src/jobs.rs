@@ -1,0 +1,151 @@
+//! [`Jobs`]: jobs that are enqueued once per intent and window.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use idem_core::{
+    ErrorKind, Failure, HandOver, Idempotency, Metadata, Outcome, RecordInfo, Result, RunError,
+    Work,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Enqueued, Intent, Ran, Ticket};
+
+/// The entry of a record's metadata that has the job's id.
+const JOB: &str = "idem.job";
+
+/// Against ghost jobs: a second click, a client that sends again, two tabs. The first one enqueues a job; the others are
+/// told which, while it waits, while it runs, and for the window of the intent after it was done. A job that failed or
+/// was cancelled is no duplicate: the next click enqueues another.
+///
+/// The window is the retention of the policy of the intent's name: see
+/// [`Policy::ghost_job`](idem_core::Policy::ghost_job).
+#[derive(Debug, Clone)]
+pub struct Jobs {
+    idempotency: Idempotency,
+    longest_wait: Duration,
+}
+
+impl Jobs {
+    /// 10 minutes.
+    pub const DEFAULT_LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+    /// Jobs under these policies.
+    #[must_use]
+    pub fn new(idempotency: Idempotency) -> Self {
+        Self {
+            idempotency,
+            longest_wait: Self::DEFAULT_LONGEST_WAIT,
+        }
+    }
+
+    /// How long a job may wait in the queue until another may take its place; 10 minutes unless told.
+    #[must_use]
+    pub fn with_longest_wait(mut self, wait: Duration) -> Self {
+        self.longest_wait = wait;
+        self
+    }
+
+    /// Enqueues a job of this id, unless there is one for the same intent.
+    ///
+    /// `push` puts the ticket into the queue. A process that is killed before that blocks the intent for the policy's
+    /// lease; one that is killed after it has enqueued a job.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Work`] with the error of `push`, after which the intent is free; those of the store.
+    ///
+    /// # Cancellation
+    ///
+    /// The intent is free. If the ticket was pushed, its job is superseded.
+    pub async fn enqueue<E, F, Fut>(
+        &self,
+        intent: &Intent,
+        job: &str,
+        push: F,
+    ) -> Result<Enqueued, RunError<E, ()>>
+    where
+        F: FnOnce(Ticket) -> Fut + Send,
+        Fut: Future<Output = Result<(), E>> + Send,
+    {
+        let fingerprint = intent.fingerprint();
+        let ticket = |claim| Ticket {
+            job: job.to_owned(),
+            claim,
+            fingerprint,
+        };
+        let metadata = Metadata::new().with(JOB, job);
+        let push = async |claim| push(ticket(claim)).await;
+        let handed = self
+            .idempotency
+            .hand_over(intent.key(), fingerprint, metadata, self.longest_wait, push)
+            .await;
+        match handed {
+            Ok(HandOver::New(claim)) => Ok(Enqueued::New(ticket(claim))),
+            Ok(HandOver::Done(completed)) => Ok(duplicate(&completed.info, true)),
+            Err(RunError::InFlight(in_flight)) => Ok(duplicate(&in_flight.info, false)),
+            Err(RunError::Failed(failed)) if is_over(failed.failure.code()) => {
+                Ok(duplicate(&failed.info, true))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does a job that was taken from the queue, and keeps its ticket alive meanwhile. After an error it is no duplicate
+    /// any more.
+    ///
+    /// A queue that may deliver a message twice, and at the same time, needs a [`Consumer`](crate::Consumer) around.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Idempotency::run`].
+    ///
+    /// # Panics
+    ///
+    /// With what the work panics with.
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        ticket: &Ticket,
+        work: F,
+    ) -> Result<Ran<T>, RunError<E, T>>
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Display + Send,
+        F: FnOnce(Work) -> Fut + Send,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        let run = self
+            .idempotency
+            .run_claimed(&ticket.claim, ticket.fingerprint, work);
+        match run.await.map(Outcome::into_inner) {
+            Ok(value) => Ok(Ran::Done(value)),
+            Err(RunError::Store(error)) if error.kind() == ErrorKind::ClaimLost => {
+                Ok(Ran::Superseded)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cancels a job that has not begun: it is no duplicate any more, and its ticket is good for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when it was done, or has been superseded; those of the store.
+    pub async fn cancel(&self, ticket: &Ticket) -> Result<()> {
+        self.idempotency.store().release(&ticket.claim).await
+    }
+}
+
+/// Whether the job was done although nothing is kept of what it gave.
+fn is_over(code: &str) -> bool {
+    code == Failure::UNSTORABLE
+}
+
+fn duplicate(info: &RecordInfo, is_done: bool) -> Enqueued {
+    Enqueued::Duplicate {
+        job: info.metadata.get(JOB).unwrap_or_default().to_owned(),
+        is_done,
+    }
+}

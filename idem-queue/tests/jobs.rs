@@ -1,0 +1,179 @@
+//! Jobs that are enqueued once per intent and window.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_core::{ErrorKind, Idempotency, MemoryStore, Policy, RunError, Target};
+use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
+
+/// A queue, and jobs whose window is so long.
+fn jobs(window: Duration) -> (Jobs, Arc<Mutex<Vec<Ticket>>>) {
+    let idem = Idempotency::new(MemoryStore::new())
+        .with_operation_policy("build", Policy::ghost_job(window));
+    (Jobs::new(idem), Arc::default())
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn build(who: &str, name: &str) -> Intent {
+    Intent::new(who, Target::Name(name), "build").unwrap()
+}
+
+async fn enqueue(
+    jobs: &Jobs,
+    queue: &Arc<Mutex<Vec<Ticket>>>,
+    intent: &Intent,
+    job: &str,
+) -> Enqueued {
+    let push = async |ticket| {
+        queue.lock().unwrap().push(ticket);
+        Ok::<_, io::Error>(())
+    };
+    jobs.enqueue(intent, job, push).await.unwrap()
+}
+
+fn duplicate(job: &str, is_done: bool) -> Enqueued {
+    let job = job.to_owned();
+    Enqueued::Duplicate { job, is_done }
+}
+
+fn ticket(enqueued: Enqueued) -> Ticket {
+    match enqueued {
+        Enqueued::New(ticket) => ticket,
+        told => panic!("{told:?}"),
+    }
+}
+
+async fn succeeds(jobs: &Jobs, ticket: &Ticket) -> Ran<u32> {
+    let run = jobs.run(ticket, async |_| Ok::<_, io::Error>(7));
+    run.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_second_click_is_told_of_the_first_ones_job() {
+    let (jobs, queue) = jobs(MINUTE);
+    let intent = build("user-7", "My  Project ");
+    let first = ticket(enqueue(&jobs, &queue, &intent, "41").await);
+    let again = build("user-7", "my project");
+    assert_eq!(
+        enqueue(&jobs, &queue, &again, "42").await,
+        duplicate("41", false)
+    );
+    let pushed = queue.lock().unwrap().clone();
+    assert_eq!(pushed, [first.clone()]);
+    // It travels as JSON.
+    let text = serde_json::to_string(&first).unwrap();
+    let arrived: Ticket = serde_json::from_str(&text).unwrap();
+    assert_eq!(succeeds(&jobs, &arrived).await, Ran::Done(7));
+    assert_eq!(
+        enqueue(&jobs, &queue, &again, "43").await,
+        duplicate("41", true)
+    );
+    for other in [build("user-8", "my project"), build("user-7", "another")] {
+        ticket(enqueue(&jobs, &queue, &other, "44").await);
+    }
+}
+
+#[tokio::test]
+async fn after_the_window_it_is_a_new_job() {
+    let (jobs, queue) = jobs(Duration::from_millis(40));
+    let intent = build("user-7", "project");
+    let first = ticket(enqueue(&jobs, &queue, &intent, "41").await);
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    assert_eq!(
+        enqueue(&jobs, &queue, &intent, "42").await,
+        duplicate("41", false),
+        "the window begins when it is done"
+    );
+    succeeds(&jobs, &first).await;
+    loop {
+        match enqueue(&jobs, &queue, &intent, "43").await {
+            Enqueued::New(ticket) => break assert_eq!(ticket.job(), "43"),
+            told => assert_eq!(told, duplicate("41", true)),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_failed_or_was_cancelled_is_no_duplicate() {
+    let (jobs, queue) = jobs(MINUTE);
+    let intent = build("user-7", "project");
+    let first = ticket(enqueue(&jobs, &queue, &intent, "41").await);
+    let failing = jobs.run(&first, async |_| Err::<u32, _>(io::Error::other("broken")));
+    assert!(matches!(failing.await, Err(RunError::Work(_))));
+    let second = ticket(enqueue(&jobs, &queue, &intent, "42").await);
+    jobs.cancel(&second).await.unwrap();
+    let third = ticket(enqueue(&jobs, &queue, &intent, "43").await);
+    for superseded in [&first, &second] {
+        assert_eq!(succeeds(&jobs, superseded).await, Ran::Superseded);
+    }
+    assert_eq!(succeeds(&jobs, &third).await, Ran::Done(7));
+    assert_eq!(
+        succeeds(&jobs, &third).await,
+        Ran::Done(7),
+        "the message came twice"
+    );
+    let error = jobs.cancel(&third).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ClaimLost);
+}
+
+#[tokio::test]
+async fn another_payload_breaks_the_window_if_asked() {
+    let (jobs, queue) = jobs(MINUTE);
+    let plain = build("user-7", "project");
+    let with = |commit: &str| plain.clone().with_payload(&("commit", commit)).unwrap();
+    ticket(enqueue(&jobs, &queue, &plain, "41").await);
+    ticket(enqueue(&jobs, &queue, &with("a"), "42").await);
+    ticket(enqueue(&jobs, &queue, &with("b"), "43").await);
+    assert_eq!(
+        enqueue(&jobs, &queue, &with("a"), "44").await,
+        duplicate("42", false)
+    );
+    assert_eq!(
+        enqueue(&jobs, &queue, &plain, "45").await,
+        duplicate("41", false)
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_waited_too_long_is_superseded() {
+    let queue = Arc::default();
+    let idem = Idempotency::new(MemoryStore::new()).with_operation_policy(
+        "build",
+        Policy::ghost_job(MINUTE).with_lease(Duration::from_millis(10)),
+    );
+    let jobs = Jobs::new(idem).with_longest_wait(Duration::from_millis(30));
+    let intent = build("user-7", "project");
+    let old = ticket(enqueue(&jobs, &queue, &intent, "41").await);
+    let new = loop {
+        match enqueue(&jobs, &queue, &intent, "42").await {
+            Enqueued::New(ticket) => break ticket,
+            told => assert_eq!(told, duplicate("41", false)),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(succeeds(&jobs, &old).await, Ran::Superseded);
+    assert_eq!(succeeds(&jobs, &new).await, Ran::Done(7));
+}
+
+#[tokio::test]
+async fn sixty_four_clicks_at_once_are_one_job() {
+    let (jobs, queue) = jobs(MINUTE);
+    let mut clicks = tokio::task::JoinSet::new();
+    for number in 0..64 {
+        let (jobs, queue) = (jobs.clone(), Arc::clone(&queue));
+        clicks.spawn(async move {
+            let intent = build("user-7", "project");
+            enqueue(&jobs, &queue, &intent, &number.to_string()).await
+        });
+    }
+    let told = clicks.join_all().await;
+    let pushed = queue.lock().unwrap().clone();
+    assert_eq!(pushed.len(), 1);
+    let others = told
+        .iter()
+        .filter(|told| **told == duplicate(pushed[0].job(), false));
+    assert_eq!(others.count(), 63);
+}
