@@ -3,6 +3,7 @@
 pub mod chat;
 pub mod effects;
 pub mod queue;
+pub mod single_table;
 pub mod storm;
 pub mod webhook;
 

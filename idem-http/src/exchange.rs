@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -11,6 +12,7 @@ use idem_core::{
     BoxError, Effect, Error, ErrorKind, Fingerprint, Outcome, Response as Stored, RunError, Work,
 };
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tower_service::Service;
 use tracing::Instrument;
 
@@ -53,7 +55,8 @@ where
         request: Request::from_parts(parts, B::from(body)),
         service,
     };
-    match runtime.spawn(exchange.run().in_current_span()).await {
+    let (_here, gone) = oneshot::channel();
+    match runtime.spawn(exchange.run(gone).in_current_span()).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
@@ -105,15 +108,17 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Send,
 {
-    async fn run(self) -> Result<Response<Body<R>>, S::Error> {
+    async fn run(self, gone: oneshot::Receiver<()>) -> Result<Response<Body<R>>, S::Error> {
         let guard = &self.guard;
         let engine = guard.idempotency.policy_for(&guard.key);
         let judge = Judge::new(&guard.policy, &engine, guard.idempotency.store().limits());
         let mut call = Some((self.service, self.request));
         let mut live = None;
         let fingerprint = self.fingerprint;
-        let (slot, call_slot) = (&mut live, &mut call);
+        let has_begun = AtomicBool::new(false);
+        let (slot, call_slot, begun) = (&mut live, &mut call, &has_begun);
         let work = |work: Work| async move {
+            begun.store(true, Ordering::Relaxed);
             let (mut service, mut request) = call_slot.take().ok_or(Unkept::Gone)?;
             request.extensions_mut().insert(work);
             let handling = kept::beside(service.call(request), guard, fingerprint);
@@ -126,10 +131,17 @@ where
                 Judged::Released(response) => Err(Unkept::Response(response)),
             }
         };
-        let ran: Ran<R, S::Error> = guard
+        let running = guard
             .idempotency
-            .run_response(&guard.key, fingerprint, work)
-            .await;
+            .run_response(&guard.key, fingerprint, work);
+        let ran: Ran<R, S::Error> = tokio::select! {
+            biased;
+            ran = running => ran,
+            () = given_up(gone, &has_begun) => {
+                // Nobody reads this.
+                return Ok(answer::shutting_down().into_response(&guard.policy));
+            }
+        };
         match ran {
             Err(RunError::Store(error)) if opens(guard, &error) => match call {
                 Some((service, request)) => unguarded(service, request).await,
@@ -172,6 +184,15 @@ impl Guard {
             _ => return Ok(unexpected(self)),
         };
         Ok(problem.into_response(&self.policy))
+    }
+}
+
+/// Ends when the client goes away before its request was begun, as while it waits for another's answer: there is
+/// nothing to finish then.
+async fn given_up(gone: oneshot::Receiver<()>, has_begun: &AtomicBool) {
+    let _ = gone.await;
+    if has_begun.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 

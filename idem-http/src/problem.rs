@@ -1,4 +1,4 @@
-//! [`ProblemType`] and the responses that carry it.
+//! [`Problem`]: a refusal, as a response.
 
 use std::time::Duration;
 
@@ -9,108 +9,7 @@ use http_body::Body as HttpBody;
 use serde::Serializer;
 use serde_json::{Value, json};
 
-use crate::{Body, HttpPolicy};
-
-/// What a problem (RFC 9457) that the layer answers with is about.
-///
-/// It is also left in the extensions of the response, for services around the layer that word problems in their
-/// own way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ProblemType {
-    /// The route requires a key and there is none: `400`.
-    KeyMissing,
-    /// The header is no key: `400`.
-    KeyMalformed,
-    /// The key was used for another request: `422`, or as the policy says.
-    KeyReused,
-    /// The request with this key is being worked on: `409` with `Retry-After`.
-    RequestInFlight,
-    /// The request's body is over the limit: `413`.
-    RequestTooLarge,
-    /// The request's body could not be read to its end: `400`.
-    RequestUnreadable,
-    /// Nobody is known on whose behalf the request is made: `403`, or `401` with a challenge.
-    ScopeUnknown,
-    /// The request was handled, and its response was not stored: `410`. It is not handled again.
-    ResponseNotStored,
-    /// Handling the request was begun and given up, and that was recorded as final: `500`.
-    OutcomeUnknown,
-    /// The store cannot be reached, so nothing was done: `503` with `Retry-After`.
-    StoreUnavailable,
-    /// The server is set up wrongly, so nothing was done: `500`.
-    Misconfigured,
-}
-
-impl ProblemType {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::KeyMissing,
-        Self::KeyMalformed,
-        Self::KeyReused,
-        Self::RequestInFlight,
-        Self::RequestTooLarge,
-        Self::RequestUnreadable,
-        Self::ScopeUnknown,
-        Self::ResponseNotStored,
-        Self::OutcomeUnknown,
-        Self::StoreUnavailable,
-        Self::Misconfigured,
-    ];
-
-    /// The `type` of the problem. It never changes.
-    #[must_use]
-    pub const fn uri(self) -> &'static str {
-        match self {
-            Self::KeyMissing => "urn:idem:problem:key-missing",
-            Self::KeyMalformed => "urn:idem:problem:key-malformed",
-            Self::KeyReused => "urn:idem:problem:key-reused",
-            Self::RequestInFlight => "urn:idem:problem:request-in-flight",
-            Self::RequestTooLarge => "urn:idem:problem:request-too-large",
-            Self::RequestUnreadable => "urn:idem:problem:request-unreadable",
-            Self::ScopeUnknown => "urn:idem:problem:scope-unknown",
-            Self::ResponseNotStored => "urn:idem:problem:response-not-stored",
-            Self::OutcomeUnknown => "urn:idem:problem:outcome-unknown",
-            Self::StoreUnavailable => "urn:idem:problem:store-unavailable",
-            Self::Misconfigured => "urn:idem:problem:misconfigured",
-        }
-    }
-
-    /// The status that it has unless the policy says otherwise.
-    #[must_use]
-    pub const fn status(self) -> StatusCode {
-        match self {
-            Self::KeyMissing | Self::KeyMalformed | Self::RequestUnreadable => {
-                StatusCode::BAD_REQUEST
-            }
-            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RequestInFlight => StatusCode::CONFLICT,
-            Self::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::ScopeUnknown => StatusCode::FORBIDDEN,
-            Self::ResponseNotStored => StatusCode::GONE,
-            Self::OutcomeUnknown | Self::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// The `title` of the problem.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::KeyMissing => "Idempotency-Key is missing",
-            Self::KeyMalformed => "Idempotency-Key is malformed",
-            Self::KeyReused => "Idempotency-Key is already used",
-            Self::RequestInFlight => "A request is outstanding for this Idempotency-Key",
-            Self::RequestTooLarge => "The request is too large",
-            Self::RequestUnreadable => "The request could not be read",
-            Self::ScopeUnknown => "The caller is not known",
-            Self::ResponseNotStored => "The response is not available any more",
-            Self::OutcomeUnknown => "The outcome is not known",
-            Self::StoreUnavailable => "Idempotency keys cannot be checked now",
-            Self::Misconfigured => "Idempotency keys are set up wrongly",
-        }
-    }
-}
+use crate::{Body, HttpPolicy, ProblemType};
 
 /// A problem that is being worded.
 #[derive(Debug)]
@@ -156,8 +55,10 @@ impl Problem {
 
     /// The same with when to ask again, in whole seconds, at least one.
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
-        let seconds = (after.as_millis().div_ceil(1000)).max(1);
-        let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+        let whole = after.as_secs();
+        let seconds = whole
+            .saturating_add(u64::from(after.subsec_nanos() > 0))
+            .max(1);
         self.members.push(("retryAfter", json!(seconds)));
         self.headers.insert(RETRY_AFTER, seconds.into());
         self
@@ -191,6 +92,7 @@ impl Problem {
         response.extensions_mut().insert(self.kind);
         response
     }
+
     /// The members in the order in which people read them.
     fn body(&self) -> Bytes {
         let standard = [
@@ -205,5 +107,35 @@ impl Problem {
         let _ = serde_json::Serializer::new(&mut body)
             .collect_map(members.map(|(name, value)| (name, value)));
         body.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+
+    #[test]
+    fn seconds_to_wait_are_whole_and_at_least_one() {
+        for (nanos, seconds) in [
+            (0, "1"),
+            (1, "1"),
+            (1_000_000_000, "1"),
+            (1_000_000_001, "2"),
+            (29_000_500_000, "30"),
+        ] {
+            let problem = Problem::new(ProblemType::RequestInFlight, "")
+                .with_retry_after(Duration::from_nanos(nanos));
+            let response = problem.into_response::<Full<Bytes>>(&HttpPolicy::ietf());
+            assert_eq!(response.headers()["retry-after"], seconds);
+        }
+    }
+
+    #[test]
+    fn a_response_tells_services_around_it_what_it_is_about() {
+        let problem = Problem::new(ProblemType::KeyMissing, "");
+        let response = problem.into_response::<Full<Bytes>>(&HttpPolicy::ietf());
+        let kind = response.extensions().get::<ProblemType>();
+        assert_eq!(kind, Some(&ProblemType::KeyMissing));
     }
 }

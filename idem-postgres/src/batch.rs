@@ -240,6 +240,9 @@ impl Operations {
             .iter()
             .map(|(_, sealing)| sealing.retention())
             .collect();
+        let told = |(item, _): &(&Completion, &Sealing)| item.claim.key().hashed();
+        let told = self.config.announces().then(|| items.iter().map(told));
+        let told: Option<Vec<_>> = told.map(Iterator::collect);
         let mut deadlocks = 0;
         let rows = loop {
             let query = sqlx::query(self.sql.complete_many.text())
@@ -250,6 +253,10 @@ impl Operations {
                 .bind(&attempts)
                 .bind(&results)
                 .bind(&retentions);
+            let query = match &told {
+                Some(told) => query.bind(told),
+                None => query,
+            };
             match session.rows(query, Sent::Write).await {
                 Err(error) if repeats(session, &error, &mut deadlocks) => {}
                 rows => break rows?,

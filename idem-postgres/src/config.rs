@@ -12,6 +12,24 @@ pub struct Config {
     limits: Limits,
     statements: StatementMode,
     timeout: Duration,
+    announce: Announce,
+}
+
+/// Whether changes are told to those who wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Announce {
+    /// Nothing is: who waits, polls.
+    #[default]
+    Nothing,
+    /// Results, failures and releases are told by `pg_notify`, in the statement that writes them, so when it commits.
+    ///
+    /// What it costs: a transaction that notifies holds a lock on the whole database from just before its commit is written until it is
+    /// (`PreCommit_Notify` in <https://github.com/postgres/postgres/blob/master/src/backend/commands/async.c>), so
+    /// completions commit one after the other, each with its flush of the log; no transaction with one can be
+    /// prepared for a two-phase commit; and a session that listens and never leaves its transaction fills the
+    /// queue, until commits that notify fail (<https://www.postgresql.org/docs/current/sql-notify.html>).
+    Changes,
 }
 
 /// How statements are sent, which depends on what stands between this program and the server.
@@ -45,6 +63,7 @@ impl Config {
             limits: Limits::DEFAULT,
             statements: StatementMode::default(),
             timeout: Duration::from_secs(10),
+            announce: Announce::default(),
         }
     }
 
@@ -92,6 +111,13 @@ impl Config {
         self
     }
 
+    /// Whether changes are told to those who wait for them: see [`PostgresWakes`](crate::PostgresWakes).
+    #[must_use]
+    pub fn with_announce(mut self, announce: Announce) -> Self {
+        self.announce = announce;
+        self
+    }
+
     /// The schema, if one is set.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
@@ -120,6 +146,10 @@ impl Config {
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    pub(crate) fn announces(&self) -> bool {
+        self.announce == Announce::Changes
     }
 
     /// The table's name, quoted, with the schema if one is set.

@@ -93,10 +93,13 @@ impl Wakes for PostgresWakes {
 pub(crate) fn channel(config: &Config) -> String {
     let digest = Fingerprint::raw(config.qualified_table()).to_string();
     let digits = digest.rsplit(':').next().unwrap_or_default();
-    digits.chars().take(32).fold("idem_".to_owned(), |mut name, digit| {
-        name.push(digit);
-        name
-    })
+    digits
+        .chars()
+        .take(32)
+        .fold("idem_".to_owned(), |mut name, digit| {
+            name.push(digit);
+            name
+        })
 }
 
 #[cfg(test)]
@@ -111,7 +114,10 @@ mod tests {
         };
         let long = named(&"s".repeat(63), &"t".repeat(50));
         assert_eq!(long.len(), 37);
-        assert!(long.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        assert!(
+            long.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        );
         assert_eq!(named("a", "b"), named("a", "b"));
         for other in [named("a", "c"), named("b", "b"), channel(&Config::new())] {
             assert_ne!(named("a", "b"), other);

@@ -134,6 +134,7 @@ impl Operations {
             .bind(sealing.state)
             .bind(&sealing.result[..])
             .bind(sealing.retention);
+        let query = self.telling(query, claim.key());
         if !session.rows(query, Sent::Write).await?.is_empty() {
             return Ok(());
         }
@@ -152,8 +153,16 @@ impl Operations {
         }
     }
 
+    /// The statement with what it tells, where something is told.
+    fn telling<'q>(&self, query: Query<'q>, key: &Key) -> Query<'q> {
+        match self.config.announces() {
+            true => query.bind(key.hashed()),
+            false => query,
+        }
+    }
+
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = with_claim(&self.sql.release, claim);
+        let query = self.telling(with_claim(&self.sql.release, claim), claim.key());
         if !session.rows(query, Sent::Write).await?.is_empty() {
             return Ok(());
         }

@@ -231,7 +231,11 @@ macro_rules! purge_at {
 }
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the result, `$8`
-/// retention. One row comes back when the claim was held; ownership is checked on the locked row.
+/// retention, `$9` what is told, where something is. One row comes back when the claim was held; ownership is checked on
+/// the locked row.
+///
+/// It is told by the row that was changed, so once, and by nothing that changes none; the server sends it when the
+/// transaction commits.
 pub(crate) const SEAL: &str = concat!(
     "WITH ",
     clock!(),
@@ -245,11 +249,11 @@ SET state = CAST($6 AS bigint), result = $7, sealed_at = clock.now, sweep_at = N
 FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1",
+RETURNING 1{announced:, pg_notify('{channel}', $9)}",
 );
 
 /// The same for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
-/// arrays. The keys that were sealed come back.
+/// arrays, and `$8` what is told. The keys that were sealed come back.
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "WITH ",
     clock!(),
@@ -267,11 +271,12 @@ SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
 FROM clock, unnest(
     CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bigint[]),
     CAST($5 AS bytea[]), CAST($6 AS bytea[]), CAST($7 AS bigint[])
-) AS input (scope, operation, id, token, attempt_id, result, retention)
+    {announced:, CAST($8 AS text[])}
+) AS input (scope, operation, id, token, attempt_id, result, retention{announced:, told})
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
     AND r.token = input.token AND r.attempt_id = input.attempt_id
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING r.scope, r.operation, r.id",
+RETURNING r.scope, r.operation, r.id{announced:, pg_notify('{channel}', input.told)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id. What a seal or release that changed nothing has met: whether the
@@ -285,7 +290,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
     AND (r.expires_at > clock.now OR r.state = 3)"
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id. The row stays, so that the next token is greater whatever the
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` what is told. The row stays, so that the next token is greater whatever the
 /// clock does; it counts as absent and is purged like any other.
 pub(crate) const RELEASE: &str = concat!(
     "WITH ",
@@ -296,7 +301,7 @@ SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = N
 FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1",
+RETURNING 1{announced:, pg_notify('{channel}', $6)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
+use crate::listen::channel;
 use crate::sql;
 
 /// The statements with the tables' names put in, shared by all clones of a store.
@@ -31,9 +32,12 @@ pub(crate) struct Statements {
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
+        // Nothing but letters, digits and an underscore.
+        let channel = channel(config);
         let named = |template: &str| {
             let named = template.replace("{table}", &table);
-            named.replace("{marks}", &marks)
+            let named = named.replace("{marks}", &marks);
+            announced(&named.replace("{channel}", &channel), config.announces())
         };
         let statement = |template: &str| Statement(named(template).into());
         Self {
@@ -57,6 +61,20 @@ impl Statements {
     }
 }
 
+/// With what stands in `{announced:…}` where changes are told, and without it where they are not.
+fn announced(template: &str, announces: bool) -> String {
+    let mut parts = template.split("{announced:");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (told, rest) = part.split_once('}').unwrap_or((part, ""));
+        if announces {
+            text.push_str(told);
+        }
+        text.push_str(rest);
+    }
+    text
+}
+
 /// One statement's text. Nothing but the validated names of the tables was put into it.
 #[derive(Debug)]
 pub(crate) struct Statement(Arc<str>);
@@ -64,5 +82,26 @@ pub(crate) struct Statement(Arc<str>);
 impl Statement {
     pub(crate) fn text(&self) -> SqlStr {
         AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Announce;
+
+    #[test]
+    fn changes_are_told_where_that_was_chosen() {
+        let plain = Config::new();
+        let telling = plain.clone().with_announce(Announce::Changes);
+        for (config, told) in [(plain, false), (telling, true)] {
+            let sql = Statements::new(&config);
+            for statement in [&sql.seal, &sql.complete_many, &sql.release] {
+                let text = statement.text();
+                assert_eq!(text.as_str().contains("pg_notify('idem_"), told);
+                assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
+            }
+            assert!(!sql.claim.text().as_str().contains("pg_notify"));
+        }
     }
 }

@@ -31,7 +31,6 @@ fn flat(snapshot: Snapshot) -> BTreeMap<String, f64> {
         let labels: Vec<_> = labels
             .map(|label| format!("{}={}", label.key(), label.value()))
             .collect();
-        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let value = match value {
             DebugValue::Counter(count) => count as f64,
             DebugValue::Gauge(value) => value.into_inner(),

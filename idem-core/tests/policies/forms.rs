@@ -216,3 +216,15 @@ fn setters_in_code_change_one_thing_each() {
     assert_eq!(*other.policies(), in_code());
     assert_eq!(*idem.policy_for(&key("jobs.x")), Policy::fix());
 }
+
+#[test]
+fn the_example_in_the_readme_is_read() {
+    let readme = include_str!("../../README.md");
+    let (_, text) = readme.split_once("```toml\n").unwrap();
+    let (text, _) = text.split_once("```").unwrap();
+    let policies = Policies::from_toml(text).unwrap();
+    let payment = policies.policy_for("payments.create");
+    assert_eq!(payment.on_busy(), BusyPolicy::wait(MINUTE / 12));
+    assert_eq!(payment.retention(), HOUR * 72);
+    assert_eq!(policies.policy_for("jobs.x").retention(), MINUTE * 3 / 2);
+}

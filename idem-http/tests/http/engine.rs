@@ -6,7 +6,7 @@ use http::StatusCode;
 use idem_core::{BusyPolicy, Idempotency, MemoryStore, Policy, Work};
 use idem_http::{HttpPolicy, ProblemType};
 
-use crate::support::{App, layer, layer_on, post};
+use crate::support::{App, layer, layer_on, post, until};
 
 fn slow(policy: Policy, pause: Duration) -> App {
     let idempotency = Idempotency::new(MemoryStore::new()).with_policy(policy);
@@ -43,6 +43,32 @@ async fn a_duplicate_can_wait_for_the_answer() {
     let (one, two) = tokio::join!(app.send(post("a", "{}")), app.send(post("a", "{}")));
     assert_eq!((one.text(), two.text()), ("done", "done"));
     assert!(one.is_replayed() != two.is_replayed());
+    assert_eq!(app.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_waits_waits_no_more() {
+    let policy = Policy::default().with_on_busy(BusyPolicy::wait(Duration::from_secs(600)));
+    let idempotency = Idempotency::new(MemoryStore::new())
+        .with_policy(policy)
+        .with_max_waiters(1);
+    let app = App::new(layer_on(idempotency), |_| std::future::pending::<()>());
+    let send = || {
+        let app = app.clone();
+        tokio::spawn(async move { app.send(post("a", "{}")).await })
+    };
+    let _first = send();
+    app.until_runs(1).await;
+    let soon = Duration::from_millis(50);
+    let probe = async || tokio::time::timeout(soon, app.send(post("a", "{}"))).await;
+    let waiter = send();
+    tokio::time::sleep(soon).await;
+    let refused = probe()
+        .await
+        .expect("there is room for one who waits, and it is taken");
+    refused.problem(ProblemType::RequestInFlight);
+    waiter.abort();
+    until(async || probe().await.is_err()).await;
     assert_eq!(app.runs(), 1);
 }
 

@@ -5,6 +5,7 @@ mod reads;
 mod schema;
 mod transactions;
 mod waits;
+mod wakes;
 mod watermarks;
 
 pub(crate) use schema::migrate_as_child;
@@ -35,6 +36,13 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES,
     watermarks::STALE_VERSIONS_WRITE_NOTHING,
     watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
+    wakes::A_LISTENER_IS_TOLD_OF_EVERY_END,
+    wakes::RUNS_THAT_WAIT_SHARE_ONE_CONNECTION,
+    wakes::A_KILLED_CONNECTION_IS_TOLD_AND_HEARS_AGAIN,
+    wakes::WHAT_CHANGES_NOTHING_TELLS_NOTHING,
+    wakes::A_TRANSACTION_TELLS_WHEN_IT_COMMITS,
+    wakes::A_CONNECTION_THAT_NOBODY_NEEDS_IS_CLOSED,
+    wakes::WITHOUT_A_CONNECTION_THOSE_WHO_WAIT_POLL,
 ];
 
 /// A case of this crate.

@@ -49,7 +49,8 @@ impl PostgresHarness {
         })
     }
 
-    fn options(&self) -> Result<PgConnectOptions, BoxError> {
+    /// How connections of the tests' own are made.
+    pub(crate) fn options(&self) -> Result<PgConnectOptions, BoxError> {
         Ok(PgConnectOptions::from_str(&self.url)?
             .extra_float_digits(None)
             .statement_cache_capacity(0))
