@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore, Response, Work};
+use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
 use tempfile::TempDir;
 
 use crate::storm::backend::{Backend, Place, Settlement, open};
@@ -156,6 +156,22 @@ impl Effects {
             worker: note.to_owned(),
         };
         self.backend.append(&entry).await
+    }
+
+    /// Whether all of these have come to an end: done, or failed for good.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not say.
+    pub async fn are_over(&self, keys: &[Key]) -> Result<bool, BoxError> {
+        let store = self.store();
+        for key in keys {
+            let record = store.get(key).await?;
+            if !matches!(record, Some(Record::Completed(_) | Record::Failed(_))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// All effects, in the order in which they were written.

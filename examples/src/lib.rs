@@ -2,7 +2,9 @@
 
 pub mod chat;
 pub mod effects;
+pub mod jobs;
 pub mod queue;
+pub mod payments;
 pub mod single_table;
 pub mod storm;
 pub mod webhook;

@@ -28,15 +28,15 @@ pub enum ClaimMethod {
     InsertWhereNotExists,
 }
 
-/// Most bytes of a table's name: the names beside it (indexes, the tables of the version and of watermarks) are longer by up to nine, and
-/// Babelfish cuts at 63.
+/// Most bytes of a table's name: the names beside it (indexes, the tables of the version and of watermarks) are
+/// longer by up to eleven, and Babelfish cuts at 63.
 const MAX_TABLE_BYTES: usize = 50;
 /// As for tables. SQL Server itself allows 128 characters.
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_marks` in the user's default schema (usually `dbo`); default limits; the claim method by
-    /// server; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks` in the user's default schema (usually `dbo`);
+    /// default limits; the claim method by server; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -49,7 +49,8 @@ impl Config {
     }
 
     /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Whether capitals
-    /// count is up to the database's collation. Watermarks are in a table of their own, whose name has `_marks` at the end.
+    /// count is up to the database's collation. Watermarks are in a table of their own, whose name has
+    /// `_watermarks` at the end.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Config {
 
     /// The same of the table of watermarks.
     pub(crate) fn qualified_marks(&self) -> String {
-        self.qualified("_marks")
+        self.qualified("_watermarks")
     }
 
     /// The same for the table that holds the schema's version.
@@ -178,7 +179,7 @@ mod tests {
             .and_then(|config| config.with_table("idem_2"))
             .unwrap();
         assert_eq!(config.qualified_table(), "[Billing].[idem_2]");
-        assert_eq!(config.qualified_marks(), "[Billing].[idem_2_marks]");
+        assert_eq!(config.qualified_marks(), "[Billing].[idem_2_watermarks]");
         for name in [
             "",
             "1a",

@@ -64,9 +64,9 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("IF SCHEMA_ID(N'billing') IS NULL\n"));
         assert!(sql.contains("CREATE TABLE [billing].[dedup] ("));
-        assert!(sql.contains("IF OBJECT_ID(N'[billing].[dedup_marks]', N'U') IS NULL"));
-        assert!(sql.contains("CREATE TABLE [billing].[dedup_marks] ("));
-        assert!(sql.contains("[dedup_marks_at] ON [billing].[dedup_marks]"));
+        assert!(sql.contains("IF OBJECT_ID(N'[billing].[dedup_watermarks]', N'U') IS NULL"));
+        assert!(sql.contains("CREATE TABLE [billing].[dedup_watermarks] ("));
+        assert!(sql.contains("[dedup_marks_at] ON [billing].[dedup_watermarks]"));
         assert!(sql.contains("[dedup_purge_at] ON [billing].[dedup]"));
         assert!(sql.contains("INSERT INTO [billing].[dedup_version]"));
         assert!(sql.contains(&format!("VALUES ({SCHEMA_VERSION})")));

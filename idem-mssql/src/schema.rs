@@ -16,8 +16,9 @@ const MAX_TRIES: u32 = 5;
 
 impl MssqlStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks yet
-    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
+    /// yet gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is
+    /// nothing to do it only reads.
     ///
     /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
     /// For everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough, and SELECT on the table beside

@@ -30,13 +30,14 @@ pub enum Returning {
 }
 
 /// MySQL and MariaDB take names of at most 64 characters; those of the indexes and of the table of watermarks are longer by
-/// up to nine.
+/// up to eleven.
 const MAX_TABLE_BYTES: usize = 50;
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_marks` in the database of the connection; default limits; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks` in the database of the connection; default limits;
+    /// 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -50,7 +51,7 @@ impl Config {
     }
 
     /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Watermarks are in a
-    /// table of their own, whose name has `_marks` at the end.
+    /// table of their own, whose name has `_watermarks` at the end.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Config {
 
     /// The name of the table of watermarks.
     pub(crate) fn marks(&self) -> String {
-        format!("{}_marks", self.table)
+        format!("{}_watermarks", self.table)
     }
 
     /// The same, quoted, with the database if one is set.
@@ -198,7 +199,7 @@ mod tests {
             .and_then(|config| config.with_table("idem_2"))
             .unwrap();
         assert_eq!(config.qualified_table(), "`Billing`.`idem_2`");
-        assert_eq!(config.qualified_marks(), "`Billing`.`idem_2_marks`");
+        assert_eq!(config.qualified_marks(), "`Billing`.`idem_2_watermarks`");
         for name in ["", "1a", "a-b", "a`b", "a.b", "é", "a b", &"x".repeat(51)] {
             assert!(Config::new().with_table(name).is_err(), "{name}");
         }

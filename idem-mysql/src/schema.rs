@@ -42,9 +42,10 @@ fn table_sql(config: &Config, template: &str) -> String {
 }
 
 impl MySqlStore {
-    /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and checks
-    /// server and versions. A table that is there is left alone, so an installation that has no table of watermarks yet
-    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and
+    /// checks server and versions. A table that is there is left alone, so an installation that has no table of
+    /// watermarks yet gets that one and goes on beside its traffic. Safe when many processes start at once, and
+    /// when there is nothing to do it only reads.
     ///
     /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
     /// are enough.
@@ -176,7 +177,7 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("CREATE DATABASE IF NOT EXISTS `billing`;\n"));
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup` ("));
-        assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup_marks` ("));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS `billing`.`dedup_watermarks` ("));
         assert!(sql.contains("KEY `dedup_marks_at` (expires_at)"));
         assert!(sql.contains("KEY `dedup_purge_at` (purge_at)"));
         assert!(sql.contains(&format!("schema version {SCHEMA_VERSION}';\n")));

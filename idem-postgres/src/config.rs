@@ -46,15 +46,15 @@ pub enum StatementMode {
     Unprepared,
 }
 
-/// Most bytes of a table's name: the names of its indexes and of the table of watermarks are longer by up to ten, and
-/// PostgreSQL cuts names at 63.
+/// Most bytes of a table's name: the names of its indexes and of the table of watermarks are longer by up to eleven,
+/// and PostgreSQL cuts names at 63.
 const MAX_TABLE_BYTES: usize = 50;
 /// PostgreSQL cuts names at 63 bytes (NAMEDATALEN).
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_marks`, found through the connection's `search_path`; default limits; prepared
-    /// statements; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks`, found through the connection's `search_path`;
+    /// default limits; prepared statements; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Config {
     }
 
     /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. It is
-    /// quoted, so capitals count. Watermarks are in a table of their own, whose name has `_marks` at the end.
+    /// quoted, so capitals count. Watermarks are in a table of their own, whose name has `_watermarks` at the end.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Config {
 
     /// The same of the table of watermarks.
     pub(crate) fn qualified_marks(&self) -> String {
-        self.qualified(&format!("{}_marks", self.table))
+        self.qualified(&format!("{}_watermarks", self.table))
     }
 
     fn qualified(&self, table: &str) -> String {
@@ -202,7 +202,10 @@ mod tests {
             .and_then(|config| config.with_table("idem_2"))
             .unwrap();
         assert_eq!(config.qualified_table(), "\"Billing\".\"idem_2\"");
-        assert_eq!(config.qualified_marks(), "\"Billing\".\"idem_2_marks\"");
+        assert_eq!(
+            config.qualified_marks(),
+            "\"Billing\".\"idem_2_watermarks\""
+        );
         for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
             assert!(Config::new().with_table(name).is_err(), "{name}");
         }

@@ -34,14 +34,15 @@ impl PostgresStore {
     /// Through a pooler in transaction mode nothing is heard: see [`wakes_through`](Self::wakes_through).
     #[must_use]
     pub fn wakes(&self) -> PostgresWakes {
-        self.wakes_through((*self.pool.connect_options()).clone())
+        let options = (*self.pool.connect_options()).clone();
+        self.wakes_through(options.application_name("idem wakes"))
     }
 
     /// The same on a connection of these options: to the primary itself, past a pooler that keeps no session.
     #[must_use]
     pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresWakes {
         PostgresWakes::new(Route {
-            options: options.application_name("idem wakes"),
+            options,
             channel: channel(self.config()),
             timeout: self.config().timeout(),
             idle: IDLE,

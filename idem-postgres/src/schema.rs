@@ -44,8 +44,9 @@ fn ddl(config: &Config, template: &str) -> String {
 
 impl PostgresStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks yet
-    /// gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
+    /// yet gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is
+    /// nothing to do it only reads.
     ///
     /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
     /// SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
@@ -207,8 +208,8 @@ mod tests {
         let sql = schema_sql(&config);
         assert!(sql.starts_with("CREATE SCHEMA IF NOT EXISTS \"billing\";\n"));
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup\" ("));
-        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup_marks\" ("));
-        assert!(sql.contains("\"dedup_marks_at\" ON \"billing\".\"dedup_marks\""));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"billing\".\"dedup_watermarks\" ("));
+        assert!(sql.contains("\"dedup_marks_at\" ON \"billing\".\"dedup_watermarks\""));
         assert!(sql.contains("\"dedup_purge_at\" ON \"billing\".\"dedup\""));
         assert!(!sql.contains('{'));
         assert!(!schema_sql(&Config::new()).contains("SCHEMA IF"));

@@ -16,7 +16,7 @@ pub struct Config {
 const MAX_TABLE_BYTES: usize = 50;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_marks`, default limits, 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks`, default limits, 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Config {
     }
 
     /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Watermarks are in a
-    /// table of their own, whose name has `_marks` at the end.
+    /// table of their own, whose name has `_watermarks` at the end.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Config {
 
     /// The name of the table of watermarks.
     pub(crate) fn marks(&self) -> String {
-        format!("{}_marks", self.table)
+        format!("{}_watermarks", self.table)
     }
 
     /// The same, quoted.
@@ -112,7 +112,7 @@ mod tests {
     fn names_are_validated_and_quoted() {
         let config = Config::new().with_table("Dedup_2").unwrap();
         assert_eq!(config.quoted_table(), "\"Dedup_2\"");
-        assert_eq!(config.quoted_marks(), "\"Dedup_2_marks\"");
+        assert_eq!(config.quoted_marks(), "\"Dedup_2_watermarks\"");
         for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
             assert!(Config::new().with_table(name).is_err(), "{name}");
         }

@@ -49,8 +49,8 @@ pub fn schema_sql(config: &Config) -> String {
 }
 
 impl SqliteStore {
-    /// Creates the tables and their indexes where they are missing; what is there is left alone. Safe when many processes start at once, and when
-    /// there is nothing to do it only reads.
+    /// Creates the tables and their indexes where they are missing; what is there is left alone. Safe when many
+    /// processes start at once, and when there is nothing to do it only reads.
     ///
     /// *Atomicity*: all in one transaction, one process at a time.
     ///
@@ -137,7 +137,7 @@ mod tests {
     fn printed_schema_names_the_configured_table() {
         let sql = schema_sql(&Config::new().with_table("dedup").unwrap());
         assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup\" ("));
-        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup_marks\" ("));
+        assert!(sql.contains("CREATE TABLE IF NOT EXISTS \"dedup_watermarks\" ("));
         assert!(sql.contains("\"dedup_purge_at\" ON \"dedup\""));
         assert!(!sql.contains('{'));
     }

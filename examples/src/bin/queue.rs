@@ -14,7 +14,7 @@ use clap::Parser;
 use futures_util::StreamExt;
 use idem_core::{BoxError, Idempotency, Policy, Response, Work};
 use idem_examples::effects::Effects;
-use idem_examples::queue::{Broker, Crew, Kind, Order, Report, audit, is_settled, orders};
+use idem_examples::queue::{Broker, Crew, Kind, Order, Report, audit, orders};
 use idem_queue::{Backoff, Consumer, Message, WorkError};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -155,13 +155,17 @@ async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
     let arguments = arguments.into_iter().map(Into::into).collect();
     let mut crew = Crew::start(args.consumers, arguments)?;
     let store = effects.store();
+    let keys = orders
+        .iter()
+        .map(Order::key)
+        .collect::<Result<Vec<_>, _>>()?;
     loop {
         sleep(Duration::from_millis(150)).await;
         crew.replace_the_dead()?;
         if crew.killed < args.kills {
             crew.kill_one(&mut rng).await?;
         } else if broker.open_messages().await? == 0 {
-            if args.sabotage || is_settled(&*store, &orders).await? {
+            if args.sabotage || effects.are_over(&keys).await? {
                 break;
             }
         } else if start.elapsed() > LIMIT {

@@ -20,21 +20,6 @@ pub struct Verdict {
     pub wrong: Vec<String>,
 }
 
-/// Whether every order has come to an end.
-///
-/// # Errors
-///
-/// When the store does not say.
-pub async fn is_settled(store: &dyn IdempotencyStore, orders: &[Order]) -> Result<bool, BoxError> {
-    for order in orders {
-        let record = store.get(&order.key()?).await?;
-        if !matches!(record, Some(Record::Completed(_) | Record::Failed(_))) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Compares what was ordered with what was shipped.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ mod crew;
 mod order;
 mod report;
 
-pub use audit::{Verdict, audit, is_settled};
+pub use audit::{Verdict, audit};
 pub use broker::Broker;
 pub use crew::Crew;
 pub use order::{Kind, Order, orders};

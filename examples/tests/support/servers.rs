@@ -1,8 +1,6 @@
-//! The storm on every server that there is.
+//! Programs on every server that there is.
 
 use libtest_mimic::{Failed, Trial};
-
-use super::Storm;
 
 /// The name of a store, its servers, and what the program calls them.
 type Store = (&'static str, &'static [&'static str], &'static str);
@@ -19,28 +17,33 @@ const STORES: &[Store] = &[
     ("hybrid", &["redis", "postgres"], " behind Redis "),
 ];
 
-pub(crate) fn trials() -> impl Iterator<Item = Trial> {
-    STORES.iter().map(trial)
+/// A trial for each store: of what the program is called, given the store's URL and what the program calls it.
+pub(crate) fn trials(
+    what: &'static str,
+    run: fn(store: &str, product: &str),
+) -> impl Iterator<Item = Trial> {
+    STORES.iter().map(move |store| trial(what, store, run))
 }
 
 /// Ignored visibly where there is no server; failed where one is required.
-fn trial(&(name, servers, product): &Store) -> Trial {
+fn trial(
+    what: &str,
+    &(name, servers, product): &Store,
+    run: fn(store: &str, product: &str),
+) -> Trial {
     let found: Result<Vec<String>, String> = servers.iter().map(|server| url_for(server)).collect();
     let is_required = servers.iter().any(|server| is_required(server));
     if let Err(missing) = &found {
-        eprintln!("storm on {name} is not run: {missing}");
+        eprintln!("{what} on {name} is not run: {missing}");
     }
     let ignored = found.is_err() && !is_required;
     let name = name.replace('-', "_");
-    let trial = Trial::test(format!("every_effect_happens_once_on_{name}"), move || {
+    let trial = Trial::test(format!("{what}_on_{name}"), move || {
         let store = match &found.map_err(Failed::from)?[..] {
             [cache, database] => format!("hybrid+{cache}+{database}"),
             urls => urls.concat(),
         };
-        let storm = Storm::run(&["--store", &store, "--requests=60", "--crash-rate=0.1"]);
-        storm.is_clean(60, 300);
-        let ran = storm.json["product"].as_str().unwrap_or_default();
-        assert!(ran.contains(product), "{ran}");
+        run(&store, product);
         Ok(())
     });
     trial.with_ignored_flag(ignored)

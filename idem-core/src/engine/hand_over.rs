@@ -66,9 +66,13 @@ impl Idempotency {
         let context = self
             .context(key, Arc::new(policy))
             .map_err(RunError::Store)?;
-        let verdict = decided(&context, key, fingerprint).await;
+        let decided = decided(&context, key, fingerprint);
+        let verdict = context.observers.around(decided).await;
         match verdict.map_err(RunError::Store)? {
-            Verdict::Held(held) => delivered(&context, held, wait, deliver).await,
+            Verdict::Held(held) => {
+                let delivered = delivered(&context, held, wait, deliver);
+                context.observers.around(delivered).await
+            }
             Verdict::Completed(completed) => Ok(HandOver::Done(completed)),
             Verdict::Failed(failed) => Err(RunError::Failed(failed)),
             Verdict::InFlight(in_flight) => Err(RunError::InFlight(in_flight)),
@@ -109,7 +113,9 @@ impl Idempotency {
             Ok((claim, sent)) => {
                 let request = ClaimRequest::new(key.clone(), fingerprint);
                 let held = Held::new(context.clone(), &request, claim, sent);
-                perform::<Json, _, _, _, _>(&context, held, work).await
+                held.set_handed_over();
+                let work = perform::<Json, _, _, _, _>(&context, held, work);
+                context.observers.around(work).await
             }
             Err(error) if error.kind() == ErrorKind::ClaimLost => {
                 match context.store.get(key).await.map_err(RunError::Store)? {
@@ -167,5 +173,6 @@ async fn renewed(context: &Context, claim: &Claim, lease: Duration) -> Result<(C
         if !is_worth_repeating(&error) || !backoff.pause().await {
             return Err(error);
         }
+        context.observers.retried(claim.key(), "renew", &error);
     }
 }

@@ -74,6 +74,11 @@ impl Held {
         }
     }
 
+    /// Says that it was claimed before, elsewhere.
+    pub(super) fn set_handed_over(&self) {
+        self.lease.set_handed_over();
+    }
+
     /// Whether another attempt has held the key before.
     pub(super) fn is_takeover(&self) -> bool {
         self.lease.with_claim(Claim::is_takeover)

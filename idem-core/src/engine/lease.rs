@@ -21,6 +21,8 @@ pub(super) struct Lease {
     over: watch::Sender<bool>,
     /// When the claim was asked for.
     since: Instant,
+    /// Whether it was claimed before, elsewhere.
+    is_handed_over: AtomicBool,
     /// Whether observers know that it was lost.
     loss_is_told: AtomicBool,
 }
@@ -39,6 +41,7 @@ impl Lease {
             held: Mutex::new(Held { claim, deadline }),
             over: watch::Sender::new(false),
             since: sent,
+            is_handed_over: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
         }
     }
@@ -56,9 +59,15 @@ impl Lease {
         read(&self.held().claim)
     }
 
-    /// When the claim was asked for.
-    pub(super) fn since(&self) -> Instant {
-        self.since
+    /// Says that it was claimed before, elsewhere.
+    pub(super) fn set_handed_over(&self) {
+        self.is_handed_over.store(true, Ordering::Relaxed);
+    }
+
+    /// When the key was first seen, if that was here.
+    pub(super) fn first_seen(&self) -> Option<Instant> {
+        let is_first = self.with_claim(Claim::attempts) == 1;
+        (is_first && !self.is_handed_over.load(Ordering::Relaxed)).then_some(self.since)
     }
 
     /// Whether nobody has asked this before.

@@ -49,6 +49,7 @@ impl Work {
             if !is_worth_repeating(&error) || !backoff.pause().await {
                 return Err(error);
             }
+            context.observers.retried(self.key(), "checkpoint", &error);
         }
     }
 
@@ -78,6 +79,7 @@ impl Work {
             if !is_worth_repeating(&error) || !backoff.pause().await {
                 return Err(error);
             }
+            context.observers.retried(self.key(), "last_checkpoint", &error);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::context::{Context, in_time};
 use super::held::Ending;
 use super::lease::Lease;
 use super::observe::{self, LeaseLoss};
-use crate::{Claim, Key, Record, Result};
+use crate::{Key, Record, Result};
 
 impl Context {
     /// That a claim is lost, once.
@@ -29,8 +29,7 @@ impl Context {
         if self.observers.is_empty() {
             return;
         }
-        let (key, attempts) =
-            lease.with_claim(|claim| (claim.key().clone(), Claim::attempts(claim)));
+        let key = lease.with_claim(|claim| claim.key().clone());
         let told = match (ending, result) {
             (_, Err(error)) => {
                 if error.is_claim_lost() && !matches!(ending, Ending::Release) {
@@ -38,10 +37,12 @@ impl Context {
                 }
                 observe::Ending::Unsettled
             }
-            (Ending::Complete(_), Ok(())) if attempts == 1 => {
-                return self.observers.sealed(&key, Some(lease.since().elapsed()));
+            (Ending::Complete(_), Ok(())) => {
+                return match lease.first_seen() {
+                    Some(first) => self.observers.sealed(&key, Some(first.elapsed())),
+                    None => self.tell_sealed_at_last(key),
+                };
             }
-            (Ending::Complete(_), Ok(())) => return self.tell_sealed_at_last(key),
             (Ending::Fail(_), Ok(())) => observe::Ending::Failed,
             (Ending::Release, Ok(())) => observe::Ending::Released,
             (Ending::Lapse, Ok(())) => observe::Ending::Lapsed,
@@ -50,7 +51,7 @@ impl Context {
         self.observers.ended_without(&key, told, error);
     }
 
-    /// A seal after other attempts: when the first one was is on the record.
+    /// A seal of what was first seen elsewhere, or by another attempt: the record knows when.
     fn tell_sealed_at_last(&self, key: Key) {
         let context = self.clone();
         let telling = async move {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_core::engine::observe::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, ErrorKind, ErrorPolicy, Fingerprint, Idempotency,
-    IdempotencyStore, InterruptPolicy, Key, Policy, Work,
+    IdempotencyStore, InterruptPolicy, Key, Metadata, Policy, Work, engine::HandOver,
 };
 
 use crate::support::{
@@ -300,4 +300,23 @@ async fn all_observers_hear_the_same() {
     // What was made before has its own.
     idem.run(key(), &1, work).await.unwrap();
     assert_eq!((first.events().len(), second.events().len()), (3, 2));
+}
+
+#[tokio::test]
+async fn a_claim_that_was_handed_over_is_measured_from_when_it_was_made() {
+    let store = Scripted::new();
+    let (idem, ear) = heard(&store, calm());
+    let fingerprint = Fingerprint::of(&1).unwrap();
+    let handed = idem.hand_over(key(), fingerprint, Metadata::new(), MINUTES, async |_| {
+        Ok::<_, io::Error>(())
+    });
+    let HandOver::New(claim) = handed.await.unwrap() else {
+        panic!("nobody has asked before");
+    };
+    let pause = Duration::from_millis(60);
+    tokio::time::sleep(pause).await;
+    let work = |_: Work| counted(Effects::default());
+    idem.run_claimed(&claim, fingerprint, work).await.unwrap();
+    until("the seal is told", || ear.events().contains(&SEALED)).await;
+    assert!(ear.sealed_after()[0].unwrap() >= pause);
 }

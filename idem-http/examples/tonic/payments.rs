@@ -14,10 +14,10 @@ use http::uri::PathAndQuery;
 use idem_core::{Fingerprint, Idempotency, Key, MemoryStore, RunError};
 use idem_http::grpc;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::server::{NamedService, UnaryService};
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status};
 use tower::Service;
@@ -54,7 +54,7 @@ fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Status> {
 pub(crate) async fn serve(listener: TcpListener, payments: Payments) {
     let serving = Server::builder()
         .add_service(payments)
-        .serve_with_incoming(TcpListenerStream::new(listener));
+        .serve_with_incoming(TcpIncoming::from(listener));
     if let Err(error) = serving.await {
         eprintln!("{error}");
     }

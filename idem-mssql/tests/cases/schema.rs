@@ -106,7 +106,7 @@ async fn a_schema_is_created_with_its_table(cx: &Context) -> CaseResult {
     let again = store.migrate().await;
     let claim = store.claim(&cx.request(&cx.key("one"))).await;
     let drop = format!(
-        "DROP TABLE [{schema}].[idem_records];\nDROP TABLE [{schema}].[idem_records_marks];\n\
+        "DROP TABLE [{schema}].[idem_records];\nDROP TABLE [{schema}].[idem_records_watermarks];\n\
          DROP TABLE [{schema}].[idem_records_version];\nDROP SCHEMA [{schema}];"
     );
     harness.run(cx.namespace(), &drop).await?;

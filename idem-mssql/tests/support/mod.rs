@@ -162,7 +162,7 @@ impl Harness for MssqlHarness {
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        let drop: String = ["", "_marks", "_version", "_payments"]
+        let drop: String = ["", "_watermarks", "_version", "_payments"]
             .map(|suffix| format!("DROP TABLE IF EXISTS [{namespace}{suffix}];\n"))
             .concat();
         let dropped = self.run(namespace, &drop).await.map(|_| ());

@@ -151,7 +151,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
-    let drop = format!("DROP TABLE `{}`.idem_records_marks", cx.namespace());
+    let drop = format!("DROP TABLE `{}`.idem_records_watermarks", cx.namespace());
     harness.execute(drop).await?;
     let store = harness.store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -188,7 +188,7 @@ async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     harness
         .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
         .await?;
-    for table in ["idem_records", "idem_records_marks"] {
+    for table in ["idem_records", "idem_records_watermarks"] {
         let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON";
         harness
             .execute(format!("{grant} `{database}`.{table} TO '{user}'@'%'"))

@@ -137,7 +137,7 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let database = cx.namespace();
     harness
         .execute(format!(
-            "INSERT INTO `{database}`.idem_records_marks (version, expires_at, scope, operation, id)
+            "INSERT INTO `{database}`.idem_records_watermarks (version, expires_at, scope, operation, id)
             WITH RECURSIVE digits AS (SELECT 0 AS digit UNION ALL SELECT digit + 1 FROM digits WHERE digit < 9),
                 numbers AS (SELECT a.digit + 10 * b.digit + 100 * c.digit + 1000 * d.digit AS number
                     FROM digits a, digits b, digits c, digits d)

@@ -150,7 +150,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
-    let drop = format!("DROP TABLE \"{}\".idem_records_marks", cx.namespace());
+    let drop = format!("DROP TABLE \"{}\".idem_records_watermarks", cx.namespace());
     harness.execute(drop).await?;
     let store = harness.store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -187,7 +187,7 @@ async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
         .execute(format!(
             "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\";
             GRANT SELECT, INSERT, UPDATE, DELETE
-            ON \"{schema}\".idem_records, \"{schema}\".idem_records_marks TO \"{role}\""
+            ON \"{schema}\".idem_records, \"{schema}\".idem_records_watermarks TO \"{role}\""
         ))
         .await?;
     let worked = as_role(cx, &harness, &role).await;

@@ -132,10 +132,10 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let schema = cx.namespace();
     harness
         .execute(format!(
-            "INSERT INTO \"{schema}\".idem_records_marks (version, expires_at, scope, operation, id)
+            "INSERT INTO \"{schema}\".idem_records_watermarks (version, expires_at, scope, operation, id)
             SELECT 1, CASE WHEN number % 10 = 0 THEN 1 ELSE 4000000000000000 END, 'other', 'pay', 'filler-' || number
             FROM generate_series(1, 50000) AS number;
-            ANALYZE \"{schema}\".idem_records_marks"
+            ANALYZE \"{schema}\".idem_records_watermarks"
         ))
         .await?;
     let mut transaction = store.pool().begin().await?;
@@ -156,7 +156,7 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
 async fn scans(transaction: &mut PgTransaction<'_>, schema: &str) -> CaseResult<i64> {
     let sum = sqlx::query(
         "SELECT CAST(COALESCE(sum(seq_scan), 0) AS bigint) FROM pg_stat_xact_user_tables
-        WHERE relname = 'idem_records_marks' AND schemaname = $1",
+        WHERE relname = 'idem_records_watermarks' AND schemaname = $1",
     );
     let sum = sum.bind(schema).persistent(false);
     Ok(sum.fetch_one(&mut **transaction).await?.try_get(0)?)

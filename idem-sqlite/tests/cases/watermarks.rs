@@ -84,7 +84,7 @@ async fn stale_versions_need_no_write_lock(cx: &Context) -> CaseResult {
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     let store = support::store(cx.namespace()).await?;
-    sqlx::raw_sql("DROP TABLE idem_records_marks")
+    sqlx::raw_sql("DROP TABLE idem_records_watermarks")
         .execute(store.pool())
         .await?;
     let source = cx.key("source");

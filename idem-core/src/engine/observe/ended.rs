@@ -14,7 +14,7 @@ pub enum Ending {
     Failed,
     /// Given up.
     Released,
-    /// Left to its lease, as the policy says.
+    /// Left to its lease, as the policy says, or handed over.
     Lapsed,
     /// The store did not take its last step: the lease runs out, or another has the key.
     Unsettled,
@@ -41,7 +41,7 @@ pub struct Ended {
     /// How it ended.
     pub ending: Ending,
     /// From when the key was first seen, by any attempt, to the seal; for sealed ones only, where it is known. After a
-    /// takeover it is read from the record.
+    /// takeover, and for a claim that was handed over, it is read from the record.
     pub since_first_seen: Option<Duration>,
     /// Why it is unsettled.
     pub error: Option<ErrorKind>,

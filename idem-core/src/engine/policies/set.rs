@@ -23,11 +23,7 @@ use crate::{Limits, Result};
 /// assert_eq!(**policies.policy_for("reports"), Policy::default());
 /// ```
 ///
-/// With the features `toml` and `yaml` they are read from files: see [`PolicyFile`](crate::engine::PolicyFile).
-#[cfg_attr(
-    not(any(feature = "toml", feature = "yaml")),
-    doc = "\n[`PolicyFile`](crate::engine::PolicyFile): crate::engine"
-)]
+/// With the features `toml` and `yaml` they are read from files: see `PolicyFile` in [`engine`](crate::engine).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
     default: Arc<Policy>,

@@ -58,7 +58,8 @@ pub struct PolicyWatch {
 
 impl PolicyFile {
     /// Reads the file again whenever it changes, in a thread of its own, until what is returned is dropped. `told`
-    /// hears of new policies, and of a file that is refused, while what held before still holds; once for each change.
+    /// hears of new policies, and of a file that is refused, while what held before still holds; once for each change. With
+    /// the feature `tracing` both are logged as well.
     ///
     /// Files that are written, replaced by a rename, or swapped by a symbolic link, as Kubernetes does, are all seen.
     ///
@@ -206,6 +207,12 @@ impl<T: FnMut(Result<(), PolicyFileError>)> Looking<T> {
         };
         let was_refused = self.seen.as_ref().is_some_and(|(_, refused)| *refused);
         self.seen = Some((seen, taken.is_err()));
+        #[cfg(feature = "tracing")]
+        match &taken {
+            Ok(true) => tracing::info!(file = %self.file.path().display(), "new policies"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "policies refused; the old ones stay"),
+        }
         match taken {
             Ok(is_other) if is_other || was_refused => (self.told)(Ok(())),
             Ok(_) => {}

@@ -1,25 +1,10 @@
-//! Every mutant is rejected, and by the cases that are there to reject it: one trial for each.
+//! Which cases must reject which bug.
 
-use std::collections::BTreeSet;
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use idem_conformance::mutants::{Bug, MutantHarness, MutantStore};
-use idem_conformance::remote::{Lie, RemoteHarness};
-use idem_conformance::{Harness, Missing, Outcome, Settings, Target, run_all, worker};
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// Mutants run at a time, and cases of each.
-const MUTANTS: usize = 4;
-const CASES: usize = 6;
-
-/// Patience and deadline with stores that are known to be wrong.
-const PATIENCE: Duration = Duration::from_secs(2);
-const DEADLINE: Duration = Duration::from_secs(12);
+use idem_conformance::mutants::Bug;
+use idem_conformance::remote::Lie;
 
 /// Each bug and the cases that must reject it; others may, too.
-const EXPECTED: &[(Bug, &[&str])] = &[
+pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
     (
         Bug::CheckThenInsert,
         &["law01::concurrent_claims_of_one_key_have_one_winner"],
@@ -300,7 +285,7 @@ const EXPECTED: &[(Bug, &[&str])] = &[
 ];
 
 /// The same behind TCP, where several processes meet: a client that lies, or a store with a bug.
-const REMOTE: &[(Lie, Bug, &[&str])] = &[
+pub(crate) const REMOTE: &[(Lie, Bug, &[&str])] = &[
     (
         Lie::NoEffect,
         Bug::None,
@@ -341,113 +326,3 @@ const REMOTE: &[(Lie, Bug, &[&str])] = &[
         &["law01::processes_that_release_fail_and_come_late_obey_the_oracle"],
     ),
 ];
-
-/// Name, number of rejecting cases, expected cases.
-type Row = (String, usize, String);
-type Table = Arc<Mutex<Vec<Row>>>;
-
-fn rejected_by(harness: impl Harness) -> BTreeSet<String> {
-    let harness: Arc<dyn Harness> = Arc::new(harness);
-    let settings = Settings::new().with_deadline(DEADLINE);
-    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
-    let verdicts = run_all(&harness, &settings, CASES).into_iter();
-    verdicts
-        .filter(|verdict| failed(&verdict.outcome))
-        .map(|verdict| verdict.case)
-        .collect()
-}
-
-fn judge(
-    name: String,
-    by: &BTreeSet<String>,
-    expected: &[&str],
-    table: &Table,
-) -> Result<(), Failed> {
-    for case in expected {
-        if !by.contains(*case) {
-            return Err(format!("not rejected by {case}, but by {by:?}").into());
-        }
-    }
-    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-    table.push((name, by.len(), expected.join(", ")));
-    Ok(())
-}
-
-fn remote(bug: Bug, lie: Lie) -> Result<impl Harness, Failed> {
-    let server = RemoteHarness::start(move || MutantStore::new(bug))?;
-    Ok(server.with_lie(lie).with_patience(PATIENCE))
-}
-
-fn trials(table: &Table) -> Vec<Trial> {
-    let mut trials = vec![Trial::test(
-        "without_a_bug::every_case_passes",
-        every_case_passes,
-    )];
-    trials.push(Trial::test(
-        "every_bug::has_its_expected_case",
-        every_bug_is_expected,
-    ));
-    for (bug, expected) in EXPECTED {
-        let (name, table) = (format!("{bug:?}"), Arc::clone(table));
-        trials.push(Trial::test(format!("rejected::{name}"), move || {
-            judge(
-                name,
-                &rejected_by(MutantHarness::new(*bug)),
-                expected,
-                &table,
-            )
-        }));
-    }
-    for (lie, bug, expected) in REMOTE {
-        let (name, table) = (format!("remote_{lie:?}_{bug:?}"), Arc::clone(table));
-        trials.push(Trial::test(format!("rejected::{name}"), move || {
-            judge(name, &rejected_by(remote(*bug, *lie)?), expected, &table)
-        }));
-    }
-    trials
-}
-
-fn every_case_passes() -> Result<(), Failed> {
-    let harness: Arc<dyn Harness> = Arc::new(MutantHarness::new(Bug::None));
-    for verdict in run_all(&harness, &Settings::new(), CASES) {
-        if let Outcome::Failed(reason) = verdict.outcome {
-            return Err(format!("{}: {reason}", verdict.case).into());
-        }
-    }
-    Ok(())
-}
-
-fn every_bug_is_expected() -> Result<(), Failed> {
-    let expected = |bug: &&Bug| EXPECTED.iter().any(|(known, _)| known == *bug);
-    match Bug::ALL.iter().find(|bug| !expected(bug)) {
-        None => Ok(()),
-        Some(bug) => Err(format!("no case is named for {bug:?}").into()),
-    }
-}
-
-fn print(table: &Table) {
-    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-    table.sort();
-    println!("{:<34} {:>5}  among them", "mutant", "cases");
-    for (name, cases, expected) in table.iter() {
-        println!("{name:<34} {cases:>5}  {expected}");
-    }
-}
-
-fn main() -> ExitCode {
-    let target = Target::new("remote", || async {
-        RemoteHarness::start(|| MutantStore::new(Bug::None))
-            .map_err(|error| Missing::new(error.to_string()))
-    });
-    if let Some(code) = worker::serve(&[target]) {
-        return code;
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(MUTANTS));
-    let table = Table::default();
-    let conclusion = libtest_mimic::run(&arguments, trials(&table));
-    if !arguments.list && !arguments.exact {
-        print(&table);
-    }
-    conclusion.exit_code()
-}

@@ -1,0 +1,205 @@
+//! Workers of `apalis` with a layer that does each job once, however often it was pushed and by whichever worker.
+//!
+//! ```console
+//! $ cargo run -p idem-examples --bin jobs
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use apalis::layers::WorkerBuilderExt;
+use apalis::layers::retry::Policy as Retries;
+use apalis_core::backend::TaskSink;
+use apalis_core::backend::memory::MemoryStorage;
+use apalis_core::error::WorkerError;
+use apalis_core::task::Task;
+use apalis_core::task::data::Data;
+use apalis_core::worker::builder::WorkerBuilder;
+use clap::Parser;
+use idem_core::{BoxError, Idempotency, Response};
+use idem_examples::effects::Effects;
+use idem_examples::jobs::{Mail, Report, judge, mails};
+use idem_queue::{
+    Backoff, Consumer, Disposition, JobLayer, Message, NotDone, WorkError, current_work,
+};
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+
+/// Pushes jobs several times to two workers, and checks that each was done once.
+///
+/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+#[derive(Debug, Parser)]
+#[command(name = "jobs", version, max_term_width = 100)]
+struct Args {
+    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// How many mails
+    #[arg(long, value_name = "N", default_value_t = 150)]
+    mails: u32,
+
+    /// The same seed: the same jobs in the same order
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Leaves the layer out, to see that the check finds what comes of it
+    #[arg(long)]
+    sabotage: bool,
+}
+
+/// What the jobs share.
+#[derive(Debug)]
+struct Office {
+    effects: Effects,
+    begun: AtomicU64,
+}
+
+/// The job. Its effect and its seal are one.
+async fn send(mail: Mail, office: Data<Arc<Office>>) -> Result<String, WorkError> {
+    let visitor = office.begun.fetch_add(1, Ordering::SeqCst);
+    sleep(Duration::from_millis(5)).await;
+    if !mail.has_address() {
+        return Err(WorkError::permanent("there is no such address"));
+    }
+    if visitor % 7 == 3 {
+        return Err(WorkError::temporary("the post office is closed"));
+    }
+    let receipt = format!("sent to {}", mail.to);
+    let done = match current_work() {
+        Some(work) => {
+            let sealed = Response::json(&receipt)?;
+            office.effects.commit(&work, &mail.order, "", sealed).await
+        }
+        None => office.effects.append(&mail.order, "").await,
+    };
+    done.map(|()| receipt).map_err(WorkError::Temporary)
+}
+
+/// Which job a task is, and how often it was tried.
+fn layer(office: &Office) -> JobLayer<Task<Mail>> {
+    let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
+    let idempotency = Idempotency::new(office.effects.store());
+    let consumer = Consumer::new(idempotency).with_backoff(backoff);
+    JobLayer::new(consumer, |task: &Task<Mail>| {
+        let mail = &task.args;
+        let message = Message::new(mail.key()?, &mail.to);
+        Ok(message.with_deliveries(task.attempt() as u64 + 1))
+    })
+}
+
+/// Tries again what the layer wants to see again, and when it says.
+#[derive(Debug, Clone)]
+struct AsTold;
+
+impl<R> Retries<Task<Mail>, R, BoxError> for AsTold {
+    type Future = Sleep;
+
+    fn retry(&mut self, _: &mut Task<Mail>, result: &mut Result<R, BoxError>) -> Option<Sleep> {
+        let error = result.as_ref().err()?;
+        match error.downcast_ref::<NotDone>()?.disposition() {
+            Disposition::Requeue { delay } => Some(sleep(delay)),
+            Disposition::Ack | Disposition::Reject => None,
+        }
+    }
+
+    fn clone_request(&mut self, task: &Task<Mail>) -> Option<Task<Mail>> {
+        Some(task.clone())
+    }
+}
+
+/// A worker with a queue of its own, until there is nothing left to do.
+async fn work(
+    name: &'static str,
+    jobs: Vec<Mail>,
+    office: Arc<Office>,
+    is_sabotaged: bool,
+    mut over: watch::Receiver<bool>,
+) -> Result<(), WorkerError> {
+    let mut queue = MemoryStorage::new();
+    for job in jobs {
+        let pushed = queue.push(job).await;
+        pushed.map_err(|error| WorkerError::BackendError(error.to_string().into()))?;
+    }
+    let ended = async move {
+        let _ = over.wait_for(|over| *over).await;
+        Ok::<_, WorkerError>(())
+    };
+    let builder = WorkerBuilder::new(name).backend(queue);
+    if is_sabotaged {
+        let worker = builder.concurrency(8).data(office).build(send);
+        return worker.run_until(ended).await;
+    }
+    let layer = layer(&office);
+    let builder = builder.retry(AsTold).concurrency(8).layer(layer);
+    builder.data(office).build(send).run_until(ended).await
+}
+
+async fn run(args: Args) -> Result<ExitCode, BoxError> {
+    let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let (start, (mails, pushed)) = (Instant::now(), mails(args.mails, seed));
+    let effects = Effects::create(args.store.as_deref(), "jobs").await?;
+    let office = Arc::new(Office {
+        effects,
+        begun: AtomicU64::new(0),
+    });
+    let (over, ended) = watch::channel(false);
+    let (one, two) = pushed.split_at(pushed.len() / 2);
+    let start_worker = |name, jobs: &[Mail]| {
+        let office = Arc::clone(&office);
+        tokio::spawn(work(
+            name,
+            jobs.to_vec(),
+            office,
+            args.sabotage,
+            ended.clone(),
+        ))
+    };
+    let workers = [start_worker("one", one), start_worker("two", two)];
+
+    let store = office.effects.store();
+    let keys = mails.iter().map(Mail::key).collect::<Result<Vec<_>, _>>()?;
+    while !(args.sabotage || office.effects.are_over(&keys).await?) {
+        sleep(Duration::from_millis(20)).await;
+        if start.elapsed() > Duration::from_secs(120) {
+            return Err("the jobs do not come to an end".into());
+        }
+    }
+    // Duplicates that are still in a queue are handled, or not: nothing comes of them.
+    sleep(Duration::from_millis(if args.sabotage {
+        2000
+    } else {
+        200
+    }))
+    .await;
+    over.send_replace(true);
+    for worker in workers {
+        worker.await??;
+    }
+    let report = Report {
+        product: office.effects.product().await?,
+        seed,
+        pushed: pushed.len(),
+        mails: mails.len(),
+        begun: office.begun.load(Ordering::SeqCst),
+        elapsed: start.elapsed(),
+        ..Report::default()
+    };
+    let effects = office.effects.all().await?;
+    let report = judge(report, &*store, &mails, &effects).await?;
+    if let Some(office) = Arc::into_inner(office) {
+        office.effects.remove().await?;
+    }
+    print!("{report}");
+    Ok(ExitCode::from(u8::from(!report.wrong.is_empty())))
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    run(Args::parse()).await.unwrap_or_else(|reason| {
+        eprintln!("jobs: {reason}");
+        ExitCode::from(2)
+    })
+}

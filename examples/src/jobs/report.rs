@@ -1,0 +1,98 @@
+//! [`Report`]: what is printed, and the judge.
+
+use std::fmt;
+use std::time::Duration;
+
+use idem_core::{BoxError, IdempotencyStore, Record};
+
+use super::Mail;
+use crate::effects::Effect;
+use crate::storm::number::{grouped, time};
+use crate::storm::table::Table;
+
+/// A run and its verdict.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The store.
+    pub product: String,
+    /// The seed.
+    pub seed: u64,
+    /// How many jobs were pushed.
+    pub pushed: usize,
+    /// How many of them differ.
+    pub mails: usize,
+    /// How often a worker began to send one.
+    pub begun: u64,
+    /// How many were sent.
+    pub sent: u64,
+    /// How many cannot be sent.
+    pub failed: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+}
+
+/// Compares what was pushed with what was sent, as far as `report` does not know it.
+///
+/// # Errors
+///
+/// When the store does not say.
+pub async fn judge(
+    mut report: Report,
+    store: &dyn IdempotencyStore,
+    mails: &[Mail],
+    effects: &[Effect],
+) -> Result<Report, BoxError> {
+    for mail in mails {
+        let times = effects
+            .iter()
+            .filter(|effect| effect.id == mail.order)
+            .count();
+        let is_failed = matches!(store.get(&mail.key()?).await?, Some(Record::Failed(_)));
+        match (mail.has_address(), is_failed, times) {
+            (true, false, 1) => report.sent += 1,
+            (false, true, 0) => report.failed += 1,
+            _ => {
+                let line = format!("the mail of {} was sent {times} times", mail.order);
+                report.wrong.push(line);
+            }
+        }
+    }
+    Ok(report)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}, two apalis workers, seed {}\n",
+            self.product, self.seed
+        )?;
+        let mut table = Table::default();
+        let mut row = |name: &str, number: u64, remark: &str| {
+            table.row(name, grouped(number), remark);
+        };
+        row("pushed", self.pushed as u64, "jobs");
+        row("mails", self.mails as u64, "each pushed one to three times");
+        row(
+            "begun",
+            self.begun,
+            "the post office is closed now and then, and tried again",
+        );
+        row("sent", self.sent, "once each");
+        row("failed", self.failed, "no address: tried once, recorded");
+        table.row("elapsed", time(self.elapsed), "");
+        writeln!(f, "{table}")?;
+        for line in &self.wrong {
+            writeln!(f, "WRONG: {line}")?;
+        }
+        match self.wrong.is_empty() {
+            true => writeln!(
+                f,
+                "Every mail was sent exactly once, or failed because it has no address."
+            ),
+            false => writeln!(f, "Not every mail was sent exactly once."),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Drives the programs that show one pattern each, on the embedded store and on every server that there is.
+
+#[path = "support/servers.rs"]
+mod servers;
+
+use std::process::{Command, ExitCode, Output};
+
+use libtest_mimic::{Arguments, Trial};
+
+/// What a program ended with and printed.
+fn run(program: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(program);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.args(arguments).output().unwrap();
+    let text = [stdout, stderr].concat();
+    (status.code().unwrap(), String::from_utf8(text).unwrap())
+}
+
+const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
+const SAGA: &str = env!("CARGO_BIN_EXE_saga");
+const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
+const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
+
+/// Succeeds, and says all of this.
+#[track_caller]
+fn says(program: &str, arguments: &[&str], lines: &[&str]) {
+    let (status, output) = run(program, arguments);
+    assert_eq!(status, 0, "{output}");
+    for line in lines {
+        assert!(output.contains(line), "no `{line}`:\n{output}");
+    }
+}
+
+fn on_a_store(store: &str, product: &str) {
+    let store = ["--store", store];
+    says(GHOST_JOBS, &store, &[product, "built"]);
+    says(ACCOUNT_CHANGE, &store, &[product]);
+    says(SAGA, &store, &[product]);
+}
+
+/// The paragraph of the README shows what the program prints.
+fn is_in_the_readme(lines: &str) {
+    let readme = include_str!("../README.md");
+    for line in lines.lines().filter(|line| !line.contains("seed")) {
+        assert!(readme.contains(line), "not in the README: {line}");
+    }
+}
+
+fn ghost_jobs() {
+    let (status, output) = run(GHOST_JOBS, &[]);
+    assert_eq!(status, 0, "{output}");
+    assert!(output.contains("\"my café\"                 duplicate of job 1, waiting"));
+    assert!(
+        output.contains("click   64 at once                1 job\n"),
+        "{output}"
+    );
+    assert!(output.contains("Every build that was asked for was made exactly once."));
+    // Which tab of the storm wins is open.
+    is_in_the_readme(&output[..output.find("worker  job storm").unwrap()]);
+}
+
+fn saga() {
+    let (status, output) = run(SAGA, &[]);
+    assert_eq!(status, 0, "{output}");
+    assert_eq!(output.matches("killed").count(), 1, "{output}");
+    assert_eq!(
+        output.matches(":before").count() + output.matches(":after").count(),
+        14
+    );
+    assert!(output.contains("Every step was done exactly once."));
+    is_in_the_readme(&output);
+}
+
+fn account_change() {
+    let (status, output) = run(ACCOUNT_CHANGE, &[]);
+    assert_eq!(status, 0, "{output}");
+    assert_eq!(output.matches("1 account(s)").count(), 6, "{output}");
+    is_in_the_readme(&output);
+    let (status, output) = run(ACCOUNT_CHANGE, &["--sabotage"]);
+    assert_eq!(status, 1, "the sabotage is not found out:\n{output}");
+    assert!(output.contains("2 account(s)"), "{output}");
+}
+
+fn single_table() {
+    for orders in ["100", "1"] {
+        let arguments = ["--orders", orders, "--seed", "7"];
+        says(
+            SINGLE_TABLE,
+            &arguments,
+            &["Every order was placed exactly once."],
+        );
+    }
+}
+
+fn single_table_on_postgres(store: &str, product: &str) {
+    if product == "PostgreSQL " {
+        says(
+            SINGLE_TABLE,
+            &["--store", store],
+            &["Every order was placed exactly once."],
+        );
+    }
+}
+
+fn a_store_that_cannot_be_used_is_explained() {
+    for program in [GHOST_JOBS, SAGA, ACCOUNT_CHANGE, SINGLE_TABLE] {
+        let (status, output) = run(program, &["--store", "oracle://localhost"]);
+        assert_eq!(status, 2, "{output}");
+        assert!(
+            output.contains("--store") || output.contains("oracle"),
+            "{output}"
+        );
+    }
+}
+
+fn main() -> ExitCode {
+    let cases: [(&str, fn()); 5] = [
+        ("ghost_jobs", ghost_jobs),
+        ("saga", saga),
+        ("account_change", account_change),
+        ("single_table", single_table),
+        (
+            "a_store_that_cannot_be_used_is_explained",
+            a_store_that_cannot_be_used_is_explained,
+        ),
+    ];
+    let trial = |(name, case): (&str, fn())| {
+        Trial::test(name, move || {
+            case();
+            Ok(())
+        })
+    };
+    let mut trials: Vec<Trial> = cases.into_iter().map(trial).collect();
+    trials.extend(servers::trials("patterns", on_a_store));
+    trials.extend(servers::trials("single_table", single_table_on_postgres).take(1));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

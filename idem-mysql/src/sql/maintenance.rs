@@ -1,0 +1,55 @@
+//! The statements of purge and sweep.
+
+/// Which rows a purge deletes. One whose token is ahead of the clock (which was set back) is kept, because the next
+/// token is made from it.
+macro_rules! purgeable {
+    () => {
+        concat!(
+            "purge_at <= ",
+            now!(),
+            " AND expires_at <= ",
+            now!(),
+            " AND token < ",
+            now!()
+        )
+    };
+}
+
+/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
+/// [`PURGE`].
+pub(crate) const PURGEABLE: &str = concat!(
+    "SELECT scope, operation, id FROM {table} WHERE ",
+    purgeable!(),
+    " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
+);
+
+/// Keys. They are locked, and are judged once more all the same.
+pub(crate) const PURGE: &str = concat!("DELETE FROM {table} WHERE ({keys}) AND ", purgeable!());
+
+macro_rules! sweepable {
+    () => {
+        concat!(
+            "sweep_at <= ",
+            now!(),
+            " AND state = 0 AND expires_at > ",
+            now!()
+        )
+    };
+}
+
+/// Limit. Locks what is to be failed; rows that others have locked are passed over. In a transaction with
+/// [`SWEEP`].
+pub(crate) const SWEEPABLE: &str = concat!(
+    "SELECT scope, operation, id FROM {table} WHERE ",
+    sweepable!(),
+    " ORDER BY sweep_at LIMIT ? FOR UPDATE SKIP LOCKED"
+);
+
+/// The failure's stored form, keys.
+pub(crate) const SWEEP: &str = concat!(
+    "UPDATE {table} SET state = 2, result = ?, sealed_at = ",
+    now!(),
+    ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL
+WHERE ({keys}) AND ",
+    sweepable!()
+);
