@@ -59,6 +59,17 @@ impl Effects {
         Ok(effects)
     }
 
+    /// In this store, with tables or keys that begin with `namespace`, made unless they are there; they stay.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be used.
+    pub async fn open(url: &str, namespace: &str) -> Result<Self, BoxError> {
+        let effects = Self::join(url, namespace).await?;
+        effects.backend.create().await?;
+        Ok(effects)
+    }
+
     /// What another process has created, by its [`url`](Self::url) and [`namespace`](Self::namespace).
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 pub mod chat;
 pub mod effects;
 pub mod jobs;
-pub mod queue;
 pub mod payments;
+pub mod queue;
 pub mod single_table;
 pub mod storm;
 pub mod webhook;

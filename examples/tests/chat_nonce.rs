@@ -1,4 +1,5 @@
-//! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which end by themselves.
+//! Drives the real program over HTTP and WebSocket. Each case has
+//! its own keys in Redis, which end by themselves, or its own SQLite file.
 
 mod chat;
 
@@ -17,12 +18,12 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Error as SocketError;
 
-use chat::{Redis, Server, draft};
+use chat::{Place, Server, draft};
 
-type Case = fn(Redis) -> Pin<Box<dyn Future<Output = ()>>>;
+type Case = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! cases {
-    ($($name:ident,)*) => { &[$((stringify!($name), |redis| Box::pin($name(redis)))),*] };
+    ($($name:ident,)*) => { &[$((stringify!($name), |store| Box::pin($name(store)))),*] };
 }
 
 const CASES: &[(&str, Case)] = cases![
@@ -36,7 +37,6 @@ const CASES: &[(&str, Case)] = cases![
     who_hung_up_finds_the_message,
     two_processes_are_one_chat,
     who_waited_long_enough_is_to_ask_again,
-    without_redis_nothing_is_posted,
     what_is_wrong_with_a_message_is_told,
     strangers_are_turned_away,
 ];
@@ -47,6 +47,10 @@ fn main() -> ExitCode {
         .iter()
         .map(|&(name, case)| trial(name, case))
         .collect();
+    trials.push(trial("without_redis_nothing_is_posted", |store| {
+        Box::pin(without_redis_nothing_is_posted(store))
+    }));
+    trials.extend(CASES.iter().map(|&(name, case)| embedded(name, case)));
     trials.push(Trial::test("a_missing_server_is_explained", || {
         running(a_missing_server_is_explained());
         Ok(())
@@ -69,10 +73,21 @@ fn trial(name: &'static str, case: Case) -> Trial {
     let trial = Trial::test(name, move || {
         let url = url.ok_or_else(|| Failed::from(missing()))?;
         let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
-        running(case(Redis { url, namespace }));
+        running(case(Place { url, namespace }));
         Ok(())
     });
     trial.with_ignored_flag(ignored)
+}
+
+/// The same in a SQLite file.
+fn embedded(name: &'static str, case: Case) -> Trial {
+    Trial::test(format!("embedded_{name}"), move || {
+        let folder = tempfile::tempdir()?;
+        let url = format!("sqlite:{}", folder.path().join("chat.db").display());
+        let namespace = "chat".to_owned();
+        running(case(Place { url, namespace }));
+        Ok(())
+    })
 }
 
 fn running(case: impl Future<Output = ()>) {
@@ -80,8 +95,8 @@ fn running(case: impl Future<Output = ()>) {
     runtime.enable_all().build().unwrap().block_on(case);
 }
 
-async fn a_message_sent_again_is_posted_once(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn a_message_sent_again_is_posted_once(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let first = server.post("ada", draft("one")).await;
     let id = first.id(StatusCode::CREATED);
     let expected = json!({
@@ -98,8 +113,8 @@ async fn a_message_sent_again_is_posted_once(redis: Redis) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_message_sent_again_over_the_other_protocol_is_posted_once(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn a_message_sent_again_over_the_other_protocol_is_posted_once(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let first = server.post("ada", draft("one")).await;
     let mut expected = first.json.clone();
     expected["op"] = "sent".into();
@@ -112,9 +127,9 @@ async fn a_message_sent_again_over_the_other_protocol_is_posted_once(redis: Redi
     assert_eq!(server.count().await, 2);
 }
 
-async fn senders_at_once_all_get_one_id(redis: Redis) {
+async fn senders_at_once_all_get_one_id(store: Place) {
     const EACH: usize = 25;
-    let server = Server::start(&redis, &["--delay=50ms"]).await;
+    let server = Server::start(&store, &["--delay=50ms"]).await;
     let (mut posts, mut frames) = (JoinSet::new(), Vec::new());
     for _ in 0..EACH {
         frames.push(server.say("ada", draft("one")));
@@ -136,8 +151,8 @@ async fn senders_at_once_all_get_one_id(redis: Redis) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_number_and_its_text_are_one_nonce(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn a_number_and_its_text_are_one_nonce(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let id = server.post("ada", draft(7)).await.id(StatusCode::CREATED);
     assert_eq!(server.post("ada", draft("7")).await.id(StatusCode::OK), id);
     for nonce in [json!(7), json!("7")] {
@@ -146,8 +161,8 @@ async fn a_number_and_its_text_are_one_nonce(redis: Redis) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_nonce_counts_for_its_author_only(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn a_nonce_counts_for_its_author_only(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let adas = server.post("ada", draft("one")).await;
     let mut lie = draft("one");
     lie["author"] = "ada".into();
@@ -158,8 +173,8 @@ async fn a_nonce_counts_for_its_author_only(redis: Redis) {
     assert_eq!(server.count().await, 2);
 }
 
-async fn a_nonce_that_is_not_enforced_changes_nothing(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn a_nonce_that_is_not_enforced_changes_nothing(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let mut unsaid = draft("one");
     unsaid.as_object_mut().unwrap().remove("enforce_nonce");
     let mut no = draft("one");
@@ -175,8 +190,8 @@ async fn a_nonce_that_is_not_enforced_changes_nothing(redis: Redis) {
     assert_eq!(server.count().await, 6);
 }
 
-async fn after_its_window_a_nonce_is_free(redis: Redis) {
-    let server = Server::start(&redis, &["--window=300ms"]).await;
+async fn after_its_window_a_nonce_is_free(store: Place) {
+    let server = Server::start(&store, &["--window=300ms"]).await;
     let id = server
         .post("ada", draft("one"))
         .await
@@ -194,10 +209,10 @@ async fn after_its_window_a_nonce_is_free(redis: Redis) {
     assert_eq!(server.count().await, 2);
 }
 
-async fn who_hung_up_finds_the_message(redis: Redis) {
-    let server = Server::start(&redis, &["--delay=2s"]).await;
+async fn who_hung_up_finds_the_message(store: Place) {
+    let server = Server::start(&store, &["--delay=2s"]).await;
     let posting = tokio::spawn(server.post("ada", draft("one")));
-    redis.until_taken(1).await;
+    store.until_taken(1).await;
     posting.abort();
     assert!(posting.await.unwrap_err().is_cancelled());
     let again = server.post("ada", draft("one")).await;
@@ -206,16 +221,16 @@ async fn who_hung_up_finds_the_message(redis: Redis) {
     let mut frame = draft("two");
     frame["op"] = "send".into();
     socket.send(frame.to_string().into()).await.unwrap();
-    redis.until_taken(2).await;
+    store.until_taken(2).await;
     drop(socket);
     let again = server.say("bob", draft("two")).await;
     assert_eq!(again["duplicate"], true, "{again}");
     assert_eq!(server.count().await, 2);
 }
 
-async fn two_processes_are_one_chat(redis: Redis) {
-    let one = Server::start(&redis, &[]).await;
-    let two = Server::start(&redis, &[]).await;
+async fn two_processes_are_one_chat(store: Place) {
+    let one = Server::start(&store, &[]).await;
+    let two = Server::start(&store, &[]).await;
     let id = one.post("ada", draft(7)).await.id(StatusCode::CREATED);
     let again = two.post("ada", draft("7")).await;
     again.id(StatusCode::OK);
@@ -229,10 +244,10 @@ async fn two_processes_are_one_chat(redis: Redis) {
     assert_eq!((one.count().await, two.count().await), (1, 0));
 }
 
-async fn who_waited_long_enough_is_to_ask_again(redis: Redis) {
-    let server = Server::start(&redis, &["--delay=4s", "--wait=50ms"]).await;
+async fn who_waited_long_enough_is_to_ask_again(store: Place) {
+    let server = Server::start(&store, &["--delay=4s", "--wait=50ms"]).await;
     let posting = tokio::spawn(server.post("ada", draft("one")));
-    redis.until_taken(1).await;
+    store.until_taken(1).await;
     let again = server.post("ada", draft("one")).await;
     assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.json);
     assert_eq!(again.retry_after.as_deref(), Some("1"));
@@ -252,8 +267,8 @@ async fn who_waited_long_enough_is_to_ask_again(redis: Redis) {
     );
 }
 
-async fn without_redis_nothing_is_posted(redis: Redis) {
-    let way = redis.url.strip_prefix("redis://").unwrap();
+async fn without_redis_nothing_is_posted(store: Place) {
+    let way = store.url.strip_prefix("redis://").unwrap();
     let place = way.split('/').next().unwrap().to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -267,8 +282,8 @@ async fn without_redis_nothing_is_posted(redis: Redis) {
             });
         }
     });
-    let redis = Redis { url, ..redis };
-    let server = Server::start(&redis, &["--wait=50ms"]).await;
+    let store = Place { url, ..store };
+    let server = Server::start(&store, &["--wait=50ms"]).await;
     server
         .post("ada", draft("one"))
         .await
@@ -282,8 +297,8 @@ async fn without_redis_nothing_is_posted(redis: Redis) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn what_is_wrong_with_a_message_is_told(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn what_is_wrong_with_a_message_is_told(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let content = |content: &str| json!({ "content": content });
     let cases = [
         (draft("x".repeat(26)), "1 to 25 characters, this one has 26"),
@@ -315,8 +330,8 @@ async fn what_is_wrong_with_a_message_is_told(redis: Redis) {
     assert_eq!(server.count().await, 0);
 }
 
-async fn strangers_are_turned_away(redis: Redis) {
-    let server = Server::start(&redis, &[]).await;
+async fn strangers_are_turned_away(store: Place) {
+    let server = Server::start(&store, &[]).await;
     let refused = server.post("eve", draft("one")).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     let refused = server.socket("eve").await.unwrap_err();
@@ -326,13 +341,10 @@ async fn strangers_are_turned_away(redis: Redis) {
 async fn a_missing_server_is_explained() {
     for (options, reason) in [
         (
-            &[][..],
-            "a Redis or Valkey server is needed, such as --store redis://",
-        ),
-        (
-            &["--store=redis://127.0.0.1:1"],
+            &["--store=redis://127.0.0.1:1"][..],
             "the server refuses connections",
         ),
+        (&["--store=oracle://127.0.0.1"], "`oracle` is no store"),
         (&["--window=5"], "such as 300s"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chat_nonce"));

@@ -2,6 +2,7 @@
 
 mod check;
 mod host;
+mod junit;
 mod pool;
 mod python;
 mod row;

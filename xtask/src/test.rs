@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::row::{Report, json, table};
 use crate::step::{self, cargo, has};
 use crate::workspace::Workspace;
-use crate::{Result, TestOptions, host, python, suites};
+use crate::{Result, TestOptions, host, junit, python, suites};
 
 /// Runs everything; whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
@@ -18,18 +18,31 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
         .without_containers(options.no_containers)
         .start(&needed(options), &Options::new())?;
     let variables = pool.variables();
-    let mut passed = true;
+    let mut failed = Vec::new();
     if options.backend.is_empty() && options.filter.is_none() {
         python::set_up();
+        junit::forget()?;
         for (title, mut command) in other_tests(options)? {
-            passed &= step::run(title, command.envs(variables.iter().cloned()))?;
+            if !step::run(title, command.envs(variables.iter().cloned()))? {
+                failed.push(title.to_owned());
+                if title == TESTS {
+                    failed.extend(junit::failed()?);
+                }
+            }
         }
     }
     let reports = suites::run_all(options, &variables)?;
     drop(pool);
     tell(options, &reports)?;
-    Ok(passed && reports.iter().all(|report| report.failed == 0))
+    // Last, so that whoever sees the end of the output only sees it.
+    for title in &failed {
+        println!("FAILED: {title}");
+    }
+    Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
+
+/// The title of the tests that nextest runs.
+const TESTS: &str = "tests";
 
 /// The servers that are started, none meaning all: where only backends are tested that are servers by name, those.
 fn needed(options: &TestOptions) -> Vec<String> {
@@ -60,7 +73,7 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
         );
         without_nextest(options)?
     };
-    tests.push(("tests", unit));
+    tests.push((TESTS, unit));
     let mut examples = cargo(&["test", "--quiet", "--workspace", "--doc"]);
     if options.no_containers {
         examples.args(["--exclude", "idem-containers"]);

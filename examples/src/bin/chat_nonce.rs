@@ -1,16 +1,17 @@
 //! A chat in which a client may send a message again without posting it twice. See [`idem_examples::chat`].
 //!
 //! ```console
-//! $ cargo run -p idem-examples --bin chat_nonce -- --store redis://127.0.0.1:6379
+//! $ cargo run -p idem-examples --bin chat_nonce
 //! ```
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_examples::chat::{self, Chat};
+use idem_core::{BoxError, Idempotency};
+use idem_examples::chat::{self, Chat, Window};
+use idem_examples::effects::Effects;
 use idem_redis::{Config, NonceWindow, RedisStore};
 use tokio::net::TcpListener;
 
@@ -18,11 +19,12 @@ use tokio::net::TcpListener;
 #[derive(Debug, Parser)]
 #[command(name = "chat_nonce", version, max_term_width = 100)]
 struct Args {
-    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT`, Redis 6.2 or later or Valkey
+    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT` (Redis 6.2 or later, or Valkey), or another of the URLs
+    /// of `storm`; a SQLite file in a temporary folder unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// What the nonces' keys in Redis begin with
+    /// What the nonces' keys or tables begin with
     #[arg(long, value_name = "NAME", default_value = "chat")]
     namespace: String,
 
@@ -54,21 +56,30 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
-    let url = args
-        .store
-        .ok_or("a Redis or Valkey server is needed, such as --store redis://127.0.0.1:6379")?;
-    let config = Config::new().with_namespace(args.namespace)?;
-    let store = RedisStore::connect(&url, config).await?;
-    let window = NonceWindow::new(store)
-        .with_window(args.window)
-        .with_wait(args.wait);
-    let chat = Chat::new(window).with_delay(args.delay);
+async fn serve(args: Args) -> Result<(), BoxError> {
+    let folder = tempfile::Builder::new().prefix("idem-").tempdir()?;
+    let embedded = format!("sqlite:{}", folder.path().join("chat.db").display());
+    let url = args.store.as_deref().unwrap_or(&embedded);
+    let chat = Chat::new(window(url, &args).await?).with_delay(args.delay);
     let listener = TcpListener::bind(args.listen)
         .await
         .map_err(|error| format!("--listen {}: {error}", args.listen))?;
     println!("listening on http://{}", listener.local_addr()?);
     Ok(chat::serve(listener, chat).await?)
+}
+
+/// Redis has a window of its own; a cluster's nodes, and all other stores, keep a record for each nonce.
+async fn window(url: &str, args: &Args) -> Result<Window, BoxError> {
+    let is_redis = url.starts_with("redis") || url.starts_with("valkey");
+    if is_redis && !url.contains(',') {
+        let config = Config::new().with_namespace(args.namespace.clone())?;
+        let store = RedisStore::connect(url, config).await?;
+        let window = NonceWindow::new(store).with_window(args.window);
+        return Ok(window.with_wait(args.wait).into());
+    }
+    let store = Effects::open(url, &args.namespace).await?.store();
+    let idempotency = Idempotency::new(store);
+    Ok(Window::in_store(idempotency, args.window, args.wait))
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

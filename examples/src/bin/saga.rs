@@ -154,11 +154,12 @@ async fn killed_at(effects: &Effects, refused: bool, dies: String) -> Result<boo
     let as_expected = was_killed && all == expected;
     let after = all.get(before.len()..).unwrap_or_default();
     let verdict = if as_expected { "" } else { "  WRONG" };
-    println!(
+    let line = format!(
         "{order:<24}{:<28}{}{verdict}",
         before.join(" "),
         after.join(" ")
     );
+    println!("{}", line.trim_end());
     Ok(as_expected)
 }
 

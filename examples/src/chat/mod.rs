@@ -2,8 +2,8 @@
 //!
 //! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer does not come, it sends
 //! the same again, here or there: for five minutes the author's second message with this nonce is not posted, and
-//! the first one is the answer. Both handlers call `post_message` (`post.rs`), which asks a
-//! [`NonceWindow`](idem_redis::NonceWindow).
+//! the first one is the answer. Both handlers call `post_message` (`post.rs`), which asks a [`Window`]: Redis's
+//! [`NonceWindow`](idem_redis::NonceWindow), or records in another store.
 //!
 //! | | |
 //! | --- | --- |
@@ -22,6 +22,7 @@ mod post;
 mod refusal;
 mod socket;
 mod state;
+mod window;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 
 pub use state::Chat;
+pub use window::Window;
 
 /// Serves the chat, for ever.
 ///

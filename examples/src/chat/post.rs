@@ -1,10 +1,9 @@
 //! [`post_message`]: what all ways to send a message come to.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use idem_core::Nonce;
-use idem_redis::{Enforce, Posted};
+use idem_redis::Enforce;
 use serde::Deserialize;
 
 use super::author::Author;
@@ -50,20 +49,18 @@ pub(super) async fn post_message(
     // Runs in a task of its own to the end, so that a client that hung up finds the message when it asks again.
     let (keeper, channel) = (Arc::clone(chat), channel.to_owned());
     let keep = move || async move {
-        Ok::<_, Infallible>(
-            keeper
-                .keep(author, channel, draft.content, draft.nonce)
-                .await,
-        )
+        keeper
+            .keep(author, channel, draft.content, draft.nonce)
+            .await
     };
     let posted = chat
         .window()
         .post(author.name(), nonce.as_ref(), enforce, keep)
         .await?;
-    let message = chat.message(posted.id());
+    let message = chat.message(&posted.id);
     Ok(Sent {
-        message: message.unwrap_or_else(|| Message::elsewhere(posted.id(), author, nonce)),
-        is_duplicate: matches!(posted, Posted::Before(_)),
+        message: message.unwrap_or_else(|| Message::elsewhere(&posted.id, author, nonce)),
+        is_duplicate: posted.is_duplicate,
     })
 }
 

@@ -1,6 +1,7 @@
 //! [`Refusal`]: why a message was not posted.
 
 use std::convert::Infallible;
+use std::fmt;
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -38,6 +39,17 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
 
+    pub(super) fn pending() -> Self {
+        Self::new(StatusCode::CONFLICT, "the message is just being posted")
+    }
+
+    /// What is wrong with the store is nothing for clients.
+    pub(super) fn of_store(reason: impl fmt::Display) -> Self {
+        eprintln!("chat_nonce: {reason}");
+        let reason = "nonces cannot be looked up now; the message was not posted";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+    }
+
     pub(super) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "no such token")
     }
@@ -53,13 +65,8 @@ impl From<NonceError<Infallible>> for Refusal {
     fn from(error: NonceError<Infallible>) -> Self {
         let reason = error.to_string();
         match error {
-            NonceError::Pending => Self::new(StatusCode::CONFLICT, reason),
-            // What is wrong with the server is nothing for clients.
-            NonceError::Store(_) => {
-                eprintln!("chat_nonce: {reason}");
-                let reason = "nonces cannot be looked up now; the message was not posted";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
-            }
+            NonceError::Pending => Self::pending(),
+            NonceError::Store(_) => Self::of_store(reason),
             NonceError::Post(never) => match never {},
             // Nor will it be posted again: the nonce is taken until its window ends.
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),

@@ -5,17 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_core::Nonce;
-use idem_redis::NonceWindow;
 
 use super::author::Author;
 use super::message::{Message, Text};
+use super::window::Window;
 
 /// Ids end with the number of the process.
 const PROCESSES: u64 = 1000;
 
 /// Messages and the nonces under which they were sent.
 pub struct Chat {
-    window: NonceWindow,
+    window: Window,
     messages: Mutex<Vec<Message>>,
     process: u64,
     delay: Duration,
@@ -24,9 +24,9 @@ pub struct Chat {
 impl Chat {
     /// A chat without messages.
     #[must_use]
-    pub fn new(window: NonceWindow) -> Self {
+    pub fn new(window: impl Into<Window>) -> Self {
         Self {
-            window,
+            window: window.into(),
             messages: Mutex::default(),
             process: rand::random_range(0..PROCESSES),
             delay: Duration::ZERO,
@@ -40,7 +40,7 @@ impl Chat {
         self
     }
 
-    pub(super) fn window(&self) -> &NonceWindow {
+    pub(super) fn window(&self) -> &Window {
         &self.window
     }
 

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use idem_redis::redis;
+use idem_sqlite::sqlx::{AssertSqlSafe, Row, SqlitePool, query};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
@@ -19,14 +20,17 @@ use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-pub(crate) struct Redis {
+pub(crate) struct Place {
     pub(crate) url: String,
     pub(crate) namespace: String,
 }
 
-impl Redis {
+impl Place {
     /// Until so many nonces are taken.
     pub(crate) async fn until_taken(&self, count: usize) {
+        if self.url.starts_with("sqlite:") {
+            return self.until_recorded(count).await;
+        }
         let client = redis::Client::open(self.url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -38,6 +42,27 @@ impl Redis {
                 return;
             }
             assert!(Instant::now() < deadline, "only {keys:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Place {
+    /// The same in a SQLite file.
+    async fn until_recorded(&self, count: usize) {
+        let pool = SqlitePool::connect(&self.url).await.unwrap();
+        let sql = format!("SELECT count(*) FROM {}_records", self.namespace);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let row = query(AssertSqlSafe(sql.clone()))
+                .fetch_one(&pool)
+                .await
+                .unwrap();
+            let taken: i64 = row.get(0);
+            if usize::try_from(taken).unwrap() >= count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "only {taken}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -59,10 +84,10 @@ pub(crate) struct Answer {
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl Server {
-    pub(crate) async fn start(redis: &Redis, options: &[&str]) -> Self {
+    pub(crate) async fn start(store: &Place, options: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_chat_nonce"))
-            .args(["--listen=127.0.0.1:0", "--store", &redis.url])
-            .args(["--namespace", &redis.namespace])
+            .args(["--listen=127.0.0.1:0", "--store", &store.url])
+            .args(["--namespace", &store.namespace])
             .args(options)
             .stdout(Stdio::piped())
             .kill_on_drop(true)

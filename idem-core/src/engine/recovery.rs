@@ -79,7 +79,9 @@ impl Work {
             if !is_worth_repeating(&error) || !backoff.pause().await {
                 return Err(error);
             }
-            context.observers.retried(self.key(), "last_checkpoint", &error);
+            context
+                .observers
+                .retried(self.key(), "last_checkpoint", &error);
         }
     }
 }

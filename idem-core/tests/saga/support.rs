@@ -102,7 +102,7 @@ impl Mortal {
     async fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         self.died.notify_one();
-        pending().await
+        pending::<()>().await;
     }
 
     async fn act<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {

@@ -128,6 +128,21 @@ async fn a_request_that_was_released_is_not_compared_with() {
 }
 
 #[tokio::test]
+async fn a_mask_that_was_added_later_holds_for_what_was_kept_before() {
+    let store = Arc::new(MemoryStore::new());
+    let app = |kept| {
+        let policy = HttpPolicy::ietf().with_kept_requests(kept);
+        App::counting(layer_on(Idempotency::new(Arc::clone(&store))).with_policy(policy))
+    };
+    app(KeptRequests::new()).send(post("a", FIRST)).await;
+    let later = app(KeptRequests::new().with_masked("/card"));
+    let other = r#"{"amount": 1, "card": {"number": "5555"}, "note": "a"}"#;
+    let answer = later.send(post("a", other)).await;
+    let problem = answer.problem(ProblemType::KeyReused);
+    assert_eq!(problem["differences"], json!([]));
+}
+
+#[tokio::test]
 async fn the_problem_in_the_readme_is_what_is_said() {
     let app = App::counting(layer(keeping()));
     app.send(post("a", "{\"amount\": 1}")).await;

@@ -6,6 +6,7 @@ mod contract;
 mod batches;
 mod breaker;
 mod caches;
+mod capabilities;
 mod faults;
 mod fixture;
 mod gate;

@@ -57,6 +57,7 @@ impl Database {
 
     pub(crate) fn profile(self) -> Profile {
         let profile = Profile::new().shared_between_processes().durable().batch();
+        let profile = profile.checkpoints().watermarks();
         match self {
             Self::Sqlite => profile,
             Self::Postgres | Self::MySql => profile.server_clock().network(),

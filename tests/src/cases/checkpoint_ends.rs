@@ -1,13 +1,15 @@
 //! Checkpoints: when they are gone, and what is refused. Laws 5, 7, 8 and 11.
 
-use idem_core::{Checkpoint, ErrorKind, FailedPolicy, Failure, Response, StalePolicy};
+use idem_core::{
+    Checkpoint, Claim, ClaimRequest, ErrorKind, FailedPolicy, Failure, Response, StalePolicy,
+};
 
 use super::checkpoint::{last_is, point};
 use super::promises::points;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::ensure_eq;
-use crate::{CaseResult, Context, expect};
+use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { LAW05, law 5:
     a_sealed_claim_has_no_checkpoint [Checkpoints],
@@ -56,7 +58,7 @@ async fn a_sealed_claim_has_no_checkpoint(cx: &Context) -> CaseResult {
 }
 
 /// A claim with a checkpoint that is stale and must not run again.
-async fn abandoned(cx: &Context, id: &str) -> CaseResult<idem_core::Claim> {
+async fn abandoned(cx: &Context, id: &str) -> CaseResult<Claim> {
     let request = cx.request(&cx.key(id)).with_on_stale(StalePolicy::Fail);
     let claim = cx.stale_claim(&request).await?;
     points(cx.store())?
@@ -66,7 +68,7 @@ async fn abandoned(cx: &Context, id: &str) -> CaseResult<idem_core::Claim> {
 }
 
 /// The record is failed, replayed as abandoned, and its retry begins without a checkpoint.
-async fn is_gone(cx: &Context, old: &idem_core::Claim) -> CaseResult {
+async fn is_gone(cx: &Context, old: &Claim) -> CaseResult {
     let replay = expect::failed(cx.store().claim(&cx.request(old.key())).await?)?;
     ensure_eq!(replay.failure.code(), Failure::ABANDONED, "code");
     expect::lost(points(cx.store())?.checkpoint(old, &point("late")).await)?;
@@ -145,11 +147,23 @@ async fn a_retried_failure_begins_without_a_checkpoint(cx: &Context) -> CaseResu
     last_is(cx, &same, Some(&point("new"))).await
 }
 
+/// A claim with a checkpoint whose record expires soon, and its request. A machine that is slow gets more time.
+async fn expiring(cx: &Context) -> CaseResult<(ClaimRequest, Claim)> {
+    for factor in [1, 4, 16, 64] {
+        let request = cx.request(&cx.key(format!("{factor}")));
+        let soon = cx.short() * factor;
+        let request = request.with_lease(soon).with_retention(soon);
+        let claim = cx.claim(&request).await?;
+        match points(cx.store())?.checkpoint(&claim, &point("old")).await {
+            Ok(()) => return Ok((request, claim)),
+            Err(error) => expect::lost(Err::<(), _>(error)).map(drop)?,
+        }
+    }
+    Err(CaseError::new("no checkpoint was stored in time"))
+}
+
 async fn an_expired_key_begins_without_a_checkpoint(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("expired"));
-    let request = request.with_lease(cx.short()).with_retention(cx.short());
-    let old = cx.claim(&request).await?;
-    points(cx.store())?.checkpoint(&old, &point("old")).await?;
+    let (request, old) = expiring(cx).await?;
     cx.until_free(old.key()).await?;
     // Also for the attempt itself: the record that it asks for is gone.
     let new = cx.claim(&request.with_lease(LONG)).await?;
@@ -158,10 +172,7 @@ async fn an_expired_key_begins_without_a_checkpoint(cx: &Context) -> CaseResult 
 }
 
 async fn after_the_retention_the_holder_can_store_no_checkpoint(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("expired"));
-    let request = request.with_lease(cx.short()).with_retention(cx.short());
-    let old = cx.claim(&request).await?;
-    points(cx.store())?.checkpoint(&old, &point("old")).await?;
+    let (_, old) = expiring(cx).await?;
     cx.until_free(old.key()).await?;
     expect::lost(points(cx.store())?.checkpoint(&old, &point("late")).await)?;
     expect::lost(points(cx.store())?.last_checkpoint(&old).await)?;

@@ -29,14 +29,19 @@ cases! { LAW16, law 16:
     purges_of_marks_beside_each_other_delete_each_once [Watermarks, ExactPurge],
 }
 
-/// So many sources whose marks, at 9, have expired.
+/// So many sources whose marks, at 9, have expired. All are marked before the first may expire, so that none passes by
+/// what has expired already.
 pub(super) async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Key>> {
     let sources: Vec<_> = (0..count)
         .map(|at| cx.key(format!("expired {at}")))
         .collect();
     for source in &sources {
-        let told = marks(cx.store())?.advance(source, 9, cx.short()).await?;
+        let told = advance(cx, source, 8).await?;
         ensure_eq!(told, Advance::Advanced, "a new source");
+    }
+    for source in &sources {
+        let told = marks(cx.store())?.advance(source, 9, cx.short()).await?;
+        ensure_eq!(told, Advance::Advanced, "a newer version");
     }
     for source in &sources {
         until_unmarked(cx, source).await?;

@@ -154,7 +154,7 @@ impl Backend for MySql {
         // The key is not unique: a second effect has to be visible, not refused.
         let database = &self.database;
         self.run(format!(
-            "CREATE TABLE {database}.ledger (
+            "CREATE TABLE IF NOT EXISTS {database}.ledger (
                 n BIGINT AUTO_INCREMENT PRIMARY KEY, request VARCHAR(600) CHARACTER SET utf8mb4 NOT NULL,
                 fingerprint VARCHAR(200) NOT NULL, token BIGINT NOT NULL, attempts BIGINT NOT NULL,
                 delivery BIGINT NOT NULL, worker VARCHAR(200) NOT NULL) ENGINE = InnoDB"

@@ -134,7 +134,7 @@ impl Backend for Postgres {
         // The key is not unique: a second effect has to be visible, not refused.
         let schema = &self.schema;
         self.run(format!(
-            "CREATE TABLE {schema}.ledger (
+            "CREATE TABLE IF NOT EXISTS {schema}.ledger (
                 n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL,
                 fingerprint text NOT NULL, token bigint NOT NULL, attempts bigint NOT NULL,
                 delivery bigint NOT NULL, worker text NOT NULL)"

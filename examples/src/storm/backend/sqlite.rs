@@ -107,7 +107,7 @@ impl Backend for Sqlite {
         // The key is not unique: a second effect has to be visible, not refused.
         let ledger = &self.ledger;
         self.run(format!(
-            "CREATE TABLE {ledger} (
+            "CREATE TABLE IF NOT EXISTS {ledger} (
                 n INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
                 token INTEGER NOT NULL, attempts INTEGER NOT NULL, delivery INTEGER NOT NULL,
                 worker TEXT NOT NULL)"

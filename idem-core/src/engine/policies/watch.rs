@@ -227,3 +227,17 @@ fn shown(text: &Result<String, PolicyFileError>) -> Seen {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_somebody_reads_the_file_is_no_change() {
+        let access = EventKind::Access;
+        assert!(!is_change(access(AccessKind::Open(AccessMode::Any))));
+        assert!(!is_change(access(AccessKind::Close(AccessMode::Read))));
+        assert!(is_change(access(AccessKind::Close(AccessMode::Write))));
+        assert!(is_change(EventKind::Any));
+    }
+}
