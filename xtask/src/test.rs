@@ -21,13 +21,11 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let mut failed = Vec::new();
     if options.backend.is_empty() && options.filter.is_none() {
         python::set_up();
-        junit::forget()?;
         for (title, mut command) in other_tests(options)? {
+            junit::forget()?;
             if !step::run(title, command.envs(variables.iter().cloned()))? {
                 failed.push(title.to_owned());
-                if title == TESTS {
-                    failed.extend(junit::failed()?);
-                }
+                failed.extend(junit::failed()?);
             }
         }
     }
@@ -41,8 +39,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
 
-/// The title of the tests that nextest runs.
-const TESTS: &str = "tests";
+/// The crates that need no server: their features are tested, too, all at once.
+const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
 /// The servers that are started, none meaning all: where only backends are tested that are servers by name, those.
 fn needed(options: &TestOptions) -> Vec<String> {
@@ -60,7 +58,8 @@ fn needed(options: &TestOptions) -> Vec<String> {
 /// The tests that are not conformance suites.
 fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     let mut tests = Vec::new();
-    let unit = if has("cargo-nextest", &["nextest", "--version"]) {
+    let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
+    let unit = if has_nextest {
         let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
         command.arg(format!("not binary({})", suites::TARGET));
         if options.no_containers {
@@ -73,12 +72,20 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
         );
         without_nextest(options)?
     };
-    tests.push((TESTS, unit));
+    tests.push(("tests", unit));
+    let featured: &[&str] = if has_nextest {
+        &["nextest", "run", "--no-fail-fast"]
+    } else {
+        &["test", "--no-fail-fast", "--lib", "--tests"]
+    };
+    tests.push(("tests of all features", with_all_features(featured)));
     let mut examples = cargo(&["test", "--quiet", "--workspace", "--doc"]);
     if options.no_containers {
         examples.args(["--exclude", "idem-containers"]);
     }
     tests.push(("documentation tests", examples));
+    let featured = with_all_features(&["test", "--quiet", "--doc"]);
+    tests.push(("documentation tests of all features", featured));
     let mut model = cargo(&[
         "test",
         "--quiet",
@@ -93,6 +100,16 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     );
     tests.push(("model check of the memory store", model));
     Ok(tests)
+}
+
+/// A command over the crates that need no server, with all their features.
+fn with_all_features(arguments: &[&str]) -> Command {
+    let mut command = cargo(arguments);
+    command.arg("--all-features");
+    for package in PLAIN {
+        command.args(["--package", package]);
+    }
+    command
 }
 
 /// Every test target by name, but for the suites.
