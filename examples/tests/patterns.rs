@@ -22,6 +22,7 @@ fn run(program: &str, arguments: &[&str]) -> (i32, String) {
 const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
 const SAGA: &str = env!("CARGO_BIN_EXE_saga");
 const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
+const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
 const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
 
 /// Succeeds, and says all of this.
@@ -47,6 +48,35 @@ fn is_in_the_readme(lines: &str) {
     for line in lines.lines().filter(|line| !line.contains("seed")) {
         assert!(readme.contains(line), "not in the README: {line}");
     }
+}
+
+/// A few are enough on each store: what the kills meet is a matter of chance.
+fn payments_on_a_store(store: &str, product: &str) {
+    let few = ["--store", store, "--payments=60", "--kills=3"];
+    says(
+        PAYMENTS,
+        &few,
+        &[product, "Everybody was charged exactly once."],
+    );
+}
+
+fn payments() {
+    let (status, output) = run(PAYMENTS, &[]);
+    assert_eq!(status, 0, "{output}");
+    let number = |label: &str| {
+        let line = output
+            .lines()
+            .find(|line| line.trim_start().starts_with(label));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok());
+        number.unwrap_or_else(|| panic!("no {label}:\n{output}"))
+    };
+    assert_eq!(
+        (number("charges"), number("payments")),
+        (200, 200),
+        "{output}"
+    );
+    assert_eq!(number("reuse"), 400, "{output}");
+    assert!(number("kills") > 0 && number("replays") > 0, "{output}");
 }
 
 fn ghost_jobs() {
@@ -106,7 +136,7 @@ fn single_table_on_postgres(store: &str, product: &str) {
 }
 
 fn a_store_that_cannot_be_used_is_explained() {
-    for program in [GHOST_JOBS, SAGA, ACCOUNT_CHANGE, SINGLE_TABLE] {
+    for program in [PAYMENTS, GHOST_JOBS, SAGA, ACCOUNT_CHANGE, SINGLE_TABLE] {
         let (status, output) = run(program, &["--store", "oracle://localhost"]);
         assert_eq!(status, 2, "{output}");
         assert!(
@@ -117,7 +147,8 @@ fn a_store_that_cannot_be_used_is_explained() {
 }
 
 fn main() -> ExitCode {
-    let cases: [(&str, fn()); 5] = [
+    let cases: [(&str, fn()); 6] = [
+        ("payments", payments),
         ("ghost_jobs", ghost_jobs),
         ("saga", saga),
         ("account_change", account_change),
@@ -135,6 +166,7 @@ fn main() -> ExitCode {
     };
     let mut trials: Vec<Trial> = cases.into_iter().map(trial).collect();
     trials.extend(servers::trials("patterns", on_a_store));
+    trials.extend(servers::trials("payments", payments_on_a_store));
     trials.extend(servers::trials("single_table", single_table_on_postgres).take(1));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -90,7 +90,8 @@ impl Config {
         Ok(self)
     }
 
-    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks: 1 to 120 ASCII letters, digits, hyphens and underscores.
+    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks: 1 to 120 ASCII
+    /// letters, digits, hyphens and underscores.
     ///
     /// # Errors
     ///

@@ -54,8 +54,8 @@ db.getCollection("{marks}").createIndex({{ purge_at: 1 }}, {{ name: "{PURGE_INDE
 }
 
 impl MongoStore {
-    /// Creates the collection of the records, that of the watermarks and their indexes where they are missing, and checks server and version. Safe when many
-    /// processes start at once, and when there is nothing to do it only reads.
+    /// Creates the collection of the records, that of the watermarks and their indexes where they are missing, and checks
+    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
     ///
     /// The user needs `readWrite` on the database, as for everything else.
     ///

@@ -34,7 +34,8 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a checkpoint or a watermark; `within` is at least 1 ms.
+    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a checkpoint or a watermark;
+    /// `within` is at least 1 ms.
     /// When fewer replicas have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
     /// master has the write, and asking again waits for the replicas again.
     ///

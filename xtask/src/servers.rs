@@ -12,7 +12,7 @@ pub(crate) enum Command {
     /// Starts those that do not run yet; if none is named, all that can be had here.
     Up {
         /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`, `valkey`,
-        /// `redis-cluster` (six nodes), `mongo`.
+        /// `redis-cluster` (six nodes), `mongo`, and the broker `nats`.
         names: Vec<String>,
     },
     /// Lists those that run.
