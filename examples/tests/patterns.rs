@@ -23,6 +23,8 @@ const GHOST_JOBS: &str = env!("CARGO_BIN_EXE_ghost_jobs");
 const SAGA: &str = env!("CARGO_BIN_EXE_saga");
 const ACCOUNT_CHANGE: &str = env!("CARGO_BIN_EXE_account_change");
 const PAYMENTS: &str = env!("CARGO_BIN_EXE_payments");
+const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
+const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
 const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
 
 /// Succeeds, and says all of this.
@@ -40,6 +42,8 @@ fn on_a_store(store: &str, product: &str) {
     says(GHOST_JOBS, &store, &[product, "built"]);
     says(ACCOUNT_CHANGE, &store, &[product]);
     says(SAGA, &store, &[product]);
+    says(JOBS, &store, &[product]);
+    says(WEBHOOK, &store, &[product, "Every event had one effect"]);
 }
 
 /// The paragraph of the README shows what the program prints.

@@ -21,7 +21,6 @@ impl Ticket {
     }
 
     /// The claim.
-    #[must_use]
     pub fn claim(&self) -> &Claim {
         &self.claim
     }

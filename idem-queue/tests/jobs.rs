@@ -61,7 +61,7 @@ async fn a_second_click_is_told_of_the_first_ones_job() {
         duplicate("41", false)
     );
     let pushed = queue.lock().unwrap().clone();
-    assert_eq!(pushed, [first.clone()]);
+    assert_eq!(pushed, std::slice::from_ref(&first));
     // It travels as JSON.
     let text = serde_json::to_string(&first).unwrap();
     let arrived: Ticket = serde_json::from_str(&text).unwrap();

@@ -57,13 +57,13 @@ pub fn mails(count: u32, seed: u64) -> (Vec<Mail>, Vec<Mail>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::mails;
 
     #[test]
     fn every_mail_is_pushed_and_a_seed_repeats_it() {
-        let (mails, pushed) = super::mails(60, 3);
-        assert!(mails.iter().all(|mail| pushed.contains(mail)));
-        assert!(pushed.len() > mails.len());
-        assert_eq!(super::mails(60, 3), (mails, pushed));
+        let (all, pushed) = mails(60, 3);
+        assert!(all.iter().all(|mail| pushed.contains(mail)));
+        assert!(pushed.len() > all.len());
+        assert_eq!(mails(60, 3), (all, pushed));
     }
 }

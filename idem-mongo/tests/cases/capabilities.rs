@@ -85,7 +85,7 @@ async fn a_checkpoint_goes_with_the_claim(cx: &Context) -> CaseResult {
             "complete" => {
                 store
                     .complete(&claim, &Response::new(200, "x"), HOUR)
-                    .await?
+                    .await?;
             }
             "fail" => store.fail(&claim, &Failure::new("no", "no"), HOUR).await?,
             "release" => store.release(&claim).await?,
