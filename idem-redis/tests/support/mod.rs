@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_redis::redis::aio::ConnectionLike;
 use idem_redis::redis::cluster::ClusterClient;
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue};
 use idem_redis::{Config, RedisCache, RedisStore};
@@ -122,6 +123,14 @@ impl RedisHarness {
     }
 }
 
+/// Deletes one key after the other, over one connection: in a cluster they are on different nodes.
+async fn delete(connection: &mut impl ConnectionLike, keys: Vec<Vec<u8>>) -> Result<(), BoxError> {
+    for key in keys {
+        let () = redis::cmd("DEL").arg(key).query_async(connection).await?;
+    }
+    Ok(())
+}
+
 /// A command at the server of this URL.
 pub(crate) async fn query_url<T: FromRedisValue>(url: &str, cmd: &Cmd) -> Result<T, BoxError> {
     let mut connection = Client::open(url)?
@@ -186,10 +195,14 @@ impl Harness for RedisHarness {
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        for key in self.keys(namespace).await? {
-            self.query::<()>(redis::cmd("DEL").arg(key)).await?;
+        let keys = self.keys(namespace).await?;
+        if self.is_cluster() {
+            let client = ClusterClient::new(self.urls.iter().map(String::as_str))?;
+            delete(&mut client.get_async_connection().await?, keys).await
+        } else {
+            let client = Client::open(self.urls[0].as_str())?;
+            delete(&mut client.get_multiplexed_async_connection().await?, keys).await
         }
-        Ok(())
     }
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
