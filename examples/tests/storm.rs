@@ -65,14 +65,11 @@ fn main() -> ExitCode {
             })
         })
         .collect();
-    trials.extend(servers::trials(
-        "every_effect_happens_once",
-        every_effect_happens_once_there,
-    ));
+    trials.extend(servers::trials("every_effect_happens_once", once_there));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn every_effect_happens_once_there(store: &str, product: &str) {
+fn once_there(store: &str, product: &str) {
     let storm = Storm::run(&["--store", store, "--requests=60", "--crash-rate=0.1"]);
     storm.is_clean(60, 300);
     let ran = storm.json["product"].as_str().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! ```console
 //! $ cargo xtask servers up nats
-//! $ cargo run -p idem-examples --bin queue -- --broker nats://127.0.0.1:4222
+//! $ cargo run -p idem-examples --bin queue
 //! ```
 
 use std::io::Read;
@@ -26,7 +26,7 @@ use tokio::time::sleep;
 #[derive(Debug, Parser)]
 #[command(name = "queue", version, max_term_width = 100)]
 struct Args {
-    /// The broker: NATS 2.9 or later with JetStream; `cargo xtask servers up nats` starts one
+    /// The broker: NATS 2.9 or later with JetStream; one of its own unless told
     #[arg(long, value_name = "URL", env = "IDEM_NATS_URL")]
     broker: Option<String>,
 
@@ -192,11 +192,9 @@ async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
 
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let Some(url) = args.broker.as_deref() else {
-        return Err(
-            "a broker is needed, such as --broker nats://127.0.0.1:4222; \
-            `cargo xtask servers up nats` starts one and tells its URL"
-                .into(),
-        );
+        // It ends with this program.
+        let broker = tokio::task::block_in_place(private_broker)?;
+        return conduct(&args, broker.url()).await;
     };
     let (Some(run), Some(store)) = (&args.run, &args.store) else {
         return conduct(&args, url).await;
@@ -210,6 +208,14 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     });
     consume(effects, broker, args.sabotage).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A broker of one's own, from the programs on this machine or from Debian's package.
+fn private_broker() -> Result<idem_servers::Instance, BoxError> {
+    idem_servers::start_private("nats", &idem_servers::Options::new()).map_err(|error| {
+        format!("no broker could be started: {error}; give one, --broker nats://127.0.0.1:4222")
+            .into()
+    })
 }
 
 #[tokio::main]
