@@ -118,7 +118,8 @@ impl Backend for Sqlite {
     async fn remove(&self) -> Result<(), BoxError> {
         let (records, ledger) = (self.store.config().table(), &self.ledger);
         self.run(format!(
-            "DROP TABLE IF EXISTS {ledger}; DROP TABLE IF EXISTS {records}"
+            "DROP TABLE IF EXISTS {ledger}; DROP TABLE IF EXISTS {records}; \
+             DROP TABLE IF EXISTS {records}_watermarks"
         ))
         .await?;
         self.store.pool().close().await;
