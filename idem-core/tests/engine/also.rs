@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use idem_core::{BoxError, ErrorKind, Idempotency, InterruptPolicy, Key, Policy, RunError, Work};
 
+use tokio::sync::Notify;
+
 use crate::support::{Effects, Fault, Scripted, calm, counted, idem, key};
 
 fn other() -> Key {
@@ -62,11 +64,12 @@ async fn both_keys_are_free_after_an_error() {
 #[tokio::test]
 async fn the_other_key_is_held_as_long_as_the_work_runs() {
     let (store, effects) = (Scripted::new(), Effects::default());
-    let policy = Policy::default().with_lease(Duration::from_millis(60));
-    let idem = idem(&store, policy);
+    // Long beside the pauses of a busy machine; the work outlasts it all the same.
+    let lease = Duration::from_millis(500);
+    let idem = idem(&store, Policy::default().with_lease(lease));
     let slow = async |work: Work| {
         work.also_under(&other()).await?;
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(lease * 5 / 2).await;
         let busy = idem.run(&other(), &1, |_| counted(effects.clone())).await;
         assert!(matches!(busy, Err(RunError::InFlight(_))), "{busy:?}");
         Ok::<_, BoxError>(7)
@@ -85,16 +88,20 @@ async fn whoever_comes_takes_the_killed_over_under_the_first_key() {
 
 async fn taken_over_by(came_with: &Key) {
     let (store, effects) = (Scripted::new(), Effects::default());
-    let lease = Duration::from_millis(60);
     let policy = Policy::default()
-        .with_lease(lease)
+        .with_lease(Duration::from_millis(200))
         .with_on_cancel(InterruptPolicy::Lapse);
     let idem = idem(&store, policy);
+    let holds = Notify::new();
     let killed = async |work: Work| {
         work.also_under(&other()).await?;
+        holds.notify_one();
         std::future::pending::<Result<u32, BoxError>>().await
     };
-    let _ = tokio::time::timeout(lease / 2, idem.run(key(), &1, killed)).await;
+    tokio::select! {
+        ended = idem.run(key(), &1, killed) => panic!("{ended:?}"),
+        () = holds.notified() => {}
+    }
     // Whoever comes goes on under the first key, when the killed one cannot be alive any more.
     let work = async |work: Work| {
         assert_eq!((work.key(), work.is_takeover()), (key(), true));
@@ -115,8 +122,8 @@ async fn taken_over_by(came_with: &Key) {
 #[tokio::test]
 async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     let (store, effects) = (Scripted::new(), Effects::default());
-    let policy = Policy::default().with_lease(Duration::from_millis(60));
-    let idem = idem(&store, policy.with_patience(Duration::from_millis(20)));
+    let policy = Policy::default().with_lease(Duration::from_millis(500));
+    let idem = idem(&store, policy.with_patience(Duration::from_secs(1)));
     let sealing = async |work: Work| {
         work.also_under(&other()).await?;
         // The other key's seal comes first and is taken; the first key's never is.
@@ -145,7 +152,7 @@ async fn a_key_that_others_use_stops_the_work() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = idem(
         &store,
-        Policy::default().with_lease(Duration::from_millis(100)),
+        Policy::default().with_lease(Duration::from_millis(500)),
     );
     let holding = async |_: Work| {
         let error = run(&idem, key(), &effects).await.unwrap_err().into_work();

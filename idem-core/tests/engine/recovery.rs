@@ -5,6 +5,7 @@ use std::time::Duration;
 use idem_core::{
     BoxError, ErrorKind, ErrorPolicy, IdempotencyStore, InterruptPolicy, Policy, Result, Work,
 };
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::support::{Fault, Scripted, calm, idem, key};
@@ -37,20 +38,19 @@ async fn next(store: &Scripted, policy: Policy) -> Option<(String, u32)> {
 
 #[tokio::test]
 async fn a_takeover_begins_with_the_last_checkpoint() {
-    let store = Scripted::new();
+    let (store, stored) = (Scripted::new(), Notify::new());
     let killed = async |work: Work| {
         assert!(work.last_checkpoint().await?.is_none());
         work.checkpoint("reserved", &1).await?;
         work.checkpoint("charged", &2).await?;
+        stored.notify_one();
         std::future::pending::<Result<u32>>().await
     };
     let idem = idem(&store, brief());
-    let run = idem.run(key(), &1, killed);
-    assert!(
-        tokio::time::timeout(Duration::from_millis(40), run)
-            .await
-            .is_err()
-    );
+    tokio::select! {
+        ended = idem.run(key(), &1, killed) => panic!("{ended:?}"),
+        () = stored.notified() => {}
+    }
     assert_eq!(next(&store, brief()).await, Some(("charged".to_owned(), 2)));
 }
 
