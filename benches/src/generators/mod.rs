@@ -1,0 +1,1 @@
+//! Load generators that servers bring with them.

@@ -1,0 +1,42 @@
+//! [`Opener`]: makes connections and judges them before they are lent again.
+
+use std::time::Duration;
+
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use sqlx::{Connection, Database};
+
+/// A connection that was idle for longer is asked whether it still lives before it is lent.
+const TRUSTED_IDLE: Duration = Duration::from_secs(30);
+
+/// A connection that is older is replaced, as by sqlx's own pool: what a server keeps for a connection goes with it, and
+/// a name that has come to mean another server is looked up again.
+const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+
+pub(crate) type OptionsOf<DB> = <<DB as Database>::Connection as Connection>::Options;
+
+pub(crate) struct Opener<DB: Database> {
+    pub(crate) options: OptionsOf<DB>,
+}
+
+impl<DB: Database> Manager for Opener<DB> {
+    type Type = DB::Connection;
+    type Error = sqlx::Error;
+
+    async fn create(&self) -> Result<Self::Type, Self::Error> {
+        DB::Connection::connect_with(&self.options).await
+    }
+
+    async fn recycle(
+        &self,
+        connection: &mut Self::Type,
+        metrics: &Metrics,
+    ) -> RecycleResult<Self::Error> {
+        if metrics.age() > MAX_AGE {
+            return Err(RecycleError::message("the connection is old"));
+        }
+        if metrics.last_used() > TRUSTED_IDLE {
+            connection.ping().await.map_err(RecycleError::Backend)?;
+        }
+        Ok(())
+    }
+}
