@@ -58,7 +58,7 @@ pub use time::{Timestamp, whole_millis_as_micros};
 pub use token::{AttemptId, FencingToken};
 pub use wake::{Listener, Wakes};
 pub use watermark::{Advance, MAX_VERSION, WatermarkStore};
-pub use wrappers::SingleFlight;
+pub use wrappers::{Coalesced, SingleFlight};
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use idem_conformance::idem_core::{
-    BatchStore, BoxError, IdempotencyStore, MemoryStore, SingleFlight,
+    BatchStore, BoxError, Coalesced, IdempotencyStore, MemoryStore, SingleFlight,
 };
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
@@ -67,6 +67,41 @@ impl Harness for Memory {
     }
 }
 
+/// Stores behind [`Coalesced`]: all handles of a namespace are one store, each with queues of its own.
+#[derive(Default)]
+struct Gathered(Memory);
+
+#[async_trait]
+impl Harness for Gathered {
+    fn name(&self) -> &str {
+        "coalesced"
+    }
+
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        self.0.product().await
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        self.0.create().await
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(Coalesced::new(self.0.store(namespace)?)))
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(Coalesced::new(self.0.store(namespace)?))))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.0.destroy(namespace).await
+    }
+}
+
 async fn remote() -> Result<impl Harness, Missing> {
     RemoteHarness::start(MemoryStore::new).map_err(|error| Missing::new(error.to_string()))
 }
@@ -122,5 +157,7 @@ impl<H: Harness> Harness for Shared<H> {
 fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
-    conformance(vec![memory, remote, Target::new("single-flight", shared)])
+    let shared = Target::new("single-flight", shared);
+    let coalesced = Target::new("coalesced", || async { Ok(Gathered::default()) });
+    conformance(vec![memory, remote, shared, coalesced])
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
+use super::flight::Flight;
 use crate::{
-    AttemptId, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, FailedPolicy, Failure,
-    Fingerprint, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy,
-    WatermarkStore,
+    AttemptId, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, IdempotencyStore, Key,
+    Limits, Record, Response, Result, WatermarkStore,
 };
 
 /// A store in front of another: identical claims that are made in this process while one is under way share the next
@@ -26,26 +26,6 @@ use crate::{
 pub struct SingleFlight<S> {
     store: S,
     flights: Mutex<HashMap<Flight, Arc<Lane>>>,
-}
-
-/// What makes claims identical.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Flight {
-    key: Key,
-    fingerprint: Fingerprint,
-    on_stale: StalePolicy,
-    on_failed: FailedPolicy,
-}
-
-impl Flight {
-    fn of(request: &ClaimRequest) -> Self {
-        Self {
-            key: request.key().clone(),
-            fingerprint: *request.fingerprint(),
-            on_stale: request.on_stale(),
-            on_failed: request.on_failed(),
-        }
-    }
 }
 
 /// The calls of one flight, one after the other.

@@ -1,0 +1,57 @@
+//! [`Batch`]: what is asked for at once.
+
+use super::queue::{Caller, Waiter};
+use super::work::Work;
+
+/// Items in the order of their keys, so that no two batches wait for each other's locks; no key twice.
+pub(super) struct Batch<W: Work> {
+    pub(super) works: Vec<W>,
+    /// Who asks for each of the works.
+    pub(super) callers: Vec<Callers<W>>,
+}
+
+/// Who asked for one item of a batch.
+pub(super) struct Callers<W: Work> {
+    pub(super) first: Caller<W>,
+    /// Those who asked for the same, and are told what the first is told unless that is for one only.
+    pub(super) followers: Vec<Waiter<W>>,
+}
+
+impl<W: Work> Batch<W> {
+    /// The batch, and who is not in it, because another asks for something else of the same key.
+    pub(super) fn new(mut waiters: Vec<Waiter<W>>) -> (Self, Vec<Waiter<W>>) {
+        waiters.sort_by(|one, other| parts(&one.work).cmp(&parts(&other.work)));
+        let mut later = Vec::new();
+        let mut batch = Self {
+            works: Vec::with_capacity(waiters.len()),
+            callers: Vec::with_capacity(waiters.len()),
+        };
+        for waiter in waiters {
+            match (batch.works.last(), batch.callers.last_mut()) {
+                (Some(work), Some(callers)) if work.key() == waiter.work.key() => {
+                    // One who asked before may be the holder: only the store knows, and tells only who asks.
+                    if waiter.shares && waiter.work.is_same(work) {
+                        callers.followers.push(waiter);
+                    } else {
+                        later.push(waiter);
+                    }
+                }
+                _ => batch.push(waiter),
+            }
+        }
+        (batch, later)
+    }
+
+    fn push(&mut self, waiter: Waiter<W>) {
+        self.works.push(waiter.work);
+        self.callers.push(Callers {
+            first: waiter.caller,
+            followers: Vec::new(),
+        });
+    }
+}
+
+fn parts<W: Work>(work: &W) -> (&str, &str, &str) {
+    let key = work.key();
+    (key.scope(), key.operation(), key.id())
+}

@@ -1,0 +1,132 @@
+//! What runs on a lane while somebody waits.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::batch::{Batch, Callers};
+use super::queue::{Caller, Lane, Waiter};
+use super::work::Work;
+use crate::{BatchStore, Effect, Error, ErrorKind, Result};
+
+/// Makes one batch after the other until nobody waits.
+pub(super) async fn run<S: BatchStore, W: Work>(store: Arc<S>, mut lane: Lane<W>) {
+    loop {
+        let waiters = lane.take();
+        if waiters.is_empty() {
+            return;
+        }
+        let (batch, later) = Batch::new(waiters);
+        lane.put_back(later);
+        let (later, unclear) = ask(&*store, batch).await;
+        lane.put_back(later);
+        ask_alone(&store, unclear).await;
+        // Those who were answered come first, and may ask at once: they are in the next batch then.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Somebody whose answer was an error of the batch, perhaps for what another asked.
+struct Unclear<W: Work> {
+    work: W,
+    caller: Caller<W>,
+    /// What the batch may have done.
+    effect: Effect,
+}
+
+/// Asks for the batch and answers it; gives back who is asked for in another batch, and who alone.
+async fn ask<S: BatchStore, W: Work>(
+    store: &S,
+    batch: Batch<W>,
+) -> (Vec<Waiter<W>>, Vec<Unclear<W>>) {
+    let answers = match &batch.works[..] {
+        [work] => vec![work.alone(store).await],
+        works => W::many(store, works).await,
+    };
+    let was_alone = batch.works.len() == 1;
+    let mut answers = answers.into_iter();
+    let (mut later, mut unclear) = (Vec::new(), Vec::new());
+    for (work, Callers { first, followers }) in batch.works.into_iter().zip(batch.callers) {
+        match answers.next().unwrap_or_else(|| Err(unanswered())) {
+            Ok(answer) if W::granted(&answer) => {
+                first.answer(Ok(answer));
+                later.extend(followers);
+            }
+            Ok(answer) => {
+                for follower in followers {
+                    follower.caller.answer(Ok(answer.clone()));
+                }
+                first.answer(Ok(answer));
+            }
+            Err(error) => {
+                if was_alone || is_its_own(&error) {
+                    first.answer(Err(error));
+                } else {
+                    unclear.push(Unclear {
+                        work,
+                        caller: first,
+                        effect: error.effect(),
+                    });
+                }
+                unclear.extend(followers.into_iter().map(never_sent));
+            }
+        }
+    }
+    (later, unclear)
+}
+
+fn never_sent<W: Work>(waiter: Waiter<W>) -> Unclear<W> {
+    Unclear {
+        work: waiter.work,
+        caller: waiter.caller,
+        effect: Effect::None,
+    }
+}
+
+/// Whether an error is about what this caller asked, whoever else is in the batch.
+fn is_its_own(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidInput | ErrorKind::ClaimLost | ErrorKind::AlreadySealed
+    )
+}
+
+fn unanswered() -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        Effect::Unknown,
+        "the store has not answered each item of a batch",
+    )
+}
+
+/// Asks for each by itself, so that nobody fails for another.
+async fn ask_alone<S: BatchStore, W: Work>(store: &Arc<S>, unclear: Vec<Unclear<W>>) {
+    let mut asked = JoinSet::new();
+    for one in unclear {
+        let store = Arc::clone(store);
+        asked.spawn(async move {
+            let answer = one.work.alone(&*store).await;
+            let answer = answer.map_err(|error| after(error, one.effect));
+            one.caller.answer(answer);
+        });
+    }
+    while asked.join_next().await.is_some() {}
+}
+
+/// An error after an earlier one of this effect.
+fn after(error: Error, earlier: Effect) -> Error {
+    match earlier {
+        Effect::None => error,
+        Effect::Unknown => error.with_effect(Effect::Unknown),
+    }
+}
+
+/// The answer for who is told none: the task that asked is gone.
+pub(super) fn lost<T>(operation: &'static str, backend: &'static str) -> Result<T> {
+    let error = Error::new(
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the task that asked for this batch has ended before its answer; ask again",
+    );
+    Err(error.at(backend, operation))
+}

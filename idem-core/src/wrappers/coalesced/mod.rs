@@ -1,0 +1,222 @@
+//! [`Coalesced`]: callers who wait anyway share a round trip.
+
+mod batch;
+mod lane;
+mod queue;
+mod work;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+
+use self::queue::{Bounds, Entry, Lane, Queue, Told};
+use self::work::Work;
+use crate::{
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    IdempotencyStore, Key, Limits, MAX_BATCH, Record, Response, Result, WatermarkStore,
+};
+
+/// A store in front of another: claims and completions that come while a round trip is under way go together in the next
+/// one, as a batch of the store.
+///
+/// There is no timer. A caller who comes while a lane is free asks at once, alone, in its own task; who comes while all
+/// lanes are busy waits for the first that is done, and goes with whoever waits by then. A lane is the right to make one
+/// call at a time; claims and completions have lanes of their own.
+///
+/// Each caller is answered for itself, as if it had asked alone:
+/// * An error that a batch met may be another's: those who got it are asked for once more, each alone. A caller may so wait for
+///   twice the store's time-out.
+/// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet, it never is.
+/// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
+///   An attempt that is asked again, because its answer was lost, has an answer of its own.
+/// * Keys go in order within a batch, each once.
+///
+/// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other operations go through as
+/// they are, batches too.
+///
+/// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits for nobody: the next
+/// caller takes over.
+pub struct Coalesced<S> {
+    store: Arc<S>,
+    bounds: Bounds,
+    claims: Arc<Queue<ClaimRequest>>,
+    completions: Arc<Queue<Completion>>,
+}
+
+impl<S: BatchStore> Coalesced<S> {
+    /// In front of this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000 callers who wait.
+    pub fn new(store: S) -> Self {
+        let bounds = Bounds {
+            lanes: 2,
+            batch: 256,
+            waiting: 10_000,
+        };
+        Self {
+            store: Arc::new(store),
+            bounds,
+            claims: Queue::new(bounds),
+            completions: Queue::new(bounds),
+        }
+    }
+
+    /// How many calls are made at once, of claims and of completions each; at least 1. A lane needs a connection: more than
+    /// the store has are of no use.
+    #[must_use]
+    pub fn with_lanes(self, lanes: u16) -> Self {
+        let lanes = usize::from(lanes.max(1));
+        self.with_bounds(|bounds| bounds.lanes = lanes)
+    }
+
+    /// How many items a batch has at most; 1 to [`MAX_BATCH`].
+    #[must_use]
+    pub fn with_max_batch(self, items: u32) -> Self {
+        let batch = items.clamp(1, MAX_BATCH) as usize;
+        self.with_bounds(|bounds| bounds.batch = batch)
+    }
+
+    /// How many callers wait at most, for claims and for completions each. One who comes then is told `Unavailable` at once, and
+    /// nothing was sent.
+    #[must_use]
+    pub fn with_max_waiting(self, callers: u32) -> Self {
+        self.with_bounds(|bounds| bounds.waiting = callers as usize)
+    }
+
+    /// Nobody waits yet, so the queues are made anew.
+    fn with_bounds(mut self, set: impl FnOnce(&mut Bounds)) -> Self {
+        set(&mut self.bounds);
+        self.claims = Queue::new(self.bounds);
+        self.completions = Queue::new(self.bounds);
+        self
+    }
+
+    /// The store behind.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Asks alone where a lane is free, and in a batch where none is.
+    async fn ask<W: Work, F>(
+        &self,
+        queue: &Arc<Queue<W>>,
+        shares: bool,
+        work: impl FnOnce() -> W + Send,
+        alone: impl FnOnce() -> F + Send,
+    ) -> Result<W::Answer>
+    where
+        F: Future<Output = Result<W::Answer>> + Send,
+    {
+        let entry = queue.enter(shares, work);
+        let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
+            Entry::Leads(lane) => lane,
+            Entry::Waits(answer) => match answer.await {
+                Ok(Told::Answer(answer)) => return answer,
+                Ok(Told::Lead(lane)) => lane,
+                Err(_) => return lane::lost(W::NAME, self.store.backend()),
+            },
+        };
+        let answer = alone().await;
+        self.go_on(lane);
+        answer
+    }
+
+    /// Asks for those who wait, in a task of its own: this caller has its answer.
+    fn go_on<W: Work>(&self, lane: Lane<W>) {
+        if lane.is_wanted()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(lane::run(Arc::clone(&self.store), lane));
+        }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: BatchStore> IdempotencyStore for Coalesced<S> {
+    fn backend(&self) -> &'static str {
+        self.store.backend()
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        self.store.checkpoints()
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        self.store.watermarks()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let shares = request.is_first();
+        let alone = || self.store.claim(request);
+        self.ask(&self.claims, shares, || request.clone(), alone)
+            .await
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let completion = || Completion {
+            claim: claim.clone(),
+            response: response.clone(),
+            retention,
+        };
+        let alone = || self.store.complete(claim, response, retention);
+        self.ask(&self.completions, false, completion, alone).await
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.store.fail(claim, failure, retention).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.store.release(claim).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.store.renew(claim, lease).await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.store.get(key).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.store.purge(limit).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.store.sweep(limit).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: BatchStore> BatchStore for Coalesced<S> {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        self.store.claim_many(requests).await
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        self.store.complete_many(completions).await
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Coalesced<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coalesced")
+            .field("store", &self.store)
+            .field("claims", &self.claims)
+            .field("completions", &self.completions)
+            .finish()
+    }
+}

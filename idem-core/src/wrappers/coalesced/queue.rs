@@ -1,0 +1,229 @@
+//! [`Queue`]: who waits, and which lanes are busy.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::work::Work;
+use crate::{Effect, Error, ErrorKind, Result};
+
+/// Most bytes in one batch, about; an item that is larger is a batch by itself. Well below what servers accept in one
+/// statement.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+
+/// How much is gathered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) lanes: usize,
+    pub(super) batch: usize,
+    pub(super) waiting: usize,
+}
+
+/// The queue of one kind of operation.
+///
+/// A lane is the right to make one call of the store. Who comes while one is free takes it and does not wait; who comes while
+/// all are busy waits for a batch. Whenever somebody waits, all lanes are busy.
+pub(super) struct Queue<W: Work> {
+    bounds: Bounds,
+    state: Mutex<State<W>>,
+}
+
+struct State<W: Work> {
+    waiting: VecDeque<Waiter<W>>,
+    busy: usize,
+}
+
+/// A caller who waits, and for what.
+pub(super) struct Waiter<W: Work> {
+    pub(super) work: W,
+    /// Whether it may be told what another is told.
+    pub(super) shares: bool,
+    pub(super) caller: Caller<W>,
+}
+
+/// A caller who waits for an answer, who may have gone.
+pub(super) struct Caller<W: Work>(oneshot::Sender<Told<W>>);
+
+impl<W: Work> Caller<W> {
+    pub(super) fn answer(self, answer: Result<W::Answer>) {
+        // A caller who has gone wants none.
+        let _ = self.0.send(Told::Answer(answer));
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// What a caller who waits is told.
+pub(super) enum Told<W: Work> {
+    Answer(Result<W::Answer>),
+    /// The lane is the caller's: whoever had it is gone.
+    Lead(Lane<W>),
+}
+
+/// What becomes of a caller who comes.
+pub(super) enum Entry<W: Work> {
+    Leads(Lane<W>),
+    Waits(oneshot::Receiver<Told<W>>),
+}
+
+impl<W: Work> Queue<W> {
+    pub(super) fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            bounds,
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                busy: 0,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a free lane, or queues.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        shares: bool,
+        work: impl FnOnce() -> W,
+    ) -> Result<Entry<W>> {
+        if let Some(lane) = self.free_lane(&mut self.state())? {
+            return Ok(Entry::Leads(lane));
+        }
+        // What it costs to copy the work is nobody else's wait.
+        let work = work();
+        let (told, answer) = oneshot::channel();
+        let mut state = self.state();
+        if let Some(lane) = self.free_lane(&mut state)? {
+            return Ok(Entry::Leads(lane));
+        }
+        let caller = Caller(told);
+        state.waiting.push_back(Waiter {
+            work,
+            shares,
+            caller,
+        });
+        Ok(Entry::Waits(answer))
+    }
+
+    fn free_lane(self: &Arc<Self>, state: &mut State<W>) -> Result<Option<Lane<W>>> {
+        if state.busy < self.bounds.lanes {
+            state.busy += 1;
+            let queue = Some(Arc::clone(self));
+            return Ok(Some(Lane { queue }));
+        }
+        if state.waiting.len() >= self.bounds.waiting {
+            return Err(self.is_full());
+        }
+        Ok(None)
+    }
+
+    fn is_full(&self) -> Error {
+        let waiting = self.bounds.waiting;
+        let message = format!("{waiting} callers wait for the store already; ask again later");
+        Error::new(ErrorKind::Unavailable, Effect::None, message)
+    }
+
+    /// The next batch, or nothing and the lane is free.
+    fn take(&self) -> Vec<Waiter<W>> {
+        let mut state = self.state();
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < self.bounds.batch {
+            let Some(next) = state.waiting.front() else {
+                break;
+            };
+            let more = next.work.bytes();
+            if !batch.is_empty() && bytes + more > MAX_BATCH_BYTES {
+                break;
+            }
+            let next = state.waiting.pop_front();
+            if let Some(next) = next.filter(|next| !next.caller.is_gone()) {
+                bytes += more;
+                batch.push(next);
+            }
+        }
+        if batch.is_empty() {
+            state.busy -= 1;
+        }
+        batch
+    }
+
+    /// The first who waits and is still there is given the lane, or it is free.
+    fn hand_over(self: Arc<Self>) {
+        loop {
+            let mut state = self.state();
+            let Some(next) = state.waiting.pop_front() else {
+                state.busy -= 1;
+                return;
+            };
+            drop(state);
+            let lane = Lane {
+                queue: Some(Arc::clone(&self)),
+            };
+            match next.caller.0.send(Told::Lead(lane)) {
+                Ok(()) => return,
+                Err(Told::Lead(mut lane)) => lane.queue = None,
+                Err(Told::Answer(_)) => {}
+            }
+        }
+    }
+}
+
+/// The right to make one call of the store at a time. Dropped, it is somebody else's.
+pub(super) struct Lane<W: Work> {
+    queue: Option<Arc<Queue<W>>>,
+}
+
+impl<W: Work> Lane<W> {
+    /// Whether somebody waits.
+    pub(super) fn is_wanted(&self) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| !queue.state().waiting.is_empty())
+    }
+
+    /// Who is asked for next. With nobody the lane is given back.
+    pub(super) fn take(&mut self) -> Vec<Waiter<W>> {
+        let Some(queue) = &self.queue else {
+            return Vec::new();
+        };
+        let batch = queue.take();
+        if batch.is_empty() {
+            self.queue = None;
+        }
+        batch
+    }
+
+    /// Puts some back before all others.
+    pub(super) fn put_back(&self, waiters: Vec<Waiter<W>>) {
+        if let Some(queue) = &self.queue {
+            let mut state = queue.state();
+            for waiter in waiters.into_iter().rev() {
+                state.waiting.push_front(waiter);
+            }
+        }
+    }
+}
+
+impl<W: Work> Drop for Lane<W> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.hand_over();
+        }
+    }
+}
+
+impl<W: Work> fmt::Debug for Queue<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Queue")
+            .field("bounds", &self.bounds)
+            .field("waiting", &state.waiting.len())
+            .field("busy", &state.busy)
+            .finish()
+    }
+}

@@ -1,0 +1,167 @@
+//! Errors, callers who go, runtimes that end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{Effect, ErrorKind, IdempotencyStore};
+
+use crate::support::{acquired, claims, name, queue_up, request, settled, shared};
+
+#[tokio::test]
+async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.poison("c");
+    let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
+    store.open();
+    let poisoned = asked.remove(2).await.unwrap().unwrap_err();
+    assert_eq!(poisoned.kind(), ErrorKind::Unavailable);
+    assert_eq!(poisoned.effect(), Effect::Unknown);
+    for asked in asked {
+        acquired(asked).await;
+    }
+}
+
+#[tokio::test]
+async fn those_who_asked_for_the_same_are_asked_alone_after_an_error() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.poison("x");
+    let mut asked = queue_up(&store, &shared, &["z", "a", "a", "a", "x"]).await;
+    store.open();
+    asked.remove(0);
+    let poisoned = asked.pop().unwrap().await.unwrap();
+    assert!(poisoned.is_err());
+    let mut names = Vec::new();
+    for asked in asked {
+        names.push(name(asked).await);
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["acquired", "in_flight", "in_flight"]);
+}
+
+#[tokio::test]
+async fn a_bad_item_is_refused_and_its_neighbours_are_not_asked_twice() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    let mut asked = queue_up(&store, &shared, &["z", "a"]).await;
+    asked.push(claims(&shared, request("b").with_lease(Duration::MAX)));
+    settled().await;
+    store.open();
+    let bad = asked.pop().unwrap().await.unwrap().unwrap_err();
+    assert_eq!(bad.kind(), ErrorKind::InvalidInput);
+    for asked in asked {
+        acquired(asked).await;
+    }
+    assert_eq!(store.calls(), [vec!["z"], vec!["a", "b"]]);
+}
+
+#[tokio::test]
+async fn a_store_that_answers_too_few_has_answered_the_others() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.answer_short();
+    let asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
+    store.open();
+    for asked in asked {
+        acquired(asked).await;
+    }
+    // The last one's claim took effect, and the same attempt has it.
+    assert_eq!(store.calls(), [vec!["z"], vec!["a", "b"], vec!["b"]]);
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_is_not_sent() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
+    asked.remove(2).abort();
+    settled().await;
+    store.open();
+    for asked in asked {
+        acquired(asked).await;
+    }
+    assert_eq!(store.calls(), [vec!["a"], vec!["b", "d"]]);
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_while_his_batch_is_under_way_leaves_it_to_the_others() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
+    store.let_through(1);
+    store.until_calls(2).await;
+    asked.remove(2).abort();
+    settled().await;
+    store.open();
+    for asked in asked {
+        acquired(asked).await;
+    }
+    // What was sent has happened.
+    assert_eq!(
+        shared.claim(&request("c")).await.unwrap().name(),
+        "in_flight"
+    );
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_while_he_asks_leaves_the_lane_to_the_next() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    let mut asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
+    asked.remove(0).abort();
+    // The next one asks alone, and then for who is left.
+    store.until_calls(2).await;
+    assert_eq!(store.calls(), [["a"], ["b"]]);
+    asked.remove(0).abort();
+    store.open();
+    for asked in asked {
+        acquired(asked).await;
+    }
+    acquired(claims(&shared, request("d"))).await;
+}
+
+#[tokio::test]
+async fn callers_who_all_go_leave_nothing_behind() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    for asked in queue_up(&store, &shared, &["a", "b", "c"]).await {
+        asked.abort();
+    }
+    settled().await;
+    store.open();
+    acquired(claims(&shared, request("d"))).await;
+    assert_eq!(shared.get(request("c").key()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_batch_that_panics_is_an_error_and_the_lane_goes_on() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.panic_once();
+    let mut asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
+    store.open();
+    acquired(asked.remove(0)).await;
+    for asked in asked {
+        let error = asked.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.effect(), Effect::Unknown);
+    }
+    acquired(claims(&shared, request("c"))).await;
+}
+
+#[test]
+fn callers_of_another_runtime_go_on_when_one_ends() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    let (one, other) = (runtime(), runtime());
+    let (store, shared) = shared(|coalesced| coalesced);
+    let asked = one.block_on(queue_up(&store, &shared, &["a", "b", "c"]));
+    store.let_through(1);
+    // The batch of b and c runs on the first runtime now.
+    one.block_on(store.until_calls(2));
+    let left = other.spawn({
+        let shared = Arc::clone(&shared);
+        async move { shared.claim(&request("d")).await }
+    });
+    one.block_on(settled());
+    drop(asked);
+    one.shutdown_background();
+    store.open();
+    let answer =
+        other.block_on(async { tokio::time::timeout(Duration::from_secs(60), left).await });
+    assert_eq!(answer.unwrap().unwrap().unwrap().name(), "acquired");
+}

@@ -1,0 +1,159 @@
+//! A memory store that waits for permits, tells what it was asked, and fails as it is told.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
+    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, async_trait,
+};
+use tokio::sync::Semaphore;
+
+/// Each call takes effect when it has a permit, never at its first poll. The keys of each call are noted, in order, when it comes.
+#[derive(Debug, Clone)]
+pub(crate) struct Gated {
+    store: MemoryStore,
+    gate: Arc<Semaphore>,
+    calls: Arc<Mutex<Vec<Vec<String>>>>,
+    poison: Arc<Mutex<Option<String>>>,
+    is_short: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
+}
+
+impl Gated {
+    pub(crate) fn closed() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            gate: Arc::new(Semaphore::new(0)),
+            calls: Arc::default(),
+            poison: Arc::default(),
+            is_short: Arc::default(),
+            panics: Arc::default(),
+        }
+    }
+
+    /// Lets so many calls through.
+    pub(crate) fn let_through(&self, calls: usize) {
+        self.gate.add_permits(calls);
+    }
+
+    pub(crate) fn open(&self) {
+        self.let_through(100_000);
+    }
+
+    /// Every call that has this key in it fails as a whole.
+    pub(crate) fn poison(&self, id: &str) {
+        *self.poison.lock().unwrap() = Some(id.to_owned());
+    }
+
+    /// Batches are answered with one answer too few.
+    pub(crate) fn answer_short(&self) {
+        self.is_short.store(true, Ordering::SeqCst);
+    }
+
+    /// The next batch panics.
+    pub(crate) fn panic_once(&self) {
+        self.panics.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Vec<String>> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn until_calls(&self, count: usize) {
+        while self.calls.lock().unwrap().len() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn enter<'k>(&self, keys: impl Iterator<Item = &'k Key>) -> Result<()> {
+        let ids: Vec<_> = keys.map(|key| key.id().to_owned()).collect();
+        let poison = self.poison.lock().unwrap().clone();
+        let is_poisoned = poison.is_some_and(|poison| ids.contains(&poison));
+        self.calls.lock().unwrap().push(ids);
+        self.gate.acquire().await.unwrap().forget();
+        tokio::task::yield_now().await;
+        if is_poisoned {
+            let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, "poisoned");
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for Gated {
+    fn backend(&self) -> &'static str {
+        "gated"
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.enter([request.key()].into_iter()).await?;
+        self.store.claim(request).await
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        self.enter([claim.key()].into_iter()).await?;
+        self.store.complete(claim, response, retention).await
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.store.fail(claim, failure, retention).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.store.release(claim).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.store.renew(claim, lease).await
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.store.get(key).await
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.store.purge(limit).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.store.sweep(limit).await
+    }
+}
+
+#[async_trait]
+impl BatchStore for Gated {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        let entered = self.enter(requests.iter().map(ClaimRequest::key)).await;
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as told");
+        if let Err(error) = entered {
+            let each = error.for_each_item();
+            return requests.iter().map(|_| Err(each())).collect();
+        }
+        let mut answers = self.store.claim_many(requests).await;
+        if self.is_short.load(Ordering::SeqCst) {
+            answers.pop();
+        }
+        answers
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        let keys = completions.iter().map(|completion| completion.claim.key());
+        if let Err(error) = self.enter(keys).await {
+            let each = error.for_each_item();
+            return completions.iter().map(|_| Err(each())).collect();
+        }
+        self.store.complete_many(completions).await
+    }
+}

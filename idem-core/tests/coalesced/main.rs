@@ -1,0 +1,8 @@
+//! Callers who share round trips, and what they must not share.
+
+mod batches;
+mod duplicates;
+mod faults;
+mod gated;
+mod lanes;
+mod support;

@@ -1,0 +1,66 @@
+//! What the cases share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, Coalesced, Fingerprint, IdempotencyStore, Key, Result,
+};
+use tokio::task::JoinHandle;
+
+use crate::gated::Gated;
+
+pub(crate) const MINUTES: Duration = Duration::from_secs(600);
+
+pub(crate) type Shared = Arc<Coalesced<Gated>>;
+
+/// A closed store behind one lane, set up further by `set`.
+pub(crate) fn shared(set: impl FnOnce(Coalesced<Gated>) -> Coalesced<Gated>) -> (Gated, Shared) {
+    let store = Gated::closed();
+    let coalesced = Coalesced::new(store.clone()).with_lanes(1);
+    (store, Arc::new(set(coalesced)))
+}
+
+pub(crate) fn request(id: &str) -> ClaimRequest {
+    fingerprinted(id, "one")
+}
+
+pub(crate) fn fingerprinted(id: &str, fingerprint: &str) -> ClaimRequest {
+    let key = Key::new("tenant", "pay", id).unwrap();
+    ClaimRequest::new(key, Fingerprint::raw(fingerprint)).with_lease(MINUTES)
+}
+
+pub(crate) type Asked = JoinHandle<Result<ClaimOutcome>>;
+
+pub(crate) fn claims(store: &Shared, request: ClaimRequest) -> Asked {
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.claim(&request).await })
+}
+
+/// The claims of these keys, asked for one after the other, the first of them under way.
+pub(crate) async fn queue_up(store: &Gated, shared: &Shared, ids: &[&str]) -> Vec<Asked> {
+    let before = store.calls().len();
+    let mut asked = Vec::new();
+    for id in ids {
+        asked.push(claims(shared, request(id)));
+        settled().await;
+    }
+    store.until_calls(before + 1).await;
+    asked
+}
+
+/// Until those who were spawned have come as far as they come: all run on this thread.
+pub(crate) async fn settled() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) async fn acquired(asked: Asked) -> Claim {
+    let outcome = asked.await.unwrap().unwrap();
+    outcome.acquired().expect("the key was free")
+}
+
+pub(crate) async fn name(asked: Asked) -> &'static str {
+    asked.await.unwrap().unwrap().name()
+}
