@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::{
@@ -76,6 +77,26 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
             if deleted < u64::from(MAX_BATCH) {
                 return Ok(total);
             }
+        }
+    }
+
+    /// The same beside live traffic: in batches of 1,000, with a pause after each that is nine times as long as the batch
+    /// took. So it takes a tenth of one connection's time, whatever else the server has to do.
+    ///
+    /// # Errors
+    ///
+    /// As for [`purge`](IdempotencyStore::purge); what was deleted before stays deleted.
+    async fn purge_beside_traffic(&self) -> Result<u64> {
+        const BATCH: u32 = 1_000;
+        let mut total = 0;
+        loop {
+            let began = Instant::now();
+            let deleted = self.purge(BATCH).await?;
+            total += deleted;
+            if deleted < u64::from(BATCH) {
+                return Ok(total);
+            }
+            tokio::time::sleep(began.elapsed() * 9).await;
         }
     }
 

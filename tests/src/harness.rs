@@ -73,6 +73,17 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The same for batches; what [`Coalesced`](crate::Coalesced) needs of a profile that promises
+    /// [`Network`](crate::Promise::Network).
+    async fn open_batch_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        let _ = (namespace, address);
+        Ok(None)
+    }
+
     /// Where the server listens. For a profile that promises [`Network`](crate::Promise::Network).
     fn server_address(&self) -> Option<SocketAddr> {
         None

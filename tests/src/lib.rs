@@ -3,6 +3,7 @@
 pub mod cancel;
 mod case;
 mod cases;
+mod coalesced;
 mod context;
 mod eventually;
 mod expect;
@@ -23,6 +24,7 @@ mod target;
 pub mod worker;
 
 pub use case::{Case, CaseFuture, CaseResult};
+pub use coalesced::Coalesced;
 pub use context::{Context, Settings};
 pub use failure::CaseError;
 pub use harness::{Harness, Product};

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use idem_conformance::idem_core::{
-    BatchStore, BoxError, Coalesced, IdempotencyStore, MemoryStore, SingleFlight,
+    BatchStore, BoxError, IdempotencyStore, MemoryStore, SingleFlight,
 };
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
-    Harness, Missing, Product, Profile, Target, async_trait, main as conformance,
+    Coalesced, Harness, Missing, Product, Profile, Target, async_trait, main as conformance,
 };
 
 #[derive(Default)]
@@ -64,41 +64,6 @@ impl Harness for Memory {
             .map_err(|error| error.to_string())?
             .remove(namespace);
         Ok(())
-    }
-}
-
-/// Stores behind [`Coalesced`]: all handles of a namespace are one store, each with queues of its own.
-#[derive(Default)]
-struct Gathered(Memory);
-
-#[async_trait]
-impl Harness for Gathered {
-    fn name(&self) -> &str {
-        "coalesced"
-    }
-
-    fn profile(&self) -> Profile {
-        self.0.profile()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        self.0.product().await
-    }
-
-    async fn create(&self) -> Result<String, BoxError> {
-        self.0.create().await
-    }
-
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(Coalesced::new(self.0.store(namespace)?)))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(Coalesced::new(self.0.store(namespace)?))))
-    }
-
-    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.0.destroy(namespace).await
     }
 }
 
@@ -158,6 +123,7 @@ fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
     let shared = Target::new("single-flight", shared);
-    let coalesced = Target::new("coalesced", || async { Ok(Gathered::default()) });
+    let coalesced = || async { Ok(Coalesced::new(Memory::default())) };
+    let coalesced = Target::new("memory-coalesced", coalesced);
     conformance(vec![memory, remote, shared, coalesced])
 }

@@ -15,10 +15,21 @@ async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
     store.open();
     let poisoned = asked.remove(2).await.unwrap().unwrap_err();
     assert_eq!(poisoned.kind(), ErrorKind::Unavailable);
-    assert_eq!(poisoned.effect(), Effect::Unknown);
+    assert_eq!(poisoned.effect(), Effect::Unknown, "of the batch");
     for asked in asked {
         acquired(asked).await;
     }
+}
+
+#[tokio::test]
+async fn what_was_asked_alone_is_not_asked_again_after_an_error() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.poison("x");
+    let mut asked = queue_up(&store, &shared, &["z", "x"]).await;
+    store.open();
+    let poisoned = asked.remove(1).await.unwrap().unwrap_err();
+    assert_eq!(poisoned.effect(), Effect::None);
+    assert_eq!(store.calls(), [["z"], ["x"]]);
 }
 
 #[tokio::test]

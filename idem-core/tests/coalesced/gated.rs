@@ -42,7 +42,7 @@ impl Gated {
         self.let_through(100_000);
     }
 
-    /// Every call that has this key in it fails as a whole.
+    /// Every call that has this key in it fails as a whole; a batch may have had an effect, a call for one item has none.
     pub(crate) fn poison(&self, id: &str) {
         *self.poison.lock().unwrap() = Some(id.to_owned());
     }
@@ -71,12 +71,16 @@ impl Gated {
         let ids: Vec<_> = keys.map(|key| key.id().to_owned()).collect();
         let poison = self.poison.lock().unwrap().clone();
         let is_poisoned = poison.is_some_and(|poison| ids.contains(&poison));
+        let effect = if ids.len() > 1 {
+            Effect::Unknown
+        } else {
+            Effect::None
+        };
         self.calls.lock().unwrap().push(ids);
         self.gate.acquire().await.unwrap().forget();
         tokio::task::yield_now().await;
         if is_poisoned {
-            let error = Error::new(ErrorKind::Unavailable, Effect::Unknown, "poisoned");
-            return Err(error);
+            return Err(Error::new(ErrorKind::Unavailable, effect, "poisoned"));
         }
         Ok(())
     }

@@ -1,0 +1,87 @@
+//! [`Coalesced`]: the harness of a store that is behind `idem_core::Coalesced`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
+
+use crate::{Harness, Product, Profile};
+
+/// The stores of another harness, which promises batches, each behind an `idem_core::Coalesced` of its own, of one lane: with
+/// few lanes callers wait, and who waits is in a batch.
+#[derive(Debug)]
+pub struct Coalesced<H> {
+    name: String,
+    harness: H,
+}
+
+impl<H: Harness> Coalesced<H> {
+    /// In front of this harness, with `-coalesced` after its name.
+    pub fn new(harness: H) -> Self {
+        let name = format!("{}-coalesced", harness.name());
+        Self { name, harness }
+    }
+
+    async fn behind(&self, namespace: &str) -> Result<Arc<dyn BatchStore>, BoxError> {
+        let store = self.harness.open_batch(namespace).await?;
+        Ok(gathered(store.ok_or("the harness gives no batches")?))
+    }
+}
+
+fn gathered(store: Arc<dyn BatchStore>) -> Arc<dyn BatchStore> {
+    Arc::new(idem_core::Coalesced::new(store).with_lanes(1))
+}
+
+#[async_trait]
+impl<H: Harness> Harness for Coalesced<H> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn profile(&self) -> Profile {
+        self.harness.profile()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        self.harness.product().await
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        self.harness.create().await
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(self.behind(namespace).await?)
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.harness.destroy(namespace).await
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        self.behind(namespace).await.map(Some)
+    }
+
+    async fn open_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let store = self.open_batch_through(namespace, address).await?;
+        Ok(store.map(|store| store as _))
+    }
+
+    async fn open_batch_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        let store = self.harness.open_batch_through(namespace, address).await?;
+        Ok(store.map(gathered))
+    }
+
+    fn server_address(&self) -> Option<SocketAddr> {
+        self.harness.server_address()
+    }
+}
