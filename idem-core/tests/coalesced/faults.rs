@@ -138,6 +138,25 @@ async fn callers_who_all_go_leave_nothing_behind() {
 }
 
 #[tokio::test]
+async fn thousands_who_go_before_him_who_asks_leave_nothing_behind() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    let first = queue_up(&store, &shared, &["a"]).await.remove(0);
+    let others: Vec<_> = (0..9_000)
+        .map(|n| claims(&shared, request(&n.to_string())))
+        .collect();
+    settled().await;
+    for asked in others {
+        asked.abort();
+    }
+    settled().await;
+    first.abort();
+    settled().await;
+    store.open();
+    acquired(claims(&shared, request("d"))).await;
+    assert_eq!(store.calls(), [["a"], ["d"]]);
+}
+
+#[tokio::test]
 async fn a_batch_that_panics_is_an_error_and_the_lane_goes_on() {
     let (store, shared) = shared(|coalesced| coalesced);
     store.panic_once();

@@ -38,6 +38,17 @@ use crate::{
 /// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other operations go through as
 /// they are, batches too.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use idem_core::{Coalesced, Idempotency, MemoryStore};
+///
+/// let store = Coalesced::new(MemoryStore::new()).with_lanes(4);
+/// let idempotency = Idempotency::new(store);
+/// # let _ = idempotency;
+/// # }
+/// ```
+///
 /// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits for nobody: the next
 /// caller takes over.
 pub struct Coalesced<S> {
