@@ -1,6 +1,7 @@
 //! [`FencingToken`] and [`AttemptId`]: who holds a key.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,11 @@ impl AttemptId {
     /// that the late holder no longer owns it.
     pub const NOBODY: Self = Self([0; 16]);
 
-    /// A new random id from the operating system's source.
+    /// A new random id, from a generator of this thread that the operating system's source seeds, and seeds again
+    /// from time to time.
+    ///
+    /// The clock is mixed in, so that a process does not repeat the ids of the one that it was forked from, or of the
+    /// machine whose snapshot it was restored from.
     ///
     /// # Panics
     ///
@@ -57,9 +62,11 @@ impl AttemptId {
     /// once the machine has booted; a guessable id would let two attempts own one claim.
     #[must_use]
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system provides randomness");
-        Self(bytes)
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let random: u128 = rand::random();
+        Self((random ^ since_epoch.as_nanos()).to_be_bytes())
     }
 
     /// The id of these bytes, which must be as good as random.

@@ -13,7 +13,7 @@ impl MemoryStore {
     fn advance_now(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
         check::version(version)?;
         let retention = check::retention(retention)?;
-        Ok(self.on_shard(source, |shard, now| {
+        Ok(self.on_shard(source, |shard, _, now| {
             shard
                 .marks
                 .advance(source, version, later(now, retention), now)
@@ -32,16 +32,17 @@ impl CheckpointStore for MemoryStore {
         checkpoint
             .encode(&self.shared.limits)
             .and_then(|_| {
-                self.on_shard(claim.key(), |shard, now| {
-                    shard.store_checkpoint(claim, checkpoint, now)
+                self.on_shard(claim.key(), |shard, place, now| {
+                    shard.store_checkpoint(place, claim, checkpoint, now)
                 })
             })
             .map_err(at("checkpoint"))
     }
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
-        self.on_shard(claim.key(), |shard, now| {
-            shard.checkpoint(claim, now).cloned()
+        self.on_shard(claim.key(), |shard, place, now| {
+            let stored = shard.checkpoint(place, claim, now)?;
+            Ok(stored.as_deref().cloned())
         })
         .map_err(at("last_checkpoint"))
     }
@@ -56,11 +57,11 @@ impl WatermarkStore for MemoryStore {
     }
 
     async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
-        Ok(self.on_shard(source, |shard, now| shard.marks.get(source, now)))
+        Ok(self.on_shard(source, |shard, _, now| shard.marks.get(source, now)))
     }
 
     async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
-        self.in_batches(limit, |shard, now, left| shard.marks.expire_some(now, left))
+        self.in_batches(limit, |shard, now, work| shard.marks.expire_some(now, work))
             .map_err(at("purge_watermarks"))
     }
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::queue::Queue;
 use super::row::UNQUEUED;
-use super::shard::{CLEARED_IN_PASSING, ENTRIES_PER_LOCK, Progress};
+use super::work::{Progress, Work};
 use crate::{Advance, Key, Timestamp};
 
 /// Marks by source, apart from the records.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     marks: HashMap<Key, Mark>,
-    expiries: Queue,
+    expiries: Queue<Key>,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Marks {
             Some(current) if current == version => return Advance::Unchanged,
             Some(current) if current > version => return Advance::Stale { current },
             Some(_) => {}
-            None => drop(self.expire_some(now, CLEARED_IN_PASSING)),
+            None => drop(self.expire_some(now, Work::IN_PASSING)),
         }
         let mark = self.marks.entry(source.clone()).or_insert(Mark {
             version,
@@ -45,6 +45,10 @@ impl Marks {
         mark.expires_at = expires_at;
         self.expiries
             .schedule(source, expires_at, &mut mark.expiry_queued);
+        if self.expiries.is_mostly_spent(self.marks.len()) {
+            let entry = |(source, mark): (&Key, &Mark)| (mark.expiry_queued, source.clone());
+            self.expiries = self.marks.iter().map(entry).collect();
+        }
         Advance::Advanced
     }
 
@@ -53,37 +57,24 @@ impl Marks {
         (mark.expires_at > now).then_some(mark.version)
     }
 
-    /// Deletes at most `limit` marks whose retention has ended.
-    pub(super) fn expire_some(&mut self, now: Timestamp, limit: u32) -> Progress {
-        let mut changed = 0;
-        for _ in 0..ENTRIES_PER_LOCK {
-            if changed == limit {
-                break;
-            }
-            let Some((due, source)) = self.expiries.pop_due(now) else {
-                return Progress {
-                    changed,
-                    more: false,
-                };
-            };
+    /// Deletes marks whose retention has ended.
+    pub(super) fn expire_some(&mut self, now: Timestamp, work: Work) -> Progress {
+        work.through(|| {
+            let (due, source) = self.expiries.pop_due(now)?;
             let Some(mark) = self.marks.get_mut(&source) else {
-                continue;
+                return Some(false);
             };
             if mark.expiry_queued != due {
-                continue;
+                return Some(false);
             }
-            if mark.expires_at > now {
-                mark.expiry_queued = UNQUEUED;
-                self.expiries
-                    .schedule(&source, mark.expires_at, &mut mark.expiry_queued);
-            } else {
+            if mark.expires_at <= now {
                 self.marks.remove(&source);
-                changed += 1;
+                return Some(true);
             }
-        }
-        Progress {
-            changed,
-            more: true,
-        }
+            mark.expiry_queued = UNQUEUED;
+            self.expiries
+                .schedule(&source, mark.expires_at, &mut mark.expiry_queued);
+            Some(false)
+        })
     }
 }

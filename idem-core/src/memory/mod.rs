@@ -5,8 +5,10 @@ mod clock;
 mod marks;
 mod queue;
 mod row;
+mod rows;
 mod shard;
 mod sync;
+mod work;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,8 +18,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::clock::Clock;
-use self::shard::{Lease, Progress, Sealing, Shard};
+use self::rows::Place;
+use self::shard::{Lease, Sealing, Shard};
 use self::sync::{Mutex, lock};
+use self::work::{Progress, Work};
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore, check,
@@ -25,8 +29,12 @@ use crate::{
 
 const BACKEND: &str = "memory";
 
-/// A power of two, so that a hash is cut to a shard by its low bits.
+/// A power of two, so that a hash is cut to a shard by some of its bits.
 const SHARDS: usize = 64;
+
+/// The bits of a hash that choose the shard begin here: the table of a shard places by the bits below, and tells
+/// neighbours apart by the highest seven.
+const SHARD_BITS_FROM: u32 = 48;
 
 /// A store in the memory of this process, for tests, single-process programs, and as the reference of the
 /// suite. All laws hold, but a record dies with the process.
@@ -86,34 +94,42 @@ impl MemoryStore {
 
     /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key never go
     /// back.
-    fn on_shard<T>(&self, key: &Key, change: impl FnOnce(&mut Shard, Timestamp) -> T) -> T {
-        let hash = self.shared.hasher.hash_one(key) as usize;
-        let mut shard = lock(&self.shared.shards[hash % SHARDS]);
+    fn on_shard<'k, T>(
+        &self,
+        key: &'k Key,
+        change: impl FnOnce(&mut Shard, Place<'k>, Timestamp) -> T,
+    ) -> T {
+        let hash = self.shared.hasher.hash_one(key);
+        let number = (hash >> SHARD_BITS_FROM) as usize % SHARDS;
+        let mut shard = lock(&self.shared.shards[number]);
         let now = self.shared.clock.now();
-        change(&mut shard, now)
+        change(&mut shard, Place { key, hash }, now)
     }
 
     fn claim_now(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.shared.limits)?;
-        Ok(self.on_shard(request.key(), |shard, now| {
+        Ok(self.on_shard(request.key(), |shard, place, now| {
             let ends_at = later(now, checked.lease);
             let lease = Lease {
                 now,
                 ends_at,
                 expires_at: later(ends_at, checked.retention),
             };
-            shard.claim(request, &lease)
+            shard.claim(place, request, &lease)
         }))
     }
 
     fn seal_now(&self, claim: &Claim, result: Sealing<'_>, retention: Duration) -> Result<()> {
         let retention = check::retention(retention)?;
+        let limits = &self.shared.limits;
         match result {
-            Sealing::Response(response) => check::response(response, &self.shared.limits).map(drop),
-            Sealing::Failure(failure) => check::failure(failure, &self.shared.limits).map(drop),
-        }?;
-        self.on_shard(claim.key(), |shard, now| {
-            shard.seal(claim, result, later(now, retention), now)
+            // Nothing is stored in that form here, so it is made only where it is refused.
+            Sealing::Response(response) if response.fits(limits.max_result_bytes) => {}
+            Sealing::Response(response) => drop(check::response(response, limits)?),
+            Sealing::Failure(failure) => drop(check::failure(failure, limits)?),
+        }
+        self.on_shard(claim.key(), |shard, place, now| {
+            shard.seal(place, claim, result, later(now, retention), now)
         })
     }
 
@@ -121,14 +137,14 @@ impl MemoryStore {
     fn in_batches(
         &self,
         limit: u32,
-        mut step: impl FnMut(&mut Shard, Timestamp, u32) -> Progress,
+        mut step: impl FnMut(&mut Shard, Timestamp, Work) -> Progress,
     ) -> Result<u64> {
         let mut left = check::batch(limit)?;
         for shard in &self.shared.shards {
             let mut more = true;
             while more && left > 0 {
                 let mut shard = lock(shard);
-                let progress = step(&mut shard, self.shared.clock.now(), left);
+                let progress = step(&mut shard, self.shared.clock.now(), Work::at_most(left));
                 left -= progress.changed;
                 more = progress.more;
             }
@@ -195,20 +211,22 @@ impl IdempotencyStore for MemoryStore {
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.on_shard(claim.key(), |shard, now| shard.release(claim, now))
-            .map_err(|error| error.at(BACKEND, "release"))
+        self.on_shard(claim.key(), |shard, place, now| {
+            shard.release(place, claim, now)
+        })
+        .map_err(|error| error.at(BACKEND, "release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         let lease = check::lease(lease).map_err(|error| error.at(BACKEND, "renew"))?;
-        self.on_shard(claim.key(), |shard, now| {
-            shard.renew(claim, later(now, lease), now)
+        self.on_shard(claim.key(), |shard, place, now| {
+            shard.renew(place, claim, later(now, lease), now)
         })
         .map_err(|error| error.at(BACKEND, "renew"))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        Ok(self.on_shard(key, |shard, now| shard.get(key, now)))
+        Ok(self.on_shard(key, |shard, place, now| shard.get(place, now)))
     }
 
     async fn purge(&self, limit: u32) -> Result<u64> {

@@ -1,8 +1,9 @@
 //! One record as the memory store keeps it.
 
+use super::shard::Lease;
 use crate::{
     AttemptId, Checkpoint, Claim, ClaimRequest, Completed, Failed, FailedPolicy, Failure,
-    FencingToken, Fingerprint, InFlight, Metadata, Record, RecordInfo, Response, StalePolicy,
+    FencingToken, Fingerprint, InFlight, Key, Metadata, Record, RecordInfo, Response, StalePolicy,
     Timestamp,
 };
 
@@ -11,6 +12,7 @@ pub(super) const UNQUEUED: Timestamp = Timestamp::from_micros(i64::MAX);
 
 #[derive(Debug)]
 pub(super) struct Row {
+    pub(super) key: Key,
     pub(super) fingerprint: Fingerprint,
     pub(super) token: FencingToken,
     pub(super) attempt: AttemptId,
@@ -30,7 +32,7 @@ pub(super) enum State {
     InFlight {
         lease_ends_at: Timestamp,
         on_stale: StalePolicy,
-        checkpoint: Option<Checkpoint>,
+        checkpoint: Option<Box<Checkpoint>>,
     },
     Completed {
         response: Response,
@@ -50,7 +52,7 @@ pub(super) enum Decision {
     Acquire {
         attempts: u32,
         created_at: Timestamp,
-        checkpoint: Option<Checkpoint>,
+        checkpoint: Option<Box<Checkpoint>>,
     },
     /// The attempt has the key already.
     Own(Held),
@@ -64,7 +66,7 @@ pub(super) struct Held {
     pub(super) token: FencingToken,
     pub(super) attempts: u32,
     pub(super) created_at: Timestamp,
-    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) checkpoint: Option<Box<Checkpoint>>,
 }
 
 impl Decision {
@@ -79,6 +81,27 @@ impl Decision {
 }
 
 impl Row {
+    /// The row of a holder, in no queue.
+    pub(super) fn held(request: &ClaimRequest, lease: &Lease, held: Held) -> Self {
+        Self {
+            key: request.key().clone(),
+            fingerprint: *request.fingerprint(),
+            token: held.token,
+            attempt: request.attempt(),
+            attempts: held.attempts,
+            created_at: held.created_at,
+            expires_at: lease.expires_at,
+            metadata: request.metadata().clone(),
+            state: State::InFlight {
+                lease_ends_at: lease.ends_at,
+                on_stale: request.on_stale(),
+                checkpoint: held.checkpoint,
+            },
+            expiry_queued: UNQUEUED,
+            lease_queued: UNQUEUED,
+        }
+    }
+
     /// Decides a claim, and fails the row when it is stale and may not be taken over.
     pub(super) fn decide(&mut self, request: &ClaimRequest, now: Timestamp) -> Decision {
         let Some(record) = self.record(now) else {
@@ -117,7 +140,7 @@ impl Row {
         }
     }
 
-    fn acquired_again(&self, checkpoint: Option<Checkpoint>) -> Decision {
+    fn acquired_again(&self, checkpoint: Option<Box<Checkpoint>>) -> Decision {
         Decision::Acquire {
             attempts: self.attempts.saturating_add(1),
             created_at: self.created_at,
@@ -136,6 +159,15 @@ impl Row {
 
     pub(super) fn is_stale(&self, now: Timestamp) -> bool {
         matches!(self.state, State::InFlight { lease_ends_at, .. } if lease_ends_at <= now)
+    }
+
+    /// When it is to be looked at for the end of its retention. While a lease lasts that is the lease's end: by then
+    /// most records are sealed, and one entry in the queue has done for the claim and the result.
+    pub(super) fn look_at(&self, now: Timestamp) -> Timestamp {
+        match self.state {
+            State::InFlight { lease_ends_at, .. } if lease_ends_at > now => lease_ends_at,
+            _ => self.expires_at,
+        }
     }
 
     /// When this record is to be swept; [`UNQUEUED`] if never.

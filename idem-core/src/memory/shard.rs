@@ -1,28 +1,21 @@
 //! A shard: the rows of some keys, changed under one lock.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use super::marks::Marks;
 use super::queue::Queue;
 use super::row::{Decision, Held, Row, State, UNQUEUED};
+use super::rows::{Place, Rows};
+use super::work::{Progress, Work};
 use crate::{
-    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Key, Record,
-    Response, Result, Timestamp,
+    Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record, Response,
+    Result, Timestamp,
 };
-
-/// How many queue entries one hold of the lock looks at.
-pub(super) const ENTRIES_PER_LOCK: u32 = 256;
-
-/// How many due entries a claim of a new key or the first mark of a source clears away in passing, so that a
-/// store that nobody purges does not grow for ever.
-pub(super) const CLEARED_IN_PASSING: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    rows: HashMap<Key, Row>,
-    expiries: Queue,
-    leases: Queue,
+    rows: Rows,
+    /// When rows are to be looked at, by the hash of their key.
+    expiries: Queue<u64>,
+    leases: Queue<u64>,
     pub(super) marks: Marks,
     /// The greatest token given out, so that tokens grow also after a row is gone.
     last_token: i64,
@@ -35,22 +28,21 @@ pub(super) struct Lease {
     pub(super) expires_at: Timestamp,
 }
 
-/// What one hold of the lock did for a purge or sweep.
-pub(super) struct Progress {
-    pub(super) changed: u32,
-    pub(super) more: bool,
-}
-
 impl Shard {
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    pub(super) fn claim(&mut self, request: &ClaimRequest, lease: &Lease) -> ClaimOutcome {
-        let decision = match self.rows.get_mut(request.key()) {
+    pub(super) fn claim(
+        &mut self,
+        place: Place<'_>,
+        request: &ClaimRequest,
+        lease: &Lease,
+    ) -> ClaimOutcome {
+        let decision = match self.rows.get_mut(place) {
             Some(row) => row.decide(request, lease.now),
             None => {
-                self.expire_some(lease.now, CLEARED_IN_PASSING);
+                self.expire_some(lease.now, Work::IN_PASSING);
                 Decision::fresh(lease.now)
             }
         };
@@ -73,57 +65,55 @@ impl Shard {
                 return ClaimOutcome::from_record(record, request.fingerprint());
             }
         };
-        self.hold(request, lease, held)
+        self.hold(place, request, lease, held)
     }
 
     /// Writes the row of a holder.
-    fn hold(&mut self, request: &ClaimRequest, lease: &Lease, held: Held) -> ClaimOutcome {
-        let Held {
-            token, attempts, ..
-        } = held;
-        let key = request.key().clone();
-        let entry = self.rows.entry(key.clone());
-        let (expiry_queued, lease_queued) = match &entry {
-            Entry::Occupied(old) => (old.get().expiry_queued, old.get().lease_queued),
-            Entry::Vacant(_) => (UNQUEUED, UNQUEUED),
-        };
-        let mut entry = entry.insert_entry(Row {
-            fingerprint: *request.fingerprint(),
-            token,
-            attempt: request.attempt(),
-            attempts,
-            created_at: held.created_at,
-            expires_at: lease.expires_at,
-            metadata: request.metadata().clone(),
-            state: State::InFlight {
-                lease_ends_at: lease.ends_at,
-                on_stale: request.on_stale(),
-                checkpoint: held.checkpoint,
-            },
-            expiry_queued,
-            lease_queued,
-        });
-        schedule(&mut self.expiries, &mut self.leases, &key, entry.get_mut());
-        let attempt = request.attempt();
+    fn hold(
+        &mut self,
+        place: Place<'_>,
+        request: &ClaimRequest,
+        lease: &Lease,
+        held: Held,
+    ) -> ClaimOutcome {
+        let (token, attempts) = (held.token, held.attempts);
+        let row = self
+            .rows
+            .put(place, Box::new(Row::held(request, lease, held)));
+        schedule(&mut self.expiries, &mut self.leases, place, lease.now, row);
+        self.tidy();
         ClaimOutcome::Acquired(Claim::new(
-            key,
+            place.key.clone(),
             token,
-            attempt,
+            request.attempt(),
             attempts,
             lease.now,
             lease.ends_at,
         ))
     }
 
+    /// Makes the queues anew when most of their entries no longer count, so that they stay in proportion to the
+    /// rows however short-lived these are.
+    fn tidy(&mut self) {
+        let rows = self.rows.len();
+        if self.expiries.is_mostly_spent(rows) {
+            self.expiries = self.rows.entries(|row| row.expiry_queued).collect();
+        }
+        if self.leases.is_mostly_spent(rows) {
+            self.leases = self.rows.entries(|row| row.lease_queued).collect();
+        }
+    }
+
     /// Seals the claim with what `state` makes, unless it is sealed so already.
     pub(super) fn seal(
         &mut self,
+        place: Place<'_>,
         claim: &Claim,
         result: Sealing<'_>,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
-        let row = owned(&mut self.rows, claim, now)?;
+        let row = owned(&mut self.rows, place, claim, now)?;
         match (&row.state, &result) {
             (State::InFlight { .. }, _) => {}
             (State::Completed { response, .. }, Sealing::Response(given)) if response == *given => {
@@ -149,14 +139,19 @@ impl Shard {
         };
         row.expires_at = expires_at;
         self.expiries
-            .schedule(claim.key(), row.expires_at, &mut row.expiry_queued);
+            .schedule(&place.hash, expires_at, &mut row.expiry_queued);
         Ok(())
     }
 
-    pub(super) fn release(&mut self, claim: &Claim, now: Timestamp) -> Result<()> {
+    pub(super) fn release(
+        &mut self,
+        place: Place<'_>,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<()> {
         let row = self
             .rows
-            .get_mut(claim.key())
+            .get_mut(place)
             .filter(|row| row.is_owned_by(claim))
             .filter(|row| row.is_live(now) || matches!(row.state, State::Released))
             .ok_or_else(Error::claim_lost)?;
@@ -166,7 +161,7 @@ impl Shard {
                 row.state = State::Released;
                 row.expires_at = Timestamp::default();
                 self.expiries
-                    .schedule(claim.key(), row.expires_at, &mut row.expiry_queued);
+                    .schedule(&place.hash, row.expires_at, &mut row.expiry_queued);
                 Ok(())
             }
             State::Completed { .. } | State::Failed { .. } => Err(Error::claim_lost()),
@@ -175,11 +170,12 @@ impl Shard {
 
     pub(super) fn renew(
         &mut self,
+        place: Place<'_>,
         claim: &Claim,
         lease_ends_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim> {
-        let row = owned(&mut self.rows, claim, now)?;
+        let row = owned(&mut self.rows, place, claim, now)?;
         let State::InFlight {
             lease_ends_at: ends,
             ..
@@ -191,10 +187,9 @@ impl Shard {
         *ends = ends.saturating_add(longer);
         row.expires_at = row.expires_at.saturating_add(longer);
         let ends = *ends;
-        schedule(&mut self.expiries, &mut self.leases, claim.key(), row);
-        let key = claim.key().clone();
+        schedule(&mut self.expiries, &mut self.leases, place, now, row);
         Ok(Claim::new(
-            key,
+            place.key.clone(),
             claim.token(),
             claim.attempt(),
             row.attempts,
@@ -205,96 +200,71 @@ impl Shard {
 
     pub(super) fn store_checkpoint(
         &mut self,
+        place: Place<'_>,
         claim: &Claim,
         point: &Checkpoint,
         now: Timestamp,
     ) -> Result<()> {
-        *self.checkpoint(claim, now)? = Some(point.clone());
+        *self.checkpoint(place, claim, now)? = Some(Box::new(point.clone()));
         Ok(())
     }
 
     /// What the holder of a claim in flight left behind last.
     pub(super) fn checkpoint(
         &mut self,
+        place: Place<'_>,
         claim: &Claim,
         now: Timestamp,
-    ) -> Result<&mut Option<Checkpoint>> {
-        match &mut owned(&mut self.rows, claim, now)?.state {
+    ) -> Result<&mut Option<Box<Checkpoint>>> {
+        match &mut owned(&mut self.rows, place, claim, now)?.state {
             State::InFlight { checkpoint, .. } => Ok(checkpoint),
             _ => Err(Error::claim_lost()),
         }
     }
 
-    pub(super) fn get(&self, key: &Key, now: Timestamp) -> Option<Record> {
-        self.rows.get(key)?.record(now)
+    pub(super) fn get(&self, place: Place<'_>, now: Timestamp) -> Option<Record> {
+        self.rows.get(place)?.record(now)
     }
 
-    /// Deletes at most `limit` rows whose retention has ended.
-    pub(super) fn expire_some(&mut self, now: Timestamp, limit: u32) -> Progress {
-        let mut changed = 0;
-        for _ in 0..ENTRIES_PER_LOCK {
-            if changed == limit {
-                break;
-            }
-            let Some((due, key)) = self.expiries.pop_due(now) else {
-                return Progress {
-                    changed,
-                    more: false,
-                };
+    /// Deletes rows whose retention has ended.
+    pub(super) fn expire_some(&mut self, now: Timestamp, work: Work) -> Progress {
+        work.through(|| {
+            let (due, hash) = self.expiries.pop_due(now)?;
+            let Some(mut entry) = self.rows.find(hash, |row| row.expiry_queued == due) else {
+                return Some(false);
             };
-            let Some(row) = self.rows.get_mut(&key) else {
-                continue;
-            };
-            if row.expiry_queued != due {
-                continue;
+            if !entry.row().is_live(now) {
+                entry.remove();
+                return Some(true);
             }
-            if row.is_live(now) {
-                row.expiry_queued = UNQUEUED;
-                self.expiries
-                    .schedule(&key, row.expires_at, &mut row.expiry_queued);
-            } else {
-                self.rows.remove(&key);
-                changed += 1;
-            }
-        }
-        Progress {
-            changed,
-            more: true,
-        }
+            let row = entry.row();
+            row.expiry_queued = UNQUEUED;
+            self.expiries
+                .schedule(&hash, row.look_at(now), &mut row.expiry_queued);
+            Some(false)
+        })
     }
 
-    /// Fails at most `limit` stale rows that may not be taken over.
-    pub(super) fn abandon_some(&mut self, now: Timestamp, limit: u32) -> Progress {
-        let mut changed = 0;
-        for _ in 0..ENTRIES_PER_LOCK {
-            if changed == limit {
-                break;
-            }
-            let Some((due, key)) = self.leases.pop_due(now) else {
-                return Progress {
-                    changed,
-                    more: false,
-                };
+    /// Fails stale rows that may not be taken over.
+    pub(super) fn abandon_some(&mut self, now: Timestamp, work: Work) -> Progress {
+        work.through(|| {
+            let (due, hash) = self.leases.pop_due(now)?;
+            let Some(mut entry) = self.rows.find(hash, |row| row.lease_queued == due) else {
+                return Some(false);
             };
-            let Some(row) = self.rows.get_mut(&key) else {
-                continue;
-            };
-            if row.lease_queued != due {
-                continue;
-            }
+            let row = entry.row();
             row.lease_queued = UNQUEUED;
             let sweep_due = row.sweep_due();
             if sweep_due <= now && row.is_live(now) {
                 row.abandon(now);
-                changed += 1;
-            } else if sweep_due > now {
-                self.leases.schedule(&key, sweep_due, &mut row.lease_queued);
+                return Some(true);
             }
-        }
-        Progress {
-            changed,
-            more: true,
-        }
+            if sweep_due > now {
+                self.leases
+                    .schedule(&hash, sweep_due, &mut row.lease_queued);
+            }
+            Some(false)
+        })
     }
 }
 
@@ -305,18 +275,25 @@ pub(super) enum Sealing<'a> {
     Failure(&'a Failure),
 }
 
-fn schedule(expiries: &mut Queue, leases: &mut Queue, key: &Key, row: &mut Row) {
-    expiries.schedule(key, row.expires_at, &mut row.expiry_queued);
-    leases.schedule(key, row.sweep_due(), &mut row.lease_queued);
+fn schedule(
+    expiries: &mut Queue<u64>,
+    leases: &mut Queue<u64>,
+    place: Place<'_>,
+    now: Timestamp,
+    row: &mut Row,
+) {
+    expiries.schedule(&place.hash, row.look_at(now), &mut row.expiry_queued);
+    leases.schedule(&place.hash, row.sweep_due(), &mut row.lease_queued);
 }
 
 /// The live row of the claim, if it is its owner.
 fn owned<'a>(
-    rows: &'a mut HashMap<Key, Row>,
+    rows: &'a mut Rows,
+    place: Place<'_>,
     claim: &Claim,
     now: Timestamp,
 ) -> Result<&'a mut Row> {
-    rows.get_mut(claim.key())
+    rows.get_mut(place)
         .filter(|row| row.is_live(now) && row.is_owned_by(claim))
         .ok_or_else(Error::claim_lost)
 }

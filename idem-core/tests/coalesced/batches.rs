@@ -5,7 +5,7 @@ use std::sync::Arc;
 use idem_core::{BatchStore, ErrorKind, IdempotencyStore, Response};
 use tokio::task::JoinSet;
 
-use crate::support::{MINUTES, acquired, claims, queue_up, request, settled, shared};
+use crate::support::{MINUTES, acquired, claims, granted, queue_up, request, settled, shared};
 
 #[tokio::test]
 async fn a_lone_caller_asks_by_itself() {
@@ -66,7 +66,7 @@ async fn a_batch_has_no_more_than_its_items() {
     let asked = queue_up(&store, &shared, &["a", "b", "c", "d", "e", "f"]).await;
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     let calls = store.calls();
     assert_eq!(calls[1..], [vec!["b", "c"], vec!["d", "e"], vec!["f"]]);
@@ -108,7 +108,7 @@ async fn who_finds_the_queue_full_is_told_at_once() {
     );
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     assert_eq!(
         shared.claim(&request("d")).await.unwrap().name(),
@@ -134,7 +134,7 @@ async fn a_queue_that_has_run_empty_serves_whoever_comes_next() {
             .map(|n| claims(&shared, request(&format!("{round}-{n}"))))
             .collect();
         for asked in asked {
-            acquired(asked).await;
+            granted(asked).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use idem_core::{ClaimOutcome, IdempotencyStore, Response};
 
 use crate::support::{
-    MINUTES, acquired, claims, fingerprinted, name, queue_up, request, settled, shared,
+    MINUTES, acquired, claims, fingerprinted, granted, name, queue_up, request, settled, shared,
 };
 
 #[tokio::test]
@@ -11,7 +11,7 @@ async fn sixty_four_callers_with_one_key_are_two_calls() {
     let (store, shared) = shared(|coalesced| coalesced);
     let mut asked = queue_up(&store, &shared, &["a"; 64]).await;
     store.open();
-    acquired(asked.remove(0)).await;
+    granted(asked.remove(0)).await;
     for asked in asked {
         assert_eq!(name(asked).await, "in_flight");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::{Effect, ErrorKind, IdempotencyStore};
 
-use crate::support::{acquired, claims, name, queue_up, request, settled, shared};
+use crate::support::{claims, granted, name, queue_up, request, settled, shared};
 
 #[tokio::test]
 async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
@@ -17,7 +17,7 @@ async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
     assert_eq!(poisoned.kind(), ErrorKind::Unavailable);
     assert_eq!(poisoned.effect(), Effect::Unknown, "of the batch");
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
 }
 
@@ -59,7 +59,7 @@ async fn a_bad_item_is_refused_and_its_neighbours_are_not_asked_twice() {
     let bad = asked.pop().unwrap().await.unwrap().unwrap_err();
     assert_eq!(bad.kind(), ErrorKind::InvalidInput);
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     assert_eq!(store.calls(), [vec!["z"], vec!["a", "b"]]);
 }
@@ -71,7 +71,7 @@ async fn a_store_that_answers_too_few_has_answered_the_others() {
     let asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     // The last one's claim took effect, and the same attempt has it.
     assert_eq!(store.calls(), [vec!["z"], vec!["a", "b"], vec!["b"]]);
@@ -85,7 +85,7 @@ async fn a_caller_who_goes_is_not_sent() {
     settled().await;
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     assert_eq!(store.calls(), [vec!["a"], vec!["b", "d"]]);
 }
@@ -100,7 +100,7 @@ async fn a_caller_who_goes_while_his_batch_is_under_way_leaves_it_to_the_others(
     settled().await;
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
     // What was sent has happened.
     assert_eq!(
@@ -120,9 +120,9 @@ async fn a_caller_who_goes_while_he_asks_leaves_the_lane_to_the_next() {
     asked.remove(0).abort();
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
-    acquired(claims(&shared, request("d"))).await;
+    granted(claims(&shared, request("d"))).await;
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn callers_who_all_go_leave_nothing_behind() {
     }
     settled().await;
     store.open();
-    acquired(claims(&shared, request("d"))).await;
+    granted(claims(&shared, request("d"))).await;
     assert_eq!(shared.get(request("c").key()).await.unwrap(), None);
 }
 
@@ -152,7 +152,7 @@ async fn thousands_who_go_before_him_who_asks_leave_nothing_behind() {
     first.abort();
     settled().await;
     store.open();
-    acquired(claims(&shared, request("d"))).await;
+    granted(claims(&shared, request("d"))).await;
     assert_eq!(store.calls(), [["a"], ["d"]]);
 }
 
@@ -162,13 +162,13 @@ async fn a_batch_that_panics_is_an_error_and_the_lane_goes_on() {
     store.panic_once();
     let mut asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
     store.open();
-    acquired(asked.remove(0)).await;
+    granted(asked.remove(0)).await;
     for asked in asked {
         let error = asked.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(error.effect(), Effect::Unknown);
     }
-    acquired(claims(&shared, request("c"))).await;
+    granted(claims(&shared, request("c"))).await;
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::support::{acquired, queue_up, request, settled, shared};
+use crate::support::{granted, queue_up, request, settled, shared};
 
 #[tokio::test]
 async fn a_stuck_lane_does_not_stop_the_others() {
@@ -25,7 +25,7 @@ async fn a_stuck_lane_does_not_stop_the_others() {
     );
     store.open();
     for asked in asked {
-        acquired(asked).await;
+        granted(asked).await;
     }
 }
 

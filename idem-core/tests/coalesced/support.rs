@@ -61,6 +61,11 @@ pub(crate) async fn acquired(asked: Asked) -> Claim {
     outcome.acquired().expect("the key was free")
 }
 
+/// That it was.
+pub(crate) async fn granted(asked: Asked) {
+    let _held = acquired(asked).await;
+}
+
 pub(crate) async fn name(asked: Asked) -> &'static str {
     asked.await.unwrap().unwrap().name()
 }

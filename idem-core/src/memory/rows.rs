@@ -1,0 +1,100 @@
+//! The rows of a shard by key.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::{Entry, OccupiedEntry};
+
+use super::row::Row;
+use crate::{Key, Timestamp};
+
+/// A key with its hash, which is made once per call and is as good as random to whoever chose the key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) key: &'a Key,
+    pub(super) hash: u64,
+}
+
+/// Each row is one allocation; the table holds its place and the hash, so that it grows without looking at rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows(HashTable<Slot>);
+
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    row: Box<Row>,
+}
+
+impl Slot {
+    fn is_at(&self, place: Place<'_>) -> bool {
+        self.hash == place.hash && self.row.key == *place.key
+    }
+}
+
+impl Rows {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn get(&self, place: Place<'_>) -> Option<&Row> {
+        let slot = self.0.find(place.hash, |slot| slot.is_at(place))?;
+        Some(&slot.row)
+    }
+
+    pub(super) fn get_mut(&mut self, place: Place<'_>) -> Option<&mut Row> {
+        let slot = self.0.find_mut(place.hash, |slot| slot.is_at(place))?;
+        Some(&mut slot.row)
+    }
+
+    /// Puts the row in its place; it stands in the queues where an older one stood.
+    pub(super) fn put(&mut self, place: Place<'_>, mut row: Box<Row>) -> &mut Row {
+        let (is_at, hash) = (|slot: &Slot| slot.is_at(place), |slot: &Slot| slot.hash);
+        let slot = match self.0.entry(place.hash, is_at, hash) {
+            Entry::Occupied(old) => {
+                let slot = old.into_mut();
+                row.expiry_queued = slot.row.expiry_queued;
+                row.lease_queued = slot.row.lease_queued;
+                slot.row = row;
+                slot
+            }
+            Entry::Vacant(vacant) => vacant
+                .insert(Slot {
+                    hash: place.hash,
+                    row,
+                })
+                .into_mut(),
+        };
+        &mut slot.row
+    }
+
+    /// The row that an entry of a queue stands for: of those with this hash, which are hardly ever two, the one that
+    /// knows the entry.
+    pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&Row) -> bool) -> Option<Found<'_>> {
+        self.0
+            .find_entry(hash, |slot| slot.hash == hash && is_it(&slot.row))
+            .ok()
+            .map(Found)
+    }
+
+    /// What a queue that is made anew holds.
+    pub(super) fn entries(
+        &self,
+        queued: impl Fn(&Row) -> Timestamp,
+    ) -> impl Iterator<Item = (Timestamp, u64)> {
+        self.0
+            .iter()
+            .map(move |slot| (queued(&slot.row), slot.hash))
+    }
+}
+
+/// A row that is to be changed or removed.
+#[derive(Debug)]
+pub(super) struct Found<'a>(OccupiedEntry<'a, Slot>);
+
+impl Found<'_> {
+    pub(super) fn row(&mut self) -> &mut Row {
+        &mut self.0.get_mut().row
+    }
+
+    pub(super) fn remove(self) {
+        drop(self.0.remove());
+    }
+}
