@@ -9,8 +9,9 @@ use idem_core::{
 };
 use sqlx::Row;
 
+use crate::claims::MAX_ASKS;
 use crate::error::{Sent, decode};
-use crate::operations::{MAX_ASKS, Operations, with_claim, with_key};
+use crate::operations::{Operations, with_claim, with_key};
 use crate::session::Session;
 use crate::store::{PostgresStore, at};
 

@@ -13,6 +13,7 @@ pub struct Config {
     statements: StatementMode,
     timeout: Duration,
     announce: Announce,
+    max_connections: u32,
 }
 
 /// Whether changes are told to those who wait for them.
@@ -37,7 +38,7 @@ pub enum Announce {
 pub enum StatementMode {
     /// Prepared once per connection under a name: one round trip per statement. For direct connections,
     /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
-    /// `max_prepared_statements` above the number of this crate's statements (16).
+    /// `max_prepared_statements` above the number of this crate's statements (19).
     #[default]
     Prepared,
     /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
@@ -45,6 +46,9 @@ pub enum StatementMode {
     /// trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction mode.
     Unprepared,
 }
+
+/// As many as a pool of sqlx's has.
+const MAX_CONNECTIONS: u32 = 10;
 
 /// Most bytes of a table's name: the names of its indexes and of the table of watermarks are longer by up to eleven,
 /// and PostgreSQL cuts names at 63.
@@ -64,6 +68,7 @@ impl Config {
             statements: StatementMode::default(),
             timeout: Duration::from_secs(10),
             announce: Announce::default(),
+            max_connections: MAX_CONNECTIONS,
         }
     }
 
@@ -111,6 +116,15 @@ impl Config {
         self
     }
 
+    /// At most so many connections for the operations of a store that was made by
+    /// [`connect`](crate::PostgresStore::connect), instead of 10; at least one. A store on the caller's pool has
+    /// that pool's.
+    #[must_use]
+    pub fn with_max_connections(mut self, max: u32) -> Self {
+        self.max_connections = max.max(1);
+        self
+    }
+
     /// Whether changes are told to those who wait for them: see [`PostgresWakes`](crate::PostgresWakes).
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
@@ -146,6 +160,12 @@ impl Config {
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// How many connections operations may have.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.max_connections
     }
 
     pub(crate) fn announces(&self) -> bool {

@@ -1,18 +1,23 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod batch_claims;
+mod batch_completions;
 mod capabilities;
+mod claims;
 mod config;
 mod error;
 mod listen;
 mod listen_hub;
 mod operations;
+mod place;
 mod row;
 mod schema;
 mod session;
 mod sql;
 mod statements;
 mod store;
+mod traffic;
 mod tx;
 
 pub use config::{Announce, Config, StatementMode};

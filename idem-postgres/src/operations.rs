@@ -1,29 +1,25 @@
-//! The operations, on the pool or in a caller's transaction.
+//! The operations but claims, on the store's connections or in a caller's transaction.
 
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Response,
-    Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, check,
 };
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use crate::config::Config;
 use crate::error::{Sent, decode};
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
-
-/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
-/// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+use crate::traffic::Traffic;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
+    pub(crate) traffic: Traffic,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -51,61 +47,11 @@ impl Sealing {
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         let sql = Statements::new(&config);
-        Self { config, sql }
-    }
-
-    pub(crate) async fn claim(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-    ) -> Result<ClaimOutcome> {
-        let checked = check::claim(request, &self.config.limits())?;
-        let fingerprint = request.fingerprint().to_bytes();
-        let attempt = request.attempt();
-        for _ in 0..MAX_ASKS {
-            let query = with_key(&self.sql.claim, request.key())
-                .bind(&fingerprint[..])
-                .bind(&attempt.as_bytes()[..])
-                .bind(checked.lease)
-                .bind(checked.retention)
-                .bind(request.on_stale() == StalePolicy::Fail)
-                .bind(request.on_failed() == idem_core::FailedPolicy::Retry)
-                .bind(checked.metadata.as_deref());
-            let rows = session.rows(query, Sent::Write).await?;
-            let Some(row) = rows.first() else {
-                tokio::task::yield_now().await;
-                continue;
-            };
-            let outcome = Columns(row).outcome(request)?;
-            if !is_abandoned(&outcome, request) {
-                return Ok(outcome);
-            }
-            if let Some(outcome) = self.abandon(session, request, row).await? {
-                return Ok(outcome);
-            }
+        Self {
+            config,
+            sql,
+            traffic: Traffic::new(),
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
-        ))
-    }
-
-    /// Fails the stale record that was seen; `None` when it has changed since.
-    async fn abandon(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-        seen: &PgRow,
-    ) -> Result<Option<ClaimOutcome>> {
-        let failure = encode_failure(&Failure::abandoned())?;
-        let query = with_key(&self.sql.abandon, request.key())
-            .bind(Columns(seen).token()?.as_i64())
-            .bind(&failure[..]);
-        let rows = session.rows(query, Sent::Write).await?;
-        rows.first()
-            .map(|row| Columns(row).outcome(request))
-            .transpose()
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
@@ -211,14 +157,9 @@ impl Operations {
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = with_key(&self.sql.get, key);
         let rows = session.rows(query, Sent::Harmless).await?;
-        rows.first().map(|row| Columns(row).record()).transpose()
+        rows.first()
+            .map_or(Ok(None), |row| Columns(row).live_record())
     }
-}
-
-/// Whether a claim has met a stale record that is to be failed.
-pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
-    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
-        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }
 
 pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {

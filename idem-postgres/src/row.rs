@@ -1,6 +1,8 @@
 //! From a row to a record.
 
-use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result, StoredRecord};
+use idem_core::{
+    Bytes, ClaimOutcome, ClaimRequest, FailedPolicy, FencingToken, Record, Result, StoredRecord,
+};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -26,6 +28,11 @@ impl<'r> Columns<'r> {
         self.read(0)
     }
 
+    /// Whether the attempt that looks is the one that wrote this row.
+    fn is_own(&self) -> Result<bool> {
+        self.read(0)
+    }
+
     pub(crate) fn token(&self) -> Result<FencingToken> {
         self.read(2).map(FencingToken::from_i64)
     }
@@ -33,6 +40,11 @@ impl<'r> Columns<'r> {
     /// Scope, operation and id of a batch's answer.
     pub(crate) fn key(&self) -> Result<(&'r str, &'r str, &'r str)> {
         Ok((self.read(KEY)?, self.read(KEY + 1)?, self.read(KEY + 2)?))
+    }
+
+    /// The same of the answer of a batch of insertions.
+    pub(crate) fn inserted_key(&self) -> Result<(&'r str, &'r str, &'r str)> {
+        Ok((self.read(2)?, self.read(3)?, self.read(4)?))
     }
 
     /// The answer to a claim.
@@ -44,9 +56,49 @@ impl<'r> Columns<'r> {
         stored.loses(request)
     }
 
-    /// The record.
-    pub(crate) fn record(&self) -> Result<Record> {
-        self.stored()?.record()
+    /// The claim that inserted this row, alone or of a batch.
+    pub(crate) fn inserted(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let claim = StoredRecord {
+            state: StoredRecord::IN_FLIGHT,
+            token: self.read(0)?,
+            attempts: 1,
+            lease_ends_at: self.read(1)?,
+            now: self.read(0)?,
+            fingerprint: &[],
+            created_at: 0,
+            expires_at: 0,
+            fails_when_stale: false,
+            sealed_at: None,
+            metadata: None,
+            result: None,
+        };
+        Ok(ClaimOutcome::Acquired(claim.claim(request)))
+    }
+
+    /// What the claim learns of a record that it has found by a plain read; `None` where it may have to acquire it, or
+    /// to fail it. The columns of a claim's answer, but that the first says whether this very attempt holds the record.
+    pub(crate) fn lost(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
+        let stored = self.stored()?;
+        let same = stored.fingerprint == &request.fingerprint().to_bytes()[..];
+        let touches = stored.expires_at <= stored.now
+            || match stored.state {
+                StoredRecord::IN_FLIGHT => self.is_own()? || stored.lease_ends_at <= stored.now,
+                StoredRecord::FAILED => same && request.on_failed() == FailedPolicy::Retry,
+                _ => false,
+            };
+        if touches {
+            return Ok(None);
+        }
+        stored.loses(request).map(Some)
+    }
+
+    /// The record, if it has not expired.
+    pub(crate) fn live_record(&self) -> Result<Option<Record>> {
+        let stored = self.stored()?;
+        if stored.expires_at <= stored.now {
+            return Ok(None);
+        }
+        stored.record().map(Some)
     }
 
     fn stored(&self) -> Result<StoredRecord<'r>> {

@@ -1,26 +1,27 @@
-//! Where a statement runs: on a connection of the pool, or in the caller's transaction.
+//! Where a statement runs: on a connection of the store, or in the caller's transaction.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
+use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
-use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::{Config, StatementMode};
 use crate::error::{Sent, classify};
+use crate::place::Place;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 
 /// Runs single statements and returns all their rows, which are few.
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
-    Pool(&'s PgPool, &'s Config),
+    Store(&'s Place, &'s Config),
     Transaction(&'s mut PgConnection, StatementMode),
 }
 
 impl Session<'_> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<PgRow>> {
         match self {
-            Self::Pool(pool, config) => on_pool(pool, config, query, sent).await,
+            Self::Store(place, config) => alone(place, config, query, sent).await,
             Self::Transaction(connection, mode) => query
                 .persistent(*mode == StatementMode::Prepared)
                 .fetch_all(&mut **connection)
@@ -28,52 +29,20 @@ impl Session<'_> {
                 .map_err(|error| classify(error, sent)),
         }
     }
-}
 
-async fn on_pool(
-    pool: &PgPool,
-    config: &Config,
-    query: Query<'_>,
-    sent: Sent,
-) -> Result<Vec<PgRow>> {
-    let mut under_way = Sent::Harmless;
-    let work = async {
-        let connection = pool
-            .acquire()
-            .await
-            .map_err(|error| classify(error, Sent::Harmless))?;
-        under_way = sent;
-        let rows = match config.statement_mode() {
-            StatementMode::Prepared => prepared(connection, query).await,
-            StatementMode::Unprepared => unprepared(connection, query).await,
-        };
-        rows.map_err(|error| classify(error, sent))
-    };
-    match tokio::time::timeout(config.timeout(), work).await {
-        Ok(result) => result,
-        Err(_) => Err(timed_out(config, under_way)),
+    /// Whether each statement commits by itself, so that one that follows another sees what has happened in between.
+    pub(crate) fn commits_each(&self) -> bool {
+        matches!(self, Self::Store(..))
     }
 }
 
-async fn prepared(
-    mut connection: PoolConnection<Postgres>,
-    query: Query<'_>,
-) -> Result<Vec<PgRow>, sqlx::Error> {
-    query.fetch_all(&mut *connection).await
-}
-
-/// The pooler may give every transaction another server, so the unnamed statement is parsed, bound and executed
-/// within one.
-async fn unprepared(
-    connection: PoolConnection<Postgres>,
-    query: Query<'_>,
-) -> Result<Vec<PgRow>, sqlx::Error> {
-    let mut guard = CloseUnlessDone::new(connection);
-    let mut transaction = guard.connection().begin().await?;
-    let rows = query.persistent(false).fetch_all(&mut *transaction).await?;
-    transaction.commit().await?;
-    guard.done();
-    Ok(rows)
+async fn alone(place: &Place, config: &Config, query: Query<'_>, sent: Sent) -> Result<Vec<PgRow>> {
+    let mut under_way = Sent::Harmless;
+    let rows = place.rows(query, config.statement_mode(), || under_way = sent);
+    match tokio::time::timeout(config.timeout(), rows).await {
+        Ok(rows) => rows.map_err(|error| classify(error, under_way)),
+        Err(_) => Err(timed_out(config, under_way)),
+    }
 }
 
 fn timed_out(config: &Config, under_way: Sent) -> Error {

@@ -11,11 +11,21 @@
 
 /// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
 /// bits hold today's microseconds, and the cast rounds to them.
+macro_rules! instant {
+    () => {
+        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint)"
+    };
+}
+
 macro_rules! clock {
     () => {
-        "clock AS MATERIALIZED (
-    SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint) AS now
+        concat!(
+            "clock AS MATERIALIZED (
+    SELECT ",
+            instant!(),
+            " AS now
 )"
+        )
     };
 }
 
@@ -26,11 +36,15 @@ pub(crate) use capabilities::*;
 /// What `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($result:literal) => {
+        columns!($result, "clock.now")
+    };
+    ($result:literal, $now:expr) => {
         concat!(
             "r.state, r.token, r.attempts, r.fingerprint, r.created_at, r.expires_at, r.lease_ends_at,
     r.sweep_at IS NOT NULL, r.sealed_at, r.metadata, ",
             $result,
-            ", clock.now"
+            ", ",
+            $now
         )
     };
 }
@@ -88,6 +102,38 @@ macro_rules! acquire_existing {
     };
 }
 
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim fails, `$9`
+/// metadata: a key that has no row. The row that comes back proves who won, as in [`CLAIM`].
+///
+/// None comes back when there is one, whatever it says, or when one was committed since the snapshot was taken (READ
+/// COMMITTED; this one is not sent in a caller's transaction). Then nothing was written: the index is asked before
+/// the row is made, no row is locked, no transaction id is taken. The clock, being volatile, is not pulled out of its
+/// subselect, so it is read once.
+pub(crate) const INSERT: &str = concat!(
+    "INSERT INTO {table} (",
+    insert_columns!(),
+    ")
+SELECT now, now, now + $6, now + $6 + $7, now + $6 + $7, CASE WHEN $8 THEN now + $6 END, 1, 0,
+    $1, $2, $3, $4, $5, $9
+FROM (SELECT ",
+    instant!(),
+    " AS now) AS clock
+ON CONFLICT (scope, operation, id) DO NOTHING
+RETURNING token, lease_ends_at",
+);
+
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the clock. It proves that the claim has
+/// lost against a live record, and nothing else.
+pub(crate) const LOOK: &str = concat!(
+    "SELECT r.attempt_id = $5, ",
+    columns!(
+        "CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END",
+        instant!()
+    ),
+    " FROM {table} AS r
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
+);
+
 /// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim
 /// fails, `$9` whether a failure is tried again, `$10` metadata.
 ///
@@ -129,61 +175,6 @@ UNION ALL
 SELECT false, ",
     columns!("CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END"),
     " FROM held AS r, clock",
-);
-
-/// The same for many keys, each at most once in a batch: `$1..$10` are arrays of what [`CLAIM`] takes.
-///
-/// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any
-/// key that comes back neither won nor held is asked for again.
-pub(crate) const CLAIM_MANY: &str = concat!(
-    "WITH ",
-    clock!(),
-    ",
-input AS MATERIALIZED (
-    SELECT * FROM unnest(
-        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
-        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
-        CAST($9 AS boolean[]), CAST($10 AS text[])
-    ) AS input (scope, operation, id, fingerprint, attempt_id, lease, retention, fail_on_stale,
-        retry_failed, metadata)
-),
-held AS MATERIALIZED (
-    SELECT r.*, r.fingerprint = input.fingerprint AS same FROM clock, input JOIN {table} AS r
-        ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
-    WHERE r.expires_at > clock.now
-        AND NOT (r.fingerprint = input.fingerprint AND (
-            r.state = 0 AND r.attempt_id = input.attempt_id
-            OR r.state = 0 AND r.lease_ends_at <= clock.now
-                AND r.sweep_at IS NULL AND NOT input.fail_on_stale
-            OR r.state = 2 AND input.retry_failed))
-),
-won AS (
-    INSERT INTO {table} AS r (",
-    insert_columns!(),
-    ")
-    SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
-        CASE WHEN fail_on_stale THEN now + lease END, 1, 0,
-        scope, operation, id, fingerprint, attempt_id, metadata
-    FROM clock, input
-    WHERE NOT EXISTS (
-        SELECT FROM held
-        WHERE held.scope = input.scope AND held.operation = input.operation AND held.id = input.id)
-    ORDER BY scope COLLATE \"C\", operation COLLATE \"C\", id COLLATE \"C\"
-    ",
-    acquire_existing!(
-        "EXISTS (SELECT FROM input WHERE input.retry_failed AND input.scope = r.scope
-            AND input.operation = r.operation AND input.id = r.id)"
-    ),
-    "
-    RETURNING r.*
-)
-SELECT true, ",
-    columns!("CAST(NULL AS bytea)"),
-    ", r.scope, r.operation, r.id FROM won AS r, clock
-UNION ALL
-SELECT false, ",
-    columns!("CASE WHEN r.same AND r.state <> 0 THEN r.result END"),
-    ", r.scope, r.operation, r.id FROM held AS r, clock",
 );
 
 /// `$1..$3` key, `$4` the token that was seen, `$5` the stored form of the failure.
@@ -230,6 +221,10 @@ macro_rules! purge_at {
     };
 }
 
+mod batches;
+
+pub(crate) use batches::*;
+
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the result, `$8`
 /// retention, `$9` what is told, where something is. One row comes back when the claim was held; ownership is checked on
 /// the locked row.
@@ -250,33 +245,6 @@ FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
 RETURNING 1{announced:, pg_notify('{channel}', $9)}",
-);
-
-/// The same for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
-/// arrays, and `$8` what is told. The keys that were sealed come back.
-pub(crate) const COMPLETE_MANY: &str = concat!(
-    "WITH ",
-    clock!(),
-    "
-UPDATE {table} AS r
-SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
-    expires_at = clock.now + input.retention,
-    purge_at = ",
-    purge_at!(
-        "r.purge_at",
-        "(clock.now + input.retention)",
-        "input.retention"
-    ),
-    "
-FROM clock, unnest(
-    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bigint[]),
-    CAST($5 AS bytea[]), CAST($6 AS bytea[]), CAST($7 AS bigint[])
-    {announced:, CAST($8 AS text[])}
-) AS input (scope, operation, id, token, attempt_id, result, retention{announced:, told})
-WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
-    AND r.token = input.token AND r.attempt_id = input.attempt_id
-    AND r.state = 0 AND r.expires_at > clock.now
-RETURNING r.scope, r.operation, r.id{announced:, pg_notify('{channel}', input.told)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id. What a seal or release that changed nothing has met: whether the
@@ -322,15 +290,13 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
 RETURNING r.lease_ends_at, clock.now",
 );
 
-/// `$1..$3` key.
+/// `$1..$3` key. An expired record comes back like any other: whoever reads the row compares it with the clock that came
+/// with it, which was read after the snapshot was taken.
 pub(crate) const GET: &str = concat!(
-    "WITH ",
-    clock!(),
-    "
-SELECT false, ",
-    columns!("CASE WHEN r.state <> 0 THEN r.result END"),
-    " FROM {table} AS r, clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.expires_at > clock.now"
+    "SELECT false, ",
+    columns!("CASE WHEN r.state <> 0 THEN r.result END", instant!()),
+    " FROM {table} AS r
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
 /// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was

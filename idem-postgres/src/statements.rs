@@ -11,7 +11,10 @@ use crate::sql;
 /// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
+    pub(crate) insert: Statement,
+    pub(crate) look: Statement,
     pub(crate) claim: Statement,
+    pub(crate) insert_many: Statement,
     pub(crate) claim_many: Statement,
     pub(crate) abandon: Statement,
     pub(crate) seal: Statement,
@@ -41,7 +44,10 @@ impl Statements {
         };
         let statement = |template: &str| Statement(named(template).into());
         Self {
+            insert: statement(sql::INSERT),
+            look: statement(sql::LOOK),
             claim: statement(sql::CLAIM),
+            insert_many: statement(sql::INSERT_MANY),
             claim_many: statement(sql::CLAIM_MANY),
             abandon: statement(sql::ABANDON),
             seal: statement(sql::SEAL),

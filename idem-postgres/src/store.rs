@@ -10,12 +10,14 @@ use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check, encode_failure,
 };
+use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool, Row};
 
 use crate::config::Config;
 use crate::error::{Sent, classify, decode};
 use crate::operations::Operations;
+use crate::place::Place;
 use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "postgres";
@@ -25,10 +27,11 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
 /// The store on PostgreSQL.
 ///
-/// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+/// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
+    place: Place,
     pub(crate) operations: Arc<Operations>,
 }
 
@@ -45,14 +48,23 @@ impl PostgresStore {
     /// A store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: PgPool, config: Config) -> Self {
+        Self::on(Place::Callers(pool.clone()), pool, config)
+    }
+
+    fn on(place: Place, pool: PgPool, config: Config) -> Self {
         Self {
             pool,
+            place,
             operations: Arc::new(Operations::new(config)),
         }
     }
 
-    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
-    /// only after half a minute of idling.
+    /// A store with connections of its own for its operations: at most 10 unless
+    /// [`with_max_connections`](Config::with_max_connections) says otherwise, opened as they are needed, tested before
+    /// use only after half a minute of idling, and never lent again after a statement whose answer was not read to its
+    /// end. sqlx's pool would ping each one whenever it is handed back.
+    ///
+    /// [`pool`](Self::pool) is another one, for migrations and the caller's transactions, of at most 10 connections more.
     ///
     /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it; environment
     /// variables such as `PGPASSWORD` fill in what it leaves out.
@@ -76,6 +88,8 @@ impl PostgresStore {
             Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
             Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
         }
+        let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
+        let connections = Connections::new(options.clone(), max).map_err(at)?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .test_before_acquire(false)
@@ -86,10 +100,15 @@ impl PostgresStore {
             })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
-        Ok(Self::with_config(pool, config))
+        Ok(Self::on(
+            Place::Own(connections, pool.clone()),
+            pool,
+            config,
+        ))
     }
 
-    /// The pool.
+    /// The pool: the caller's, or the one for the caller's transactions. Closing it ends the store: its operations fail
+    /// from then on, and the connections of its own are closed, at the latest when the last clone is dropped.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.pool
@@ -102,7 +121,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
-        Session::Pool(&self.pool, &self.operations.config)
+        Session::Store(&self.place, &self.operations.config)
     }
 }
 

@@ -26,17 +26,23 @@ pub struct Connections<DB: Database> {
 
 impl<DB: Database> Connections<DB> {
     /// At most `max` connections, made with these options. Nothing is opened yet.
-    pub fn new(options: <DB::Connection as Connection>::Options, max: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// `Configuration`, if the pool cannot be set up.
+    pub fn new(
+        options: <DB::Connection as Connection>::Options,
+        max: usize,
+    ) -> Result<Self, sqlx::Error> {
         let pool = Pool::builder(Opener { options })
             .max_size(max.max(1))
             .queue_mode(QueueMode::Lifo)
-            .build();
-        // Only time-outs without a runtime are refused, and there are none.
-        let pool = pool.unwrap_or_else(|error| unreachable!("no time-outs are set: {error}"));
-        Self {
+            .build()
+            .map_err(|error| sqlx::Error::Configuration(error.into()))?;
+        Ok(Self {
             pool,
             looked: std::sync::Arc::new(Mutex::new(Instant::now())),
-        }
+        })
     }
 
     /// A connection for one operation; waits while all are lent. The caller sets the deadline.

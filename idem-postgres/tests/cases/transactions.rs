@@ -245,7 +245,7 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
     shop.transactions = Transactions::new(shop.store.pool().clone());
     for polls in 0.. {
         let request = cx.request(&cx.key(format!("dropped-{polls}")));
-        let finished = polled(shop.pay_once(&request), polls).await;
+        let finished = Box::pin(polled(shop.pay_once(&request), polls)).await;
         let claim = shop
             .store
             .claim(&cx.request(&cx.key(format!("after-{polls}"))))

@@ -1,0 +1,231 @@
+//! Many claims in one statement.
+
+use idem_core::check::CheckedClaim;
+use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy, check};
+use sqlx::postgres::PgRow;
+
+use crate::batch::{Item, next_round, parts, repeats, sort, unanswered};
+use crate::claims::is_abandoned;
+use crate::error::Sent;
+use crate::operations::Operations;
+use crate::row::Columns;
+use crate::session::{Query, Session};
+use crate::statements::Statement;
+
+/// A claim of a batch.
+struct Asked<'r> {
+    position: usize,
+    request: &'r ClaimRequest,
+    checked: CheckedClaim,
+}
+
+impl Item for Asked<'_> {
+    fn key(&self) -> &Key {
+        self.request.key()
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// An answer, or none where the row changed under the statement.
+type Answers = Vec<Option<Result<ClaimOutcome>>>;
+
+impl Operations {
+    pub(crate) async fn claim_many(
+        &self,
+        session: &mut Session<'_>,
+        requests: &[ClaimRequest],
+    ) -> Vec<Result<ClaimOutcome>> {
+        let mut answers = unanswered(requests.len());
+        let mut pending = Vec::with_capacity(requests.len());
+        for (position, request) in requests.iter().enumerate() {
+            let checked = check::batch_items(requests.len())
+                .and_then(|()| check::claim(request, &self.config.limits()));
+            match checked {
+                Ok(checked) => pending.push(Asked {
+                    position,
+                    request,
+                    checked,
+                }),
+                Err(error) => answers[position] = Some(Err(error)),
+            }
+        }
+        sort(&mut pending);
+        while !pending.is_empty() {
+            let round = next_round(&mut pending);
+            match self.claim_round(session, &round).await {
+                Ok(found) => {
+                    for (asked, found) in round.iter().zip(found) {
+                        let answer = self.settled(session, asked, found).await;
+                        answers[asked.position] = Some(answer);
+                    }
+                }
+                Err(error) => {
+                    let each = error.for_each_item();
+                    for asked in round.into_iter().chain(std::mem::take(&mut pending)) {
+                        answers[asked.position] = Some(Err(each()));
+                    }
+                }
+            }
+        }
+        answers.into_iter().flatten().collect()
+    }
+
+    /// The answer, or that of the single operation: where the row changed under the statement, or is to be failed.
+    async fn settled(
+        &self,
+        session: &mut Session<'_>,
+        asked: &Asked<'_>,
+        found: Option<Result<ClaimOutcome>>,
+    ) -> Result<ClaimOutcome> {
+        match found {
+            Some(Ok(outcome)) if !is_abandoned(&outcome, asked.request) => Ok(outcome),
+            Some(Err(error)) => Err(error),
+            _ => {
+                self.claim_fully(session, asked.request, &asked.checked)
+                    .await
+            }
+        }
+    }
+
+    /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,
+    /// and what has a row already is left to the statement that decides everything.
+    async fn claim_round(&self, session: &mut Session<'_>, asked: &[Asked<'_>]) -> Result<Answers> {
+        let mut answers = unanswered(asked.len());
+        if session.commits_each() && self.expects_fresh(asked) {
+            self.insert_round(session, asked, &mut answers).await?;
+        }
+        let left: Vec<usize> = (0..asked.len())
+            .filter(|&at| answers[at].is_none())
+            .collect();
+        if !left.is_empty() {
+            let left_asked: Vec<_> = left.iter().map(|&at| &asked[at]).collect();
+            match self.decide_round(session, &left_asked).await {
+                Ok(found) => left
+                    .into_iter()
+                    .zip(found)
+                    .for_each(|(at, found)| answers[at] = found),
+                // What was inserted is won, whatever becomes of the others.
+                Err(error) => {
+                    let each = error.for_each_item();
+                    left.into_iter()
+                        .for_each(|at| answers[at] = Some(Err(each())));
+                }
+            }
+        }
+        for (asked, answer) in asked.iter().zip(&answers) {
+            let acquired = matches!(answer, Some(Ok(ClaimOutcome::Acquired(_))));
+            self.traffic.of(asked.key()).learn(!acquired);
+        }
+        Ok(answers)
+    }
+
+    fn expects_fresh(&self, asked: &[Asked<'_>]) -> bool {
+        let duplicates = asked
+            .iter()
+            .filter(|asked| self.traffic.of(asked.key()).expects_duplicate());
+        // An eighth of them costs what a second statement does, or less.
+        duplicates.count() * 8 <= asked.len()
+    }
+
+    /// The claims of those keys that had no row.
+    async fn insert_round(
+        &self,
+        session: &mut Session<'_>,
+        asked: &[Asked<'_>],
+        answers: &mut Answers,
+    ) -> Result<()> {
+        let asked: Vec<_> = asked.iter().collect();
+        let rows = self
+            .rows_of(session, &asked, |asked| {
+                bound(&self.sql.insert_many, asked).bind(metadata(asked))
+            })
+            .await?;
+        for row in &rows {
+            let columns = Columns(row);
+            if let Some(at) = place(&asked, columns.inserted_key()?) {
+                answers[at] = Some(Ok(columns.inserted(asked[at].request)?));
+            }
+        }
+        Ok(())
+    }
+
+    async fn decide_round(
+        &self,
+        session: &mut Session<'_>,
+        asked: &[&Asked<'_>],
+    ) -> Result<Answers> {
+        let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
+        let rows = self
+            .rows_of(session, asked, |asked| {
+                bound(&self.sql.claim_many, asked)
+                    .bind(flags(asked, retries))
+                    .bind(metadata(asked))
+            })
+            .await?;
+        let mut answers = unanswered(asked.len());
+        for row in &rows {
+            let columns = Columns(row);
+            if let Some(at) = place(asked, columns.key()?) {
+                answers[at] = Some(Ok(columns.outcome(asked[at].request)?));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The rows of one statement, sent again after a deadlock.
+    async fn rows_of<'q>(
+        &self,
+        session: &mut Session<'_>,
+        asked: &'q [&'q Asked<'q>],
+        query: impl Fn(&'q [&'q Asked<'q>]) -> Query<'q> + Send,
+    ) -> Result<Vec<PgRow>> {
+        let mut deadlocks = 0;
+        loop {
+            match session.rows(query(asked), Sent::Write).await {
+                Err(error) if repeats(session, &error, &mut deadlocks) => {}
+                rows => return rows,
+            }
+        }
+    }
+}
+
+/// Where the key stands among those that were asked for, which are sorted.
+fn place(asked: &[&Asked<'_>], key: (&str, &str, &str)) -> Option<usize> {
+    asked
+        .binary_search_by(|asked| parts(asked.key()).cmp(&key))
+        .ok()
+}
+
+fn flags(asked: &[&Asked<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
+    asked.iter().map(|asked| flag(asked.request)).collect()
+}
+
+fn metadata<'q>(asked: &[&'q Asked<'_>]) -> Vec<Option<&'q str>> {
+    let metadata = asked.iter().map(|asked| asked.checked.metadata.as_deref());
+    metadata.collect()
+}
+
+/// The statement with what both take first.
+fn bound<'q>(statement: &Statement, asked: &'q [&'q Asked<'q>]) -> Query<'q> {
+    let column =
+        |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
+    let number = |part: fn(&CheckedClaim) -> i64| -> Vec<i64> {
+        asked.iter().map(|a| part(&a.checked)).collect()
+    };
+    let fingerprints = asked.iter().map(|a| a.request.fingerprint().to_bytes());
+    let attempts = asked.iter().map(|a| *a.request.attempt().as_bytes());
+    sqlx::query(statement.text())
+        .bind(column(Key::scope))
+        .bind(column(Key::operation))
+        .bind(column(Key::id))
+        .bind(fingerprints.collect::<Vec<_>>())
+        .bind(attempts.collect::<Vec<_>>())
+        .bind(number(|checked| checked.lease))
+        .bind(number(|checked| checked.retention))
+        .bind(flags(asked, |request| {
+            request.on_stale() == StalePolicy::Fail
+        }))
+}

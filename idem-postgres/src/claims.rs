@@ -1,0 +1,181 @@
+//! Claims.
+
+use idem_core::check::CheckedClaim;
+use idem_core::{
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
+    StalePolicy, check, encode_failure,
+};
+use sqlx::postgres::PgRow;
+
+use crate::error::Sent;
+use crate::operations::{Operations, with_key};
+use crate::row::Columns;
+use crate::session::Session;
+
+/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
+/// got on, so more than a few is a sign of trouble.
+pub(crate) const MAX_ASKS: u32 = 16;
+
+impl Operations {
+    /// What one cheap statement or two can decide, they do; the statement that can decide everything does the rest.
+    ///
+    /// In a caller's transaction only that one is sent: two statements would be two snapshots under READ COMMITTED,
+    /// and under the other levels the second would see no more than the first.
+    pub(crate) async fn claim(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        let checked = check::claim(request, &self.config.limits())?;
+        if session.commits_each()
+            && let Some(outcome) = self.claim_cheaply(session, request, &checked).await?
+        {
+            return Ok(outcome);
+        }
+        self.claim_fully(session, request, &checked).await
+    }
+
+    /// Inserts and then reads, or the other way round, as the traffic has taught; `None` where the key has a record that
+    /// may have to be acquired, or had one in between.
+    ///
+    /// Only a row that was inserted makes a winner, and only a live record that this claim may not touch makes a loser,
+    /// so the order changes no verdict. What happens between the two statements is seen by the second, or by the one
+    /// that decides everything: a record that the insert met may be gone, and one that the read did not see may be there.
+    async fn claim_cheaply(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        checked: &CheckedClaim,
+    ) -> Result<Option<ClaimOutcome>> {
+        let guess = self.traffic.of(request.key());
+        let outcome = if guess.expects_duplicate() {
+            match self.look(session, request).await? {
+                Look::Absent => self.insert(session, request, checked).await?,
+                Look::Acquirable => None,
+                Look::Lost(outcome) => Some(outcome),
+            }
+        } else {
+            match self.insert(session, request, checked).await? {
+                None => self.look(session, request).await?.lost(),
+                won => won,
+            }
+        };
+        let acquired = matches!(outcome, Some(ClaimOutcome::Acquired(_)));
+        guess.learn(!acquired);
+        Ok(outcome)
+    }
+
+    /// The claim, if the key had no record.
+    async fn insert(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        checked: &CheckedClaim,
+    ) -> Result<Option<ClaimOutcome>> {
+        let fingerprint = request.fingerprint().to_bytes();
+        let query = with_key(&self.sql.insert, request.key())
+            .bind(&fingerprint[..])
+            .bind(&request.attempt().as_bytes()[..])
+            .bind(checked.lease)
+            .bind(checked.retention)
+            .bind(request.on_stale() == StalePolicy::Fail)
+            .bind(checked.metadata.as_deref());
+        let rows = session.rows(query, Sent::Write).await?;
+        rows.first()
+            .map(|row| Columns(row).inserted(request))
+            .transpose()
+    }
+
+    async fn look(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Look> {
+        let fingerprint = request.fingerprint().to_bytes();
+        let query = with_key(&self.sql.look, request.key())
+            .bind(&fingerprint[..])
+            .bind(&request.attempt().as_bytes()[..]);
+        let rows = session.rows(query, Sent::Harmless).await?;
+        rows.first().map_or(Ok(Look::Absent), |row| {
+            let lost = Columns(row).lost(request)?;
+            Ok(lost.map_or(Look::Acquirable, Look::Lost))
+        })
+    }
+
+    /// The statement that decides everything, until it does.
+    pub(crate) async fn claim_fully(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        checked: &CheckedClaim,
+    ) -> Result<ClaimOutcome> {
+        let fingerprint = request.fingerprint().to_bytes();
+        let attempt = request.attempt();
+        for _ in 0..MAX_ASKS {
+            let query = with_key(&self.sql.claim, request.key())
+                .bind(&fingerprint[..])
+                .bind(&attempt.as_bytes()[..])
+                .bind(checked.lease)
+                .bind(checked.retention)
+                .bind(request.on_stale() == StalePolicy::Fail)
+                .bind(request.on_failed() == FailedPolicy::Retry)
+                .bind(checked.metadata.as_deref());
+            let rows = session.rows(query, Sent::Write).await?;
+            let Some(row) = rows.first() else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let outcome = Columns(row).outcome(request)?;
+            if !is_abandoned(&outcome, request) {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.abandon(session, request, row).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Contention,
+            Effect::None,
+            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+        ))
+    }
+
+    /// Fails the stale record that was seen; `None` when it has changed since.
+    async fn abandon(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        seen: &PgRow,
+    ) -> Result<Option<ClaimOutcome>> {
+        let failure = encode_failure(&Failure::abandoned())?;
+        let query = with_key(&self.sql.abandon, request.key())
+            .bind(Columns(seen).token()?.as_i64())
+            .bind(&failure[..]);
+        let rows = session.rows(query, Sent::Write).await?;
+        rows.first()
+            .map(|row| Columns(row).outcome(request))
+            .transpose()
+    }
+}
+
+/// What a plain read has found.
+#[derive(Debug)]
+enum Look {
+    /// No record, not even one that has expired.
+    Absent,
+    /// One that this claim may have to acquire, or to fail.
+    Acquirable,
+    /// A live one that it may not touch.
+    Lost(ClaimOutcome),
+}
+
+impl Look {
+    fn lost(self) -> Option<ClaimOutcome> {
+        match self {
+            Self::Lost(outcome) => Some(outcome),
+            Self::Absent | Self::Acquirable => None,
+        }
+    }
+}
+
+/// Whether a claim has met a stale record that is to be failed.
+pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
+    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
+        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
+}

@@ -1,0 +1,106 @@
+//! The statements of batches.
+
+/// The same as [`INSERT`](super::INSERT) for many keys, each at most once in a batch: `$1..$9` are arrays of what it takes. The rows go in
+/// in the order of the arrays, which are sorted by key.
+pub(crate) const INSERT_MANY: &str = concat!(
+    "INSERT INTO {table} (",
+    insert_columns!(),
+    ")
+SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
+    CASE WHEN fail_on_stale THEN now + lease END, 1, 0,
+    scope, operation, id, fingerprint, attempt_id, metadata
+FROM (SELECT ",
+    instant!(),
+    " AS now) AS clock, unnest(
+        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
+        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
+        CAST($9 AS text[])
+    ) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, lease, retention,
+        fail_on_stale, metadata, number)
+ORDER BY number
+ON CONFLICT (scope, operation, id) DO NOTHING
+RETURNING token, lease_ends_at, scope, operation, id",
+);
+
+/// The same as [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of what that takes.
+///
+/// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any
+/// key that comes back neither won nor held is asked for again.
+pub(crate) const CLAIM_MANY: &str = concat!(
+    "WITH ",
+    clock!(),
+    ",
+input AS MATERIALIZED (
+    SELECT * FROM unnest(
+        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
+        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
+        CAST($9 AS boolean[]), CAST($10 AS text[])
+    ) AS input (scope, operation, id, fingerprint, attempt_id, lease, retention, fail_on_stale,
+        retry_failed, metadata)
+),
+held AS MATERIALIZED (
+    SELECT r.*, r.fingerprint = input.fingerprint AS same FROM clock, input JOIN {table} AS r
+        ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
+    WHERE r.expires_at > clock.now
+        AND NOT (r.fingerprint = input.fingerprint AND (
+            r.state = 0 AND r.attempt_id = input.attempt_id
+            OR r.state = 0 AND r.lease_ends_at <= clock.now
+                AND r.sweep_at IS NULL AND NOT input.fail_on_stale
+            OR r.state = 2 AND input.retry_failed))
+),
+won AS (
+    INSERT INTO {table} AS r (",
+    insert_columns!(),
+    ")
+    SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
+        CASE WHEN fail_on_stale THEN now + lease END, 1, 0,
+        scope, operation, id, fingerprint, attempt_id, metadata
+    FROM clock, input
+    WHERE NOT EXISTS (
+        SELECT FROM held
+        WHERE held.scope = input.scope AND held.operation = input.operation AND held.id = input.id)
+    ORDER BY scope COLLATE \"C\", operation COLLATE \"C\", id COLLATE \"C\"
+    ",
+    acquire_existing!(
+        "EXISTS (SELECT FROM input WHERE input.retry_failed AND input.scope = r.scope
+            AND input.operation = r.operation AND input.id = r.id)"
+    ),
+    "
+    RETURNING r.*
+)
+SELECT true, ",
+    columns!("CAST(NULL AS bytea)"),
+    ", r.scope, r.operation, r.id FROM won AS r, clock
+UNION ALL
+SELECT false, ",
+    columns!("CASE WHEN r.same AND r.state <> 0 THEN r.result END"),
+    ", r.scope, r.operation, r.id FROM held AS r, clock",
+);
+
+/// The same as [`SEAL`](super::SEAL) for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
+/// arrays, and `$8` what is told. The places in the arrays of those that were sealed come back.
+pub(crate) const COMPLETE_MANY: &str = concat!(
+    "WITH ",
+    clock!(),
+    "
+UPDATE {table} AS r
+SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
+    expires_at = clock.now + input.retention,
+    purge_at = ",
+    purge_at!(
+        "r.purge_at",
+        "(clock.now + input.retention)",
+        "input.retention"
+    ),
+    "
+FROM clock, unnest(
+    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bigint[]),
+    CAST($5 AS bytea[]), CAST($6 AS bytea[]), CAST($7 AS bigint[])
+    {announced:, CAST($8 AS text[])}
+) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, result, retention
+    {announced:, told}, number)
+WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
+    AND r.token = input.token AND r.attempt_id = input.attempt_id
+    AND r.state = 0 AND r.expires_at > clock.now
+RETURNING input.number{announced:, pg_notify('{channel}', input.told)}",
+);

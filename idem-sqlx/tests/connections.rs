@@ -1,0 +1,182 @@
+//! What is lent, lent again and closed, seen by a temporary table: it is its connection's alone, and goes with it.
+
+use std::future::Future;
+use std::str::FromStr;
+use std::task::{Context, Poll, Waker};
+
+use idem_sqlx::{Connections, Lent};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Executor, Row, Sqlite};
+use tempfile::TempDir;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Connections to a file that is there as long as the test.
+struct Fixture {
+    connections: Connections<Sqlite>,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    fn new(max: usize) -> Result<Self, Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let url = format!("sqlite:{}", folder.path().join("secret.db").display());
+        let options = SqliteConnectOptions::from_str(&url)?.create_if_missing(true);
+        Ok(Self {
+            connections: Connections::new(options, max)?,
+            _folder: folder,
+        })
+    }
+
+    async fn lend(&self) -> Result<Lent<Sqlite>, sqlx::Error> {
+        self.connections.lend().await
+    }
+
+    fn is_waiting(&self) -> bool {
+        let mut lend = std::pin::pin!(self.lend());
+        let polled = lend.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Pending)
+    }
+}
+
+async fn mark(lent: &mut Lent<Sqlite>, name: &'static str) -> Result<(), sqlx::Error> {
+    let sql = AssertSqlSafe(format!("CREATE TEMPORARY TABLE {name} (value)"));
+    let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
+    connection.execute(sqlx::raw_sql(sql)).await.map(drop)
+}
+
+async fn marks(lent: &mut Lent<Sqlite>) -> Result<Vec<String>, sqlx::Error> {
+    let sql = "SELECT name FROM sqlite_temp_master";
+    let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
+    let rows = connection.fetch_all(sqlx::raw_sql(sql)).await?;
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+fn run(test: impl Future<Output = TestResult>) -> TestResult {
+    tokio::runtime::Runtime::new()?.block_on(test)
+}
+
+#[test]
+fn a_connection_that_is_done_with_is_lent_again() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(1)?;
+        let mut lent = fixture.lend().await?;
+        mark(&mut lent, "first").await?;
+        assert!(fixture.is_waiting(), "there is one");
+        lent.done();
+        assert_eq!(marks(&mut fixture.lend().await?).await?, ["first"]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_connection_that_was_dropped_is_closed_and_its_place_free() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(1)?;
+        let mut lent = fixture.lend().await?;
+        mark(&mut lent, "dropped").await?;
+        drop(lent);
+        assert!(marks(&mut fixture.lend().await?).await?.is_empty());
+        Ok(())
+    })
+}
+
+/// Dropped at each of its polls, until it gets through.
+#[test]
+fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(1)?;
+        for polls in 0.. {
+            let mut lent = fixture.lend().await?;
+            mark(&mut lent, "used").await?;
+            let using = async move {
+                let found = marks(&mut lent).await;
+                lent.done();
+                found
+            };
+            let mut using = Box::pin(using);
+            let mut answer = None;
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+                let polled = using.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(found) = polled {
+                    answer = Some(found?);
+                    break;
+                }
+            }
+            drop(using);
+            let left = marks(&mut fixture.lend().await?).await?;
+            match answer {
+                Some(found) => {
+                    assert_eq!(
+                        (found, left),
+                        (vec!["used".to_owned()], vec!["used".to_owned()])
+                    );
+                    return Ok(());
+                }
+                None => assert!(left.is_empty(), "lent again after {polls} polls"),
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn the_one_that_was_handed_back_last_is_lent_first() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(3)?;
+        let mut lent = Vec::new();
+        for name in ["a", "b", "c"] {
+            lent.push(fixture.lend().await?);
+            mark(lent.last_mut().ok_or("one")?, name).await?;
+        }
+        for one in lent {
+            one.done();
+        }
+        let mut again = Vec::new();
+        for name in ["c", "b", "a"] {
+            again.push(fixture.lend().await?);
+            assert_eq!(marks(again.last_mut().ok_or("one")?).await?, [name]);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn nothing_is_lent_after_the_close() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(2)?;
+        let clone = fixture.connections.clone();
+        let lent = fixture.lend().await?;
+        clone.close();
+        lent.done();
+        for _ in 0..2 {
+            let error = fixture.lend().await.err();
+            assert!(matches!(error, Some(sqlx::Error::PoolClosed)), "{error:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_place() -> TestResult {
+    run(async {
+        let options = SqliteConnectOptions::from_str("sqlite:/nowhere/at/all.db")?;
+        let connections = Connections::<Sqlite>::new(options, 1)?;
+        for _ in 0..3 {
+            assert!(connections.lend().await.is_err());
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_shown_names_no_server() -> TestResult {
+    run(async {
+        let fixture = Fixture::new(1)?;
+        let shown = format!("{:?} {:?}", fixture.connections, fixture.lend().await?);
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(shown.contains("max: 1"), "{shown}");
+        Ok(())
+    })
+}
