@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, check};
 
+use crate::asked::Asked;
 use crate::error::Sent;
-use crate::operations::{Asked, Operations, Sealing, bind_claim, bind_key};
+use crate::operations::{Operations, Sealing, bind_claim, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{MAX_ITEMS, filled_up};
@@ -53,110 +54,150 @@ impl Operations {
     ) -> Vec<Result<ClaimOutcome>> {
         let mut answers: Vec<Option<Result<ClaimOutcome>>> = Vec::new();
         answers.resize_with(requests.len(), || None);
-        let mut pending = Vec::new();
+        let mut asked = Vec::with_capacity(requests.len());
+        let mut pending = Vec::with_capacity(requests.len());
         for (position, request) in requests.iter().enumerate() {
-            let checked = check::batch_items(requests.len())
-                .and_then(|()| check::claim(request, &self.config.limits()));
+            let checked =
+                check::batch_items(requests.len()).and_then(|()| Asked::new(request, &self.config));
             match checked {
-                Ok(_) => pending.push(position),
-                Err(error) => answers[position] = Some(Err(error)),
+                Ok(item) => {
+                    pending.push(position);
+                    asked.push(Some(item));
+                }
+                Err(error) => {
+                    answers[position] = Some(Err(error));
+                    asked.push(None);
+                }
             }
         }
         while !pending.is_empty() {
             let round = next_round(&mut pending, |position| requests[position].key(), |_| 0);
-            let asked: Vec<_> = round.iter().map(|&position| &requests[position]).collect();
-            match self.claim_round(session, &asked).await {
-                Ok(found) => {
-                    for (position, answer) in round.into_iter().zip(found) {
-                        answers[position] = Some(match answer {
-                            Some(outcome) => Ok(outcome),
-                            // There is a record, and it is to be taken over or failed.
-                            None => self.claim(session, &requests[position]).await,
-                        });
-                    }
-                }
-                Err(error) => {
-                    let each = error.for_each_item();
-                    for position in round.into_iter().chain(std::mem::take(&mut pending)) {
-                        answers[position] = Some(Err(each()));
-                    }
+            let items: Vec<_> = round.iter().filter_map(|&at| asked[at].as_ref()).collect();
+            let mut found = vec![None; items.len()];
+            let done = self.claim_round(session, &items, &mut found).await;
+            let failed = done.err().map(|error| error.for_each_item());
+            for (position, answer) in round.into_iter().zip(found) {
+                answers[position] = Some(match (answer, &failed) {
+                    (Some(outcome), _) => Ok(outcome),
+                    (None, Some(each)) => Err(each()),
+                    // There is a record, and it is to be taken over or failed.
+                    (None, None) => self.claim(session, &requests[position]).await,
+                });
+            }
+            if let Some(each) = failed {
+                for position in std::mem::take(&mut pending) {
+                    answers[position] = Some(Err(each()));
                 }
             }
         }
         answers.into_iter().flatten().collect()
     }
 
-    /// An answer for each request, but for those that more has to be done for. Looks, inserts what is absent, and looks
-    /// again at that.
+    /// An answer for each claim, but for those that more has to be done for. Inserts what is expected to be absent, looks
+    /// at the rest, inserts what is absent of that, and looks again where somebody else was first.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
-        requests: &[&ClaimRequest],
-    ) -> Result<Vec<Option<ClaimOutcome>>> {
-        let asked: Vec<_> = requests
-            .iter()
-            .map(|request| Asked::new(request, &self.config))
-            .collect::<Result<_>>()?;
-        let all: Vec<usize> = (0..asked.len()).collect();
-        let mut answers = vec![None; asked.len()];
-        let there = self
-            .look_at(session, &asked, &all, false, &mut answers)
-            .await?;
-        let absent: Vec<usize> = all.into_iter().filter(|at| !there.contains(at)).collect();
-        if absent.is_empty() {
-            return Ok(answers);
+        items: &[&Asked<'_>],
+        answers: &mut [Option<ClaimOutcome>],
+    ) -> Result<()> {
+        let mut tokens = Vec::new();
+        let mut absent: Vec<usize> = (0..items.len())
+            .filter(|&at| self.traffic.is_mostly_fresh(items[at].request.key()))
+            .collect();
+        let mut all: Vec<usize> = (0..items.len()).collect();
+        for _ in 0..2 {
+            self.insert_at(session, items, &absent, &mut tokens, answers)
+                .await?;
+            all.retain(|&at| answers[at].is_none());
+            if all.is_empty() {
+                return Ok(());
+            }
+            let there = self.look_at(session, items, &all, &tokens, answers).await?;
+            all.retain(|at| !there.contains(at));
+            absent.clone_from(&all);
+            if absent.is_empty() {
+                return Ok(());
+            }
         }
-        let rows: Vec<_> = absent.iter().map(|&at| &asked[at]).collect();
-        let (statement, size) = self.sql.insert.at_least(rows.len());
+        Ok(())
+    }
+
+    /// Inserts the records of these positions that are not there. All are acquired when as many were inserted; otherwise
+    /// those that carry the attempt's id and the token of this statement, which is added to `tokens`.
+    async fn insert_at(
+        &self,
+        session: &mut Session<'_>,
+        items: &[&Asked<'_>],
+        which: &[usize],
+        tokens: &mut Vec<i64>,
+        answers: &mut [Option<ClaimOutcome>],
+    ) -> Result<()> {
+        if which.is_empty() {
+            return Ok(());
+        }
+        let (statement, size) = self.sql.insert_new.at_least(which.len());
         let insert = || {
-            filled_up(&rows, size).fold(sqlx::query(statement.text()), |query, row| {
-                row.bind_row(query)
+            filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
+                items[at].bind_row(query)
             })
         };
-        session.write(insert).await?;
-        self.look_at(session, &asked, &absent, true, &mut answers)
-            .await?;
-        Ok(answers)
+        let done = session.execute(insert).await?;
+        if done.rows_affected() == 0 {
+            return Ok(());
+        }
+        let token = done.last_insert_id().cast_signed();
+        tokens.push(token);
+        if done.rows_affected() == which.len() as u64 && token != 0 {
+            for &at in which {
+                self.traffic.met_none(items[at].request.key());
+                answers[at] = Some(ClaimOutcome::Acquired(items[at].inserted(token)));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the records of these positions and answers what they answer; the positions that have one.
     async fn look_at(
         &self,
         session: &mut Session<'_>,
-        asked: &[Asked<'_>],
+        items: &[&Asked<'_>],
         which: &[usize],
-        has_written: bool,
+        tokens: &[i64],
         answers: &mut [Option<ClaimOutcome>],
     ) -> Result<HashSet<usize>> {
         let keys: HashMap<_, _> = which
             .iter()
-            .map(|&at| (parts(asked[at].request.key()), at))
+            .map(|&at| (parts(items[at].request.key()), at))
             .collect();
         let (statement, size) = self.sql.look_many.at_least(which.len());
         let query = || {
             filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
-                bind_key(query, asked[at].request.key())
+                bind_key(query, items[at].request.key())
             })
         };
-        let sent = if has_written {
-            Sent::Write
-        } else {
-            Sent::Harmless
+        let sent = match tokens {
+            [] => Sent::Harmless,
+            _ => Sent::Write,
         };
         let rows = session.rows(query, sent).await?;
         let mut there = HashSet::new();
         for row in &rows {
-            let columns = Columns(row);
+            let columns = Columns::of(row)?;
             let Some(&at) = keys.get(&columns.key()?) else {
                 continue;
             };
             there.insert(at);
-            let request = asked[at].request;
-            answers[at] = match columns.found(request)? {
-                Found::Own if has_written => {
+            let request = items[at].request;
+            answers[at] = match columns.found(request) {
+                Found::Own if tokens.contains(&columns.token().as_i64()) => {
+                    self.traffic.met_none(request.key());
                     Some(ClaimOutcome::Acquired(columns.stored()?.claim(request)))
                 }
-                Found::Held => Some(columns.stored()?.loses(request)?),
+                Found::Held => {
+                    self.traffic.met_record(request.key());
+                    Some(columns.stored()?.loses(request)?)
+                }
                 Found::Own | Found::Free | Found::Abandoned => None,
             };
         }

@@ -11,22 +11,38 @@ pub struct Config {
     table: String,
     limits: Limits,
     returning: Returning,
+    claim_order: ClaimOrder,
     sync_wait: Option<u8>,
     timeout: Duration,
 }
 
-/// Whether `INSERT … RETURNING` is used, which spares a fresh claim a round trip. MariaDB has it since 10.5, MySQL has
-/// not.
+/// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a round trip. MariaDB has it
+/// since 10.5, MySQL has not. Elsewhere the answer to a plain INSERT tells as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Returning {
     /// Where the server's version says MariaDB; asked once, by [`connect`](crate::MySqlStore::connect) or the first
     /// claim.
     #[default]
     Detect,
-    /// Always: behind a pooler that shows a version of its own and has MariaDB behind it.
+    /// Always, in transactions and elsewhere: behind a pooler that shows a version of its own, or does not hand on what an
+    /// INSERT answers, and has MariaDB behind it.
     Always,
     /// Never.
     Never,
+}
+
+/// Which statement a claim sends first, outside of callers' transactions. It changes no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClaimOrder {
+    /// What was the better one for the operation's last few dozen claims: where keys are mostly fresh the insert, which then
+    /// is the only statement, otherwise the look. The operations that the store knows to be used in callers' transactions
+    /// are looked for first.
+    #[default]
+    Learnt,
+    /// The look: whatever the traffic, a duplicate waits for no lock and takes none, and a fresh key costs a round trip more.
+    LookFirst,
+    /// The insert: a duplicate waits until whoever has locked its record has committed, and costs a round trip more.
+    InsertFirst,
 }
 
 /// MySQL and MariaDB take names of at most 64 characters; those of the indexes and of the table of watermarks are longer by
@@ -45,6 +61,7 @@ impl Config {
             table: "idem_records".to_owned(),
             limits: Limits::DEFAULT,
             returning: Returning::default(),
+            claim_order: ClaimOrder::default(),
             sync_wait: None,
             timeout: Duration::from_secs(10),
         }
@@ -84,6 +101,13 @@ impl Config {
     #[must_use]
     pub fn with_returning(mut self, returning: Returning) -> Self {
         self.returning = returning;
+        self
+    }
+
+    /// Which statement a claim sends first.
+    #[must_use]
+    pub fn with_claim_order(mut self, claim_order: ClaimOrder) -> Self {
+        self.claim_order = claim_order;
         self
     }
 
@@ -130,6 +154,12 @@ impl Config {
     #[must_use]
     pub fn returning(&self) -> Returning {
         self.returning
+    }
+
+    /// Which statement a claim sends first.
+    #[must_use]
+    pub fn claim_order(&self) -> ClaimOrder {
+        self.claim_order
     }
 
     /// What `wsrep_sync_wait` is set to, if it is.

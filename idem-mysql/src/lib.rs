@@ -1,13 +1,16 @@
 #![doc = include_str!("../README.md")]
 
+mod asked;
 mod attempts;
 mod batch;
 mod capabilities;
+mod claim;
 mod config;
 mod counters;
 mod error;
 mod maintenance;
 mod operations;
+mod own;
 mod row;
 mod schema;
 mod server;
@@ -15,11 +18,12 @@ mod session;
 mod sql;
 mod statements;
 mod store;
+mod traffic;
 mod transaction;
 mod tx;
 
 pub use attempts::{Attempts, Isolation, Transactions};
-pub use config::{Config, Returning};
+pub use config::{ClaimOrder, Config, Returning};
 pub use counters::Contention;
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_sql};

@@ -1,22 +1,20 @@
-//! The operations, on the pool or in a caller's transaction.
+//! The operations but for the claim, on a connection of the store's or in a caller's transaction.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure,
-    Key, Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, check,
 };
 use sqlx::Row;
-use sqlx::mysql::MySqlRow;
 
-use crate::config::{Config, Returning};
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{Sent, decode};
-use crate::row::{Columns, Found};
-use crate::server::Server;
+use crate::row::Columns;
 use crate::session::{Query, Session};
-use crate::statements::{Statement, Statements};
+use crate::statements::Statements;
+use crate::traffic::Traffic;
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
@@ -28,7 +26,8 @@ pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     pub(crate) counters: Counters,
-    returning: OnceLock<bool>,
+    pub(crate) traffic: Traffic,
+    pub(crate) returning: OnceLock<bool>,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -53,205 +52,14 @@ impl Sealing {
     }
 }
 
-/// A checked claim in the form that statements take.
-#[derive(Debug)]
-pub(crate) struct Asked<'r> {
-    pub(crate) request: &'r ClaimRequest,
-    fingerprint: Vec<u8>,
-    attempt: AttemptId,
-    lease: i64,
-    kept: i64,
-    sweep: Option<i64>,
-    metadata: Option<String>,
-}
-
-impl<'r> Asked<'r> {
-    pub(crate) fn new(request: &'r ClaimRequest, config: &Config) -> Result<Self> {
-        let checked = check::claim(request, &config.limits())?;
-        Ok(Self {
-            request,
-            fingerprint: request.fingerprint().to_bytes().to_vec(),
-            attempt: request.attempt(),
-            lease: checked.lease,
-            kept: checked.lease + checked.retention,
-            sweep: (request.on_stale() == StalePolicy::Fail).then_some(checked.lease),
-            metadata: checked.metadata,
-        })
-    }
-
-    /// The parameters of one row that is inserted.
-    pub(crate) fn bind_row<'q>(&'q self, query: Query<'q>) -> Query<'q> {
-        let query = query
-            .bind(self.lease)
-            .bind(self.kept)
-            .bind(self.kept)
-            .bind(self.sweep);
-        bind_key(query, self.request.key())
-            .bind(&self.fingerprint)
-            .bind(&self.attempt.as_bytes()[..])
-            .bind(self.metadata.as_ref().map(String::as_bytes))
-    }
-
-    fn take<'q>(&'q self, statement: &Statement) -> Query<'q> {
-        let attempt = &self.attempt.as_bytes()[..];
-        let query = sqlx::query(statement.text())
-            .bind(attempt)
-            .bind(attempt)
-            .bind(self.lease)
-            .bind(self.kept)
-            .bind(self.kept)
-            .bind(self.sweep)
-            .bind(&self.fingerprint)
-            .bind(attempt)
-            .bind(self.metadata.as_ref().map(String::as_bytes));
-        bind_key(query, self.request.key())
-            .bind(&self.fingerprint)
-            .bind(attempt)
-            .bind(self.request.on_stale() == StalePolicy::Fail)
-            .bind(self.request.on_failed() == FailedPolicy::Retry)
-    }
-
-    fn look<'q>(&'q self, statement: &Statement) -> Query<'q> {
-        let query = sqlx::query(statement.text()).bind(&self.fingerprint);
-        bind_key(query, self.request.key())
-    }
-}
-
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
-        let sql = Statements::new(&config);
         Self {
+            sql: Statements::new(&config),
+            traffic: Traffic::new(config.claim_order()),
             config,
-            sql,
             counters: Counters::default(),
             returning: OnceLock::new(),
-        }
-    }
-
-    /// Looks first, because a duplicate is answered without a write. What it has written is proven by the row that
-    /// carries this attempt's id.
-    pub(crate) async fn claim(
-        &self,
-        session: &mut Session<'_>,
-        request: &ClaimRequest,
-    ) -> Result<ClaimOutcome> {
-        let asked = Asked::new(request, &self.config)?;
-        let mut has_written = false;
-        let mut row = self.look(session, &asked, has_written).await?;
-        for _ in 0..MAX_ASKS {
-            let found = row
-                .as_ref()
-                .map(|row| Columns(row).found(request))
-                .transpose()?;
-            match (found, &row) {
-                (Some(Found::Own), Some(row)) if has_written => {
-                    return Ok(ClaimOutcome::Acquired(
-                        Columns(row).stored()?.claim(request),
-                    ));
-                }
-                (Some(Found::Held), Some(row)) => return Columns(row).stored()?.loses(request),
-                (Some(Found::Abandoned), Some(seen)) => {
-                    if let Some(outcome) = self.abandon(session, &asked, seen).await? {
-                        return Ok(outcome);
-                    }
-                }
-                (None, _) => {
-                    let inserted = self.insert(session, &asked).await?;
-                    has_written = true;
-                    if inserted.is_some() {
-                        row = inserted;
-                        continue;
-                    }
-                }
-                _ => {
-                    session.write(|| asked.take(&self.sql.take)).await?;
-                }
-            }
-            has_written = true;
-            row = self.look(session, &asked, has_written).await?;
-        }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::Unknown,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
-        ))
-    }
-
-    /// The record, if there is one. After a write it tells what the write has met, and its failure leaves the effect
-    /// of that unknown.
-    async fn look(
-        &self,
-        session: &mut Session<'_>,
-        asked: &Asked<'_>,
-        has_written: bool,
-    ) -> Result<Option<MySqlRow>> {
-        let (statement, sent) = if !has_written {
-            (&self.sql.look, Sent::Harmless)
-        } else if session.is_transaction() {
-            (&self.sql.look_latest, Sent::Write)
-        } else {
-            (&self.sql.look, Sent::Write)
-        };
-        let rows = session.rows(|| asked.look(statement), sent).await?;
-        Ok(rows.into_iter().next())
-    }
-
-    /// Inserts the record where there is none; the row that is there now, where the server tells it at once.
-    async fn insert(
-        &self,
-        session: &mut Session<'_>,
-        asked: &Asked<'_>,
-    ) -> Result<Option<MySqlRow>> {
-        if self.has_returning(session).await? {
-            let (statement, _) = self.sql.insert_returning.at_least(1);
-            let query = || asked.bind_row(sqlx::query(statement.text()));
-            let rows = session.rows(query, Sent::Write).await?;
-            // A loser's row comes without the result, which is then read.
-            let own = |row: &MySqlRow| Columns(row).found(asked.request);
-            return match rows.into_iter().next() {
-                Some(row) if own(&row)? == Found::Own => Ok(Some(row)),
-                _ => Ok(None),
-            };
-        }
-        let (statement, _) = self.sql.insert.at_least(1);
-        let query = || asked.bind_row(sqlx::query(statement.text()));
-        session.write(query).await?;
-        Ok(None)
-    }
-
-    /// Whether the server answers an INSERT with rows.
-    pub(crate) async fn has_returning(&self, session: &mut Session<'_>) -> Result<bool> {
-        if let Some(&known) = self.returning.get() {
-            return Ok(known);
-        }
-        let has = match self.config.returning() {
-            Returning::Always => true,
-            Returning::Never => false,
-            Returning::Detect => Server::read(session).await?.has_returning(),
-        };
-        Ok(*self.returning.get_or_init(|| has))
-    }
-
-    /// Fails the stale record that was seen; `None` when it has changed since.
-    async fn abandon(
-        &self,
-        session: &mut Session<'_>,
-        asked: &Asked<'_>,
-        seen: &MySqlRow,
-    ) -> Result<Option<ClaimOutcome>> {
-        let failure = encode_failure(&Failure::abandoned())?;
-        let token = Columns(seen).token()?;
-        let query = || {
-            let query = sqlx::query(self.sql.abandon.text()).bind(&failure[..]);
-            bind_key(query, asked.request.key()).bind(token.as_i64())
-        };
-        session.write(query).await?;
-        let row = self.look(session, asked, true).await?;
-        match &row {
-            Some(row) if Columns(row).is_failed(token)? => {
-                Columns(row).stored()?.loses(asked.request).map(Some)
-            }
-            _ => Ok(None),
         }
     }
 
@@ -371,7 +179,9 @@ impl Operations {
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = || bind_key(sqlx::query(self.sql.get.text()), key);
         let rows = session.rows(query, Sent::Harmless).await?;
-        rows.first().map(|row| Columns(row).record()).transpose()
+        rows.first()
+            .map(|row| Columns::of(row)?.record())
+            .transpose()
     }
 }
 

@@ -3,16 +3,25 @@
 use std::str;
 
 use idem_core::{
-    Bytes, ClaimRequest, Error, FencingToken, Record, Result, StalePolicy, StoredRecord,
+    Bytes, ClaimRequest, Error, FencingToken, Fingerprint, Record, Result, StalePolicy,
+    StoredRecord,
 };
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
 use crate::error::decode;
 
-/// The columns that a read answers with, in the order of the statements.
+/// A record as a statement answers with it.
+///
+/// Its short columns come as one: attempt id, then numbers in ASCII, then the fingerprint. The server describes each
+/// column of an answer anew, and the driver reads each description, which is more work for both than the record is.
 #[derive(Debug)]
-pub(crate) struct Columns<'r>(pub(crate) &'r MySqlRow);
+pub(crate) struct Columns<'r> {
+    row: &'r MySqlRow,
+    attempt: &'r [u8],
+    numbers: [i64; NUMBERS],
+    fingerprint: &'r [u8],
+}
 
 /// What a claim makes of the record that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,27 +36,61 @@ pub(crate) enum Found {
     Held,
 }
 
-const ATTEMPT: usize = 12;
-/// Where the key's columns follow.
-const KEY: usize = 13;
+const ATTEMPT_BYTES: usize = 16;
+
+// The order of the numbers.
+const STATE: usize = 0;
+const TOKEN: usize = 1;
+const ATTEMPTS: usize = 2;
+const CREATED_AT: usize = 3;
+const EXPIRES_AT: usize = 4;
+const LEASE_ENDS_AT: usize = 5;
+const FAILS_WHEN_STALE: usize = 6;
+/// -1: it is not sealed.
+const SEALED_AT: usize = 7;
+const NOW: usize = 8;
+const NUMBERS: usize = 9;
+
+// The order of the columns.
+const HEAD: usize = 0;
+const METADATA: usize = 1;
+const RESULT: usize = 2;
+/// Where the key's columns follow, in answers about many.
+const KEY: usize = 3;
 
 impl<'r> Columns<'r> {
+    pub(crate) fn of(row: &'r MySqlRow) -> Result<Self> {
+        let head: &[u8] = row.try_get_unchecked(HEAD).map_err(decode)?;
+        let unreadable = || Error::corrupt("a record's columns cannot be read");
+        let (attempt, rest) = head
+            .split_at_checked(ATTEMPT_BYTES)
+            .ok_or_else(unreadable)?;
+        let end = rest.len().checked_sub(Fingerprint::BYTES);
+        let (numbers, fingerprint) = rest.split_at(end.ok_or_else(unreadable)?);
+        Ok(Self {
+            row,
+            attempt,
+            numbers: parsed(numbers).ok_or_else(unreadable)?,
+            fingerprint,
+        })
+    }
+
     fn read<T>(&self, index: usize) -> Result<T>
     where
         T: sqlx::Decode<'r, sqlx::MySql> + sqlx::Type<sqlx::MySql>,
     {
-        self.0.try_get_unchecked(index).map_err(decode)
+        self.row.try_get_unchecked(index).map_err(decode)
     }
 
-    pub(crate) fn token(&self) -> Result<FencingToken> {
-        self.read(1).map(FencingToken::from_i64)
+    pub(crate) fn token(&self) -> FencingToken {
+        FencingToken::from_i64(self.numbers[TOKEN])
     }
 
     /// Whether it is the failure, still kept, of the acquisition with this token.
-    pub(crate) fn is_failed(&self, token: FencingToken) -> Result<bool> {
-        Ok(self.token()? == token
-            && self.read::<i64>(0)? == StoredRecord::FAILED
-            && self.read::<i64>(5)? > self.read::<i64>(11)?)
+    pub(crate) fn is_failed(&self, token: FencingToken) -> bool {
+        self.token() == token
+            && self.numbers[STATE] == StoredRecord::FAILED
+            && self.numbers[EXPIRES_AT] > self.numbers[NOW]
     }
 
     /// Scope, operation and id.
@@ -56,29 +99,26 @@ impl<'r> Columns<'r> {
     }
 
     /// What the claim is to do, by the clock of the server that read the row.
-    pub(crate) fn found(&self, request: &ClaimRequest) -> Result<Found> {
-        let (state, now): (i64, i64) = (self.read(0)?, self.read(11)?);
-        if self.read::<i64>(5)? <= now || state == StoredRecord::RELEASED {
-            return Ok(Found::Free);
+    pub(crate) fn found(&self, request: &ClaimRequest) -> Found {
+        let (state, now) = (self.numbers[STATE], self.numbers[NOW]);
+        if self.numbers[EXPIRES_AT] <= now || state == StoredRecord::RELEASED {
+            return Found::Free;
         }
-        if self.read::<&[u8]>(3)? != request.fingerprint().to_bytes() {
-            return Ok(Found::Held);
+        if self.fingerprint != request.fingerprint().to_bytes() {
+            return Found::Held;
         }
-        Ok(match state {
-            StoredRecord::IN_FLIGHT
-                if self.read::<&[u8]>(ATTEMPT)? == request.attempt().as_bytes() =>
-            {
-                Found::Own
-            }
-            StoredRecord::IN_FLIGHT if self.read::<i64>(6)? <= now => {
-                let fails = self.read(7)? || request.on_stale() == StalePolicy::Fail;
+        match state {
+            StoredRecord::IN_FLIGHT if self.attempt == request.attempt().as_bytes() => Found::Own,
+            StoredRecord::IN_FLIGHT if self.numbers[LEASE_ENDS_AT] <= now => {
+                let fails =
+                    self.numbers[FAILS_WHEN_STALE] != 0 || request.on_stale() == StalePolicy::Fail;
                 if fails { Found::Abandoned } else { Found::Free }
             }
             StoredRecord::FAILED if request.on_failed() == idem_core::FailedPolicy::Retry => {
                 Found::Free
             }
             _ => Found::Held,
-        })
+        }
     }
 
     /// The record.
@@ -88,25 +128,82 @@ impl<'r> Columns<'r> {
 
     pub(crate) fn stored(&self) -> Result<StoredRecord<'r>> {
         let metadata = self
-            .read::<Option<&[u8]>>(9)?
+            .read::<Option<&[u8]>>(METADATA)?
             .map(str::from_utf8)
             .transpose();
         let metadata = metadata.map_err(|source| {
             Error::corrupt("a record's metadata is not UTF-8").with_source(source)
         })?;
+        let numbers = &self.numbers;
+        // In flight, it is a checkpoint.
+        let result = match numbers[STATE] {
+            StoredRecord::IN_FLIGHT => None,
+            _ => self.read::<Option<Vec<u8>>>(RESULT)?.map(Bytes::from),
+        };
         Ok(StoredRecord {
-            state: self.read(0)?,
-            token: self.read(1)?,
-            attempts: self.read(2)?,
-            fingerprint: self.read(3)?,
-            created_at: self.read(4)?,
-            expires_at: self.read(5)?,
-            lease_ends_at: self.read(6)?,
-            fails_when_stale: self.read(7)?,
-            sealed_at: self.read(8)?,
+            state: numbers[STATE],
+            token: numbers[TOKEN],
+            attempts: numbers[ATTEMPTS],
+            fingerprint: self.fingerprint,
+            created_at: numbers[CREATED_AT],
+            expires_at: numbers[EXPIRES_AT],
+            lease_ends_at: numbers[LEASE_ENDS_AT],
+            fails_when_stale: numbers[FAILS_WHEN_STALE] != 0,
+            sealed_at: Some(numbers[SEALED_AT]).filter(|&sealed_at| sealed_at >= 0),
             metadata,
-            result: self.read::<Option<Vec<u8>>>(10)?.map(Bytes::from),
-            now: self.read(11)?,
+            result,
+            now: numbers[NOW],
         })
+    }
+}
+
+/// The numbers between spaces.
+fn parsed(text: &[u8]) -> Option<[i64; NUMBERS]> {
+    let mut numbers = [0_i64; NUMBERS];
+    let mut at = 0;
+    let mut negative = false;
+    for &byte in text {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = i64::from(byte - b'0');
+                let digit = if negative { -digit } else { digit };
+                let number = numbers.get_mut(at)?;
+                *number = number.checked_mul(10)?.checked_add(digit)?;
+            }
+            b'-' => negative = true,
+            b' ' => {
+                at += 1;
+                negative = false;
+            }
+            0 => {}
+            _ => return None,
+        }
+    }
+    (at == NUMBERS - 1).then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_in_any_character_set() {
+        let text = "1 9223372036854775807 2 3 0 4 1 -1 -9223372036854775808";
+        let wanted = [1, i64::MAX, 2, 3, 0, 4, 1, -1, i64::MIN];
+        let wide = |order: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            text.encode_utf16().flat_map(order).collect()
+        };
+        assert_eq!(parsed(text.as_bytes()), Some(wanted));
+        assert_eq!(parsed(&wide(u16::to_be_bytes)), Some(wanted));
+        assert_eq!(parsed(&wide(u16::to_le_bytes)), Some(wanted));
+        for wrong in [
+            "",
+            "1 2 3",
+            "1 2 3 4 5 6 7 8 9 10",
+            "1 2 3 4 5 6 7 8 x",
+            "1 2 3 4 5 6 7 8 9223372036854775808",
+        ] {
+            assert_eq!(parsed(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 }

@@ -1,16 +1,16 @@
-//! Where a statement runs: on a connection of the pool, or in the caller's transaction.
+//! Where a statement runs: on a connection of the store's, or in the caller's transaction.
 
 use std::time::Duration;
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
-use sqlx::pool::PoolConnection;
 use sqlx::{Executor, MySql, MySqlPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{LostRace, Sent, classify, lost_race};
+use crate::own::{Held, Own};
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(16);
 
 /// Runs the statements of one operation.
 ///
-/// On the pool all of them run on one connection, taken for the first; each commits by itself, and one that lost a race
+/// On the store all of them run on one connection, taken for the first; each commits by itself, and one that lost a race
 /// (the server has undone it) is sent again within the operation's time.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
@@ -33,16 +33,23 @@ pub(crate) struct Session<'s> {
 
 #[derive(Debug)]
 enum Place<'s> {
-    Pool(Pooled<'s>),
+    Store(Stored<'s>),
     Transaction(&'s mut MySqlConnection),
 }
 
 impl<'s> Session<'s> {
-    pub(crate) fn on_pool(pool: &'s MySqlPool, config: &'s Config, counters: &'s Counters) -> Self {
+    /// On a connection of the store's own where it has such, otherwise of the pool.
+    pub(crate) fn on_store(
+        pool: &'s MySqlPool,
+        own: Option<&'s Own>,
+        config: &'s Config,
+        counters: &'s Counters,
+    ) -> Self {
         let deadline = Instant::now() + config.timeout();
         Self {
-            place: Place::Pool(Pooled {
+            place: Place::Store(Stored {
                 pool,
+                own,
                 config,
                 deadline,
                 connection: None,
@@ -77,7 +84,7 @@ impl<'s> Session<'s> {
         let mut races = 0;
         loop {
             let rows = match &mut self.place {
-                Place::Pool(pooled) => pooled.rows(query(), sent).await,
+                Place::Store(lent) => lent.rows(query(), sent).await,
                 Place::Transaction(connection) => query()
                     .fetch_all(&mut **connection)
                     .await
@@ -95,17 +102,25 @@ impl<'s> Session<'s> {
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
     ) -> Result<u64> {
+        Ok(self.execute(query).await?.rows_affected())
+    }
+
+    /// What the server says of a statement that writes and answers with no rows.
+    pub(crate) async fn execute<'q>(
+        &mut self,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+    ) -> Result<MySqlQueryResult> {
         let mut races = 0;
         loop {
             let done = match &mut self.place {
-                Place::Pool(pooled) => pooled.write(query()).await,
+                Place::Store(lent) => lent.write(query()).await,
                 Place::Transaction(connection) => query()
                     .execute(&mut **connection)
                     .await
                     .map_err(Fault::Driver),
             };
             match done {
-                Ok(done) => return Ok(done.rows_affected()),
+                Ok(done) => return Ok(done),
                 Err(fault) => self.after(fault, Sent::Write, &mut races).await?,
             }
         }
@@ -115,7 +130,7 @@ impl<'s> Session<'s> {
     async fn after(&mut self, fault: Fault, sent: Sent, races: &mut u32) -> Result<()> {
         let lost = self.counted(&fault);
         *races += 1;
-        let alone = matches!(&self.place, Place::Pool(pooled) if pooled.is_alone());
+        let alone = matches!(&self.place, Place::Store(lent) if lent.is_alone());
         if !lost || !alone || *races > MAX_RACES {
             return Err(fault.into_error(sent));
         }
@@ -138,7 +153,7 @@ impl<'s> Session<'s> {
         race.is_some()
     }
 
-    /// Begins a transaction of this crate's own, on the pool. What is not committed is rolled back by closing the
+    /// Begins a transaction of this crate's own, on the store's connection. What is not committed is rolled back by closing the
     /// connection.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.control("START TRANSACTION", true, Sent::Harmless)
@@ -156,10 +171,10 @@ impl<'s> Session<'s> {
     }
 
     async fn control(&mut self, text: &'static str, open: bool, sent: Sent) -> Result<()> {
-        let Place::Pool(pooled) = &mut self.place else {
+        let Place::Store(lent) = &mut self.place else {
             return Ok(());
         };
-        let done = pooled.control(text, open).await;
+        let done = lent.control(text, open).await;
         done.map_err(|fault| {
             self.counted(&fault);
             fault.into_error(sent)
@@ -182,23 +197,24 @@ impl Fault {
     }
 }
 
-/// A connection of the pool for one operation.
+/// A connection for one operation.
 ///
 /// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed half a packet), so the
 /// connection is closed, not handed back, unless each answer was read to its end.
 #[derive(Debug)]
-struct Pooled<'s> {
+struct Stored<'s> {
     pool: &'s MySqlPool,
+    own: Option<&'s Own>,
     config: &'s Config,
     deadline: Instant,
-    connection: Option<PoolConnection<MySql>>,
+    connection: Option<Held>,
     /// An answer has not been read to its end.
     busy: bool,
     /// A transaction has not been committed.
     open: bool,
 }
 
-impl Pooled<'_> {
+impl Stored<'_> {
     /// Whether a statement is a transaction by itself, and may be sent again.
     fn is_alone(&self) -> bool {
         !self.open && Instant::now() < self.deadline
@@ -230,7 +246,8 @@ impl Pooled<'_> {
 
     async fn connection(&mut self) -> Result<&mut MySqlConnection, Fault> {
         if self.connection.is_none() {
-            let acquired = timeout_at(self.deadline, self.pool.acquire()).await;
+            // Boxed, because it may be the making of a connection, which is large.
+            let acquired = timeout_at(self.deadline, Box::pin(self.acquire())).await;
             let acquired =
                 acquired.map_err(|_| Fault::Answer(timed_out(self.config, Sent::Harmless)))?;
             // Nothing was sent.
@@ -239,9 +256,21 @@ impl Pooled<'_> {
             self.connection = Some(acquired);
         }
         self.busy = true;
-        match &mut self.connection {
+        match self.connection.as_mut().and_then(Held::connection) {
             Some(connection) => Ok(connection),
             None => Err(Fault::Driver(sqlx::Error::PoolClosed)),
+        }
+    }
+
+    async fn acquire(&self) -> Result<Held, sqlx::Error> {
+        match self.own {
+            // Who closes the pool closes the store.
+            Some(own) if self.pool.is_closed() => {
+                own.close();
+                Err(sqlx::Error::PoolClosed)
+            }
+            Some(own) => own.lend().await.map(Held::Own),
+            None => self.pool.acquire().await.map(Held::Pooled),
         }
     }
 
@@ -265,12 +294,14 @@ impl Pooled<'_> {
     }
 }
 
-impl Drop for Pooled<'_> {
+impl Drop for Stored<'_> {
     fn drop(&mut self) {
-        if let Some(connection) = &mut self.connection
-            && (self.busy || self.open)
-        {
-            connection.close_on_drop();
+        if let Some(connection) = self.connection.take() {
+            if self.busy || self.open {
+                connection.close();
+            } else {
+                connection.keep();
+            }
         }
     }
 }

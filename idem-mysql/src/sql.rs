@@ -23,16 +23,18 @@ macro_rules! now {
     };
 }
 
-/// What `row.rs` reads of a record, in this order.
+/// What `row.rs` reads of a record, in this order. The short columns come as one; where the session's character set writes
+/// digits with more than a byte, the others are zero. The result is sent whatever becomes of it, because a condition on it
+/// costs each replay more than it saves the few that are in conflict.
 macro_rules! columns {
     ($result:literal) => {
         concat!(
-            "state, token, attempts, fingerprint, created_at, expires_at, lease_ends_at,
-    sweep_at IS NOT NULL, sealed_at, metadata, ",
-            $result,
-            ", ",
+            "CONCAT(attempt_id, CONCAT_WS(' ', state, token, attempts, created_at, expires_at, lease_ends_at,
+    sweep_at IS NOT NULL, COALESCE(sealed_at, -1), ",
             now!(),
-            ", attempt_id, scope, operation, id"
+            "), fingerprint) AS head, metadata, ",
+            $result,
+            " AS result"
         )
     };
 }
@@ -49,60 +51,54 @@ mod maintenance;
 pub(crate) use capabilities::*;
 pub(crate) use maintenance::*;
 
-/// The columns that [`INSERT`] fills.
+/// The columns that an INSERT fills. What comes later in a row may be told by what comes before it
+/// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>), so that the clock is asked once.
 macro_rules! insert {
-    ($rows:literal, $after:literal) => {
+    ($ignore:literal) => {
         concat!(
-            "INSERT INTO {table} (
+            "INSERT ",
+            $ignore,
+            "INTO {table} (
     token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
     scope, operation, id, fingerprint, attempt_id, metadata)
-VALUES ",
-            $rows,
-            "
-ON DUPLICATE KEY UPDATE token = token",
-            $after
+VALUES "
         )
     };
 }
 
-/// Rows of [`INSERT`].
+/// One row: lease, lease and retention, lease or NULL, key, fingerprint, attempt id, metadata.
+macro_rules! insert_row {
+    ($before:literal, $after:literal) => {
+        concat!(
+            "(",
+            $before,
+            now!(),
+            $after,
+            ", token, token + ?, token + ?, expires_at, token + ?, 1, 0, ?, ?, ?, ?, ?, ?)"
+        )
+    };
+}
+
+/// Rows of [`INSERT_NEW`].
 pub(crate) const INSERT_ROWS: List = List {
     place: "{rows}",
-    item: INSERT_ROW,
+    item: insert_row!("LAST_INSERT_ID(", ")"),
     separator: ", ",
 };
 
-/// One row: lease, lease and retention (twice), lease or NULL, key, fingerprint, attempt id, metadata.
-const INSERT_ROW: &str = concat!(
-    "(",
-    now!(),
-    ", ",
-    now!(),
-    ", ",
-    now!(),
-    " + ?, ",
-    now!(),
-    " + ?, ",
-    now!(),
-    " + ?, ",
-    now!(),
-    " + ?, 1, 0, ?, ?, ?, ?, ?, ?)"
-);
-
-/// Fingerprint, key. The record with its result, unless the claimant is in conflict with it, which needs none. A
-/// consistent read: it locks nothing and writes nothing. So is the duplicate answered.
+/// Key. The record with its result. A consistent read: it locks nothing and writes nothing. So is the duplicate answered.
 pub(crate) const LOOK: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN fingerprint = ? AND state <> 0 THEN result END"),
+    columns!("result"),
     "\nFROM {table} WHERE ",
     key!()
 );
 
-/// Fingerprint, key. The same of the latest version: what follows a write in a caller's transaction, whose snapshot may
+/// Key. The same of the latest version: what follows a write in a caller's transaction, whose snapshot may
 /// be older than what the write has met. The row is locked by that write already.
 pub(crate) const LOOK_LATEST: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN fingerprint = ? AND state <> 0 THEN result END"),
+    columns!("result"),
     "\nFROM {table} WHERE ",
     key!(),
     " FOR UPDATE"
@@ -111,8 +107,8 @@ pub(crate) const LOOK_LATEST: &str = concat!(
 /// The same read for many keys; `{keys}` are [`KEYS`].
 pub(crate) const LOOK_MANY: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN state <> 0 THEN result END"),
-    "\nFROM {table} WHERE {keys}"
+    columns!("result"),
+    ", scope, operation, id\nFROM {table} WHERE {keys}"
 );
 
 /// Keys, joined with OR, which both optimizers read as ranges of the primary key.
@@ -122,17 +118,33 @@ pub(crate) const KEYS: List = List {
     separator: " OR ",
 };
 
-/// Creates the record where there is none: the primary key lets one row in, all others wait for it and find it.
-/// Where there is one, nothing changes, whatever its state. Who won is told by the row, never by the number of
-/// affected rows, which the driver's CLIENT_FOUND_ROWS makes the same for both
-/// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
-pub(crate) const INSERT: &str = insert!("{rows}", "");
+/// Creates the records that are not there: the primary key lets one row in, all others wait for it and find it. Where there
+/// is one, nothing changes, whatever its state, and no index is written.
+///
+/// The count is proof: IGNORE counts what was inserted and nothing else, with and without CLIENT_FOUND_ROWS, and the
+/// answer comes after the commit. The token of all rows, which is the clock at the statement's start, is in the same
+/// answer, as the insert id (<https://dev.mysql.com/doc/c-api/8.4/en/mysql-insert-id.html>): nothing is asked of the session
+/// afterwards.
+///
+/// IGNORE makes warnings of values that do not fit into their columns; keys and metadata were measured before.
+pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 
-/// The same, answering with the rows that are there now, own or others': MariaDB 10.5 and later
+/// The same for one record in a caller's transaction, whose own insert id it leaves alone. Who won is told by the row, never
+/// by the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes the same for both
+/// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
+pub(crate) const INSERT: &str = concat!(
+    insert!(""),
+    insert_row!("", ""),
+    "\nON DUPLICATE KEY UPDATE token = token"
+);
+
+/// The same, answering with the row that is there now, own or another's: MariaDB 10.5 and later
 /// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only once it was read to its end, because the
 /// commit may fail after the row was sent (a Galera node certifies it there).
 pub(crate) const INSERT_RETURNING: &str = concat!(
-    insert!("{rows}", "\nRETURNING "),
+    insert!(""),
+    insert_row!("", ""),
+    "\nON DUPLICATE KEY UPDATE token = token\nRETURNING ",
     columns!("CAST(NULL AS BINARY)")
 );
 
@@ -348,7 +360,7 @@ pub(crate) const LEASE: &str = concat!(
 /// Key.
 pub(crate) const GET: &str = concat!(
     "SELECT ",
-    columns!("CASE WHEN state <> 0 THEN result END"),
+    columns!("result"),
     "\nFROM {table} WHERE ",
     key!(),
     " AND expires_at > ",

@@ -14,8 +14,9 @@ pub(crate) struct Statements {
     pub(crate) look: Statement,
     pub(crate) look_latest: Statement,
     pub(crate) look_many: Repeated,
-    pub(crate) insert: Repeated,
-    pub(crate) insert_returning: Repeated,
+    pub(crate) insert_new: Repeated,
+    pub(crate) insert: Statement,
+    pub(crate) insert_returning: Statement,
     pub(crate) take: Statement,
     pub(crate) abandon: Statement,
     pub(crate) seal: Statement,
@@ -51,13 +52,13 @@ impl Statements {
         let statement = |template: &str| Statement(text(template).into());
         let repeated = |template: &str, lists| Repeated::new(text(template), lists);
         let keys = |template| repeated(template, &[sql::KEYS]);
-        let rows = |template| repeated(template, &[sql::INSERT_ROWS]);
         Self {
             look: statement(sql::LOOK),
             look_latest: statement(sql::LOOK_LATEST),
             look_many: keys(sql::LOOK_MANY),
-            insert: rows(sql::INSERT),
-            insert_returning: rows(sql::INSERT_RETURNING),
+            insert_new: repeated(sql::INSERT_NEW, &[sql::INSERT_ROWS]),
+            insert: statement(sql::INSERT),
+            insert_returning: statement(sql::INSERT_RETURNING),
             take: statement(sql::TAKE),
             abandon: statement(sql::ABANDON),
             seal: statement(sql::SEAL),
@@ -95,11 +96,14 @@ impl Statement {
     }
 }
 
-/// Powers of two up to this many items have a statement each: few enough texts for the driver's cache of 100.
-const SIZES: usize = 10;
+/// For how many items there is a statement: few enough texts for the driver's cache, and a list is filled up by a third
+/// at most.
+const SIZES: [usize; 18] = [
+    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
+];
 
 /// Most items of one statement.
-pub(crate) const MAX_ITEMS: usize = 1 << (SIZES - 1);
+pub(crate) const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
 
 /// What is repeated in a statement's text: once for each item, at this place.
 #[derive(Debug, Clone, Copy)]
@@ -109,12 +113,12 @@ pub(crate) struct List {
     pub(crate) separator: &'static str,
 }
 
-/// A statement for several items. Sizes are powers of two, so that few texts are prepared; a list is filled up by
-/// repeating its last item, which changes nothing.
+/// A statement for several items, in a few sizes, so that few texts are prepared; a list is filled up by repeating its
+/// last item, which changes nothing.
 pub(crate) struct Repeated {
     template: String,
     lists: &'static [List],
-    made: [OnceLock<Statement>; SIZES],
+    made: [OnceLock<Statement>; SIZES.len()],
 }
 
 impl Repeated {
@@ -122,15 +126,16 @@ impl Repeated {
         Self {
             template,
             lists,
-            made: [const { OnceLock::new() }; SIZES],
+            made: [const { OnceLock::new() }; SIZES.len()],
         }
     }
 
     /// The statement for at least so many items, at most [`MAX_ITEMS`], and for how many it is.
     pub(crate) fn at_least(&self, items: usize) -> (&Statement, usize) {
-        let size = items.clamp(1, MAX_ITEMS).next_power_of_two();
-        let exponent = size.trailing_zeros() as usize;
-        let statement = self.made[exponent].get_or_init(|| {
+        let place = SIZES.partition_point(|&size| size < items);
+        let place = place.min(SIZES.len() - 1);
+        let size = SIZES[place];
+        let statement = self.made[place].get_or_init(|| {
             let fill = |text: String, list: &List| {
                 text.replace(list.place, &vec![list.item; size].join(list.separator))
             };
@@ -160,13 +165,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_powers_of_two() {
+    fn a_size_is_at_most_a_third_too_large() {
         let statements = Statements::new(&Config::new());
-        for (items, size) in [(1, 1), (2, 2), (3, 4), (500, 512), (512, 512), (9_999, 512)] {
+        for (items, size) in [
+            (0, 1),
+            (1, 1),
+            (2, 2),
+            (5, 6),
+            (500, 512),
+            (512, 512),
+            (9_999, 512),
+        ] {
             let (statement, found) = statements.purge.at_least(items);
             assert_eq!(found, size);
             assert_eq!(statement.0.matches("scope = ?").count(), size);
             assert!(!statement.0.contains('{'));
+        }
+        for items in 1..=512 {
+            let (_, size) = statements.purge.at_least(items);
+            assert!(size >= items && 3 * (size - items) <= size, "{items}");
         }
     }
 
@@ -176,7 +193,8 @@ mod tests {
         let texts = format!("{:?}", Statements::new(&Config::new())).to_uppercase();
         for session in [
             "@",
-            "LAST_INSERT_ID",
+            // With a value in it nothing is read: the value comes back in the statement's own answer.
+            "LAST_INSERT_ID()",
             "GET_LOCK",
             "TEMPORARY",
             "FOUND_ROWS",

@@ -17,27 +17,33 @@ use crate::config::Config;
 use crate::counters::Contention;
 use crate::error::{Sent, classify};
 use crate::operations::Operations;
+use crate::own::Own;
 use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "mysql";
+
+/// Most connections that a store opens for its operations, and as many again for callers' transactions.
+const MAX_CONNECTIONS: u32 = 10;
 
 /// A connection that was idle for longer is asked whether it still lives before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
 /// The store on MySQL and MariaDB.
 ///
-/// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+/// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
 #[derive(Clone)]
 pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
+    /// What operations run on instead of the pool.
+    own: Option<Own>,
     pub(crate) operations: Arc<Operations>,
 }
 
 impl MySqlStore {
     /// A store on the caller's pool, with the default [`Config`].
     ///
-    /// sqlx pings a connection each time it is taken from a pool unless the pool was built with
-    /// `test_before_acquire(false)`, which spares a round trip; see [`connect`](Self::connect).
+    /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken from one unless the pool was
+    /// built with `test_before_acquire(false)`; [`connect`](Self::connect) spares both.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self::with_config(pool, Config::new())
@@ -48,12 +54,13 @@ impl MySqlStore {
     pub fn with_config(pool: MySqlPool, config: Config) -> Self {
         Self {
             pool,
+            own: None,
             operations: Arc::new(Operations::new(config)),
         }
     }
 
-    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
-    /// only after half a minute of idling.
+    /// A store on connections of its own: at most 10, opened as they are needed, and tested before use only after half a
+    /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
     ///
     /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Sessions are
     /// set to READ COMMITTED, under which fewer gaps are locked, and to an `innodb_lock_wait_timeout` of half the
@@ -81,9 +88,15 @@ impl MySqlStore {
             Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
             Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
         }
-        let settings = Arc::new(session_settings(&config));
+        let settings: Arc<[String]> = session_settings(&config).into();
+        let own = Own::new(
+            options.clone(),
+            MAX_CONNECTIONS as usize,
+            Arc::clone(&settings),
+        )
+        .map_err(at)?;
         let pool = MySqlPoolOptions::new()
-            .max_connections(10)
+            .max_connections(MAX_CONNECTIONS)
             .test_before_acquire(false)
             .before_acquire(|connection, idle| {
                 Box::pin(async move {
@@ -101,7 +114,10 @@ impl MySqlStore {
             })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
-        let store = Self::with_config(pool, config);
+        let store = Self {
+            own: Some(own),
+            ..Self::with_config(pool, config)
+        };
         let mut session = store.session();
         let has_returning = store.operations.has_returning(&mut session).await;
         has_returning.map_err(|error| error.at(BACKEND, "connect"))?;
@@ -115,7 +131,8 @@ impl MySqlStore {
         self.operations.counters.read()
     }
 
-    /// The pool.
+    /// The pool, for migrations and callers' transactions. When it is closed, the store is closed with it: its operations
+    /// answer with `Misconfigured`.
     #[must_use]
     pub fn pool(&self) -> &MySqlPool {
         &self.pool
@@ -127,9 +144,19 @@ impl MySqlStore {
         &self.operations.config
     }
 
+    /// Waits for the pool's connections and closes all, those of clones too. What is under way on the store's own goes on
+    /// to its end.
+    pub async fn close(&self) {
+        if let Some(own) = &self.own {
+            own.close();
+        }
+        self.pool.close().await;
+    }
+
     pub(crate) fn session(&self) -> Session<'_> {
-        Session::on_pool(
+        Session::on_store(
             &self.pool,
+            self.own.as_ref(),
             &self.operations.config,
             &self.operations.counters,
         )

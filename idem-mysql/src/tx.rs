@@ -26,6 +26,9 @@ use crate::store::{BACKEND, MySqlStore};
 /// and repeat it as a whole, with the same key. [`Transactions`](crate::Transactions) does that. Under REPEATABLE READ, the servers' default,
 /// a duplicate may be told what was true when the transaction began to read; who acquires is always decided by the
 /// latest version.
+///
+/// The store remembers which operations are used in transactions, and looks first for their keys: an insert that comes first
+/// would wait for a transaction that has locked the record, where a look is answered at once.
 impl MySqlStore {
     /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
     ///
@@ -41,6 +44,7 @@ impl MySqlStore {
         transaction: &mut MySqlConnection,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
+        self.operations.traffic.met_transaction(request.key());
         self.operations
             .claim(&mut self.session_in(transaction), request)
             .await
@@ -64,6 +68,7 @@ impl MySqlStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        self.operations.traffic.met_transaction(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         self.operations
@@ -88,6 +93,7 @@ impl MySqlStore {
         failure: &Failure,
         retention: Duration,
     ) -> Result<()> {
+        self.operations.traffic.met_transaction(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         self.operations
@@ -112,6 +118,7 @@ impl MySqlStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
+        self.operations.traffic.met_transaction(claim.key());
         self.operations
             .checkpoint(&mut self.session_in(transaction), claim, checkpoint)
             .await

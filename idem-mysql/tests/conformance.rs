@@ -1,5 +1,6 @@
-//! The suite, and cases of this crate's own, against MariaDB and MySQL; and the
-//! suite against three nodes of a Galera cluster, a different one each time a store is opened.
+//! The suite, and cases of this crate's own, against MariaDB and MySQL; the suite there once more with claims that insert
+//! before they look, whatever they have learnt; and against three nodes of a Galera cluster, a different one each time a
+//! store is opened.
 
 mod cases;
 mod support;
@@ -23,6 +24,8 @@ fn main() -> ExitCode {
     idem_conformance::main(vec![
         target("mariadb").with_cases(cases::ALL),
         target("mysql").with_cases(cases::ALL),
+        target("mariadb_insert_first"),
+        target("mysql_insert_first"),
         target("galera"),
     ])
 }

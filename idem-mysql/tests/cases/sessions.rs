@@ -45,6 +45,7 @@ const SETTINGS: &[&str] = &[
     "SET SESSION time_zone = '-11:30'",
     "SET SESSION time_zone = 'SYSTEM'",
     "SET NAMES latin1",
+    "SET SESSION collation_connection = 'utf16_general_ci'",
 ];
 const MARIADB_ONLY: &[&str] =
     &["SET SESSION sql_mode = 'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'"];

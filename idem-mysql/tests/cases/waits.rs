@@ -233,7 +233,7 @@ async fn waiting_for(cx: &Context, seconds: u32) -> CaseResult<MySqlStore> {
     Ok(MySqlStore::with_config(store.pool().clone(), config))
 }
 
-async fn until(condition: impl Fn() -> bool) -> CaseResult {
+pub(super) async fn until(condition: impl Fn() -> bool) -> CaseResult {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !condition() {
         if tokio::time::Instant::now() > deadline {

@@ -4,10 +4,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
-use idem_mysql::{Config, MySqlStore};
+use idem_mysql::{ClaimOrder, Config, MySqlStore};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 
@@ -17,6 +18,7 @@ const CAUSAL: u8 = 7;
 /// A server, or the nodes of a cluster. Each namespace is a database.
 pub(crate) struct MySqlHarness {
     name: &'static str,
+    order: ClaimOrder,
     product: &'static str,
     urls: Vec<String>,
     next: AtomicUsize,
@@ -25,15 +27,22 @@ pub(crate) struct MySqlHarness {
 impl MySqlHarness {
     /// The backend of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
-        let (name, product) = match name {
-            "mysql" => ("mysql", "MySQL"),
-            "galera" => ("galera", "MariaDB Galera, three nodes"),
-            _ => ("mariadb", "MariaDB"),
+        let (name, server, product) = match name {
+            "mysql" => ("mysql", "mysql", "MySQL"),
+            "mysql_insert_first" => ("mysql_insert_first", "mysql", "MySQL"),
+            "mariadb_insert_first" => ("mariadb_insert_first", "mariadb", "MariaDB"),
+            "galera" => ("galera", "galera", "MariaDB Galera, three nodes"),
+            _ => ("mariadb", "mariadb", "MariaDB"),
         };
-        let missing = || Missing::new(idem_servers::missing_reason(name));
-        let urls = idem_servers::url_for(name).ok_or_else(missing)?;
+        let order = match name == server {
+            true => ClaimOrder::Learnt,
+            false => ClaimOrder::InsertFirst,
+        };
+        let missing = || Missing::new(idem_servers::missing_reason(server));
+        let urls = idem_servers::url_for(server).ok_or_else(missing)?;
         Ok(Self {
             name,
+            order,
             product,
             urls: urls.split(',').map(str::to_owned).collect(),
             next: AtomicUsize::new(rand::random_range(0..1000)),
@@ -52,6 +61,7 @@ impl MySqlHarness {
 
     fn config(&self, namespace: &str) -> Result<Config, BoxError> {
         let config = Config::new().with_database(namespace)?;
+        let config = config.with_claim_order(self.order);
         Ok(if self.name == "galera" {
             config.with_wsrep_sync_wait(CAUSAL)
         } else {
@@ -62,6 +72,26 @@ impl MySqlHarness {
     /// A store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
         Ok(MySqlStore::connect(self.url(), self.config(namespace)?).await?)
+    }
+
+    /// The same, whose claims send this statement first.
+    pub(crate) async fn store_in_order(
+        &self,
+        namespace: &str,
+        order: ClaimOrder,
+    ) -> Result<MySqlStore, BoxError> {
+        let config = self.config(namespace)?.with_claim_order(order);
+        Ok(MySqlStore::connect(self.url(), config).await?)
+    }
+
+    /// The same with another time-out.
+    pub(crate) async fn store_with_timeout(
+        &self,
+        namespace: &str,
+        timeout: Duration,
+    ) -> Result<MySqlStore, BoxError> {
+        let config = self.config(namespace)?.with_timeout(timeout);
+        Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
     /// A store on a pool that this crate has not set up, with these options.
@@ -115,7 +145,7 @@ impl Harness for MySqlHarness {
         let version: String = row.try_get(0)?;
         let number = version.split('-').next().unwrap_or_default();
         let is_mariadb = version.contains("MariaDB");
-        if is_mariadb != (self.name != "mysql") {
+        if is_mariadb != (self.product != "MySQL") {
             return Err(format!("this is not {}: {version}", self.product).into());
         }
         Ok(Product::new(self.product, number))

@@ -1,0 +1,83 @@
+//! [`Own`]: connections that the store keeps to itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use idem_sqlx::{Connections, Lent};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySql};
+
+/// Connections that operations run on, each set up as the pool's are.
+#[derive(Clone)]
+pub(crate) struct Own {
+    connections: Connections<MySql>,
+    settings: Arc<[String]>,
+}
+
+impl Own {
+    pub(crate) fn new(
+        options: MySqlConnectOptions,
+        max: usize,
+        settings: Arc<[String]>,
+    ) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            connections: Connections::new(options, max)?,
+            settings,
+        })
+    }
+
+    /// A connection on which no statement is prepared is taken for a new one. To set one up twice does no harm.
+    pub(crate) async fn lend(&self) -> Result<Lent<MySql>, sqlx::Error> {
+        let mut lent = self.connections.lend().await?;
+        if let Some(connection) = lent.connection()
+            && connection.cached_statements_size() == 0
+        {
+            for setting in self.settings.iter() {
+                connection.execute(AssertSqlSafe(setting.clone())).await?;
+            }
+        }
+        Ok(lent)
+    }
+
+    pub(crate) fn close(&self) {
+        self.connections.close();
+    }
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.connections.fmt(f)
+    }
+}
+
+/// A connection for one operation.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Pooled(PoolConnection<MySql>),
+    Own(Lent<MySql>),
+}
+
+impl Held {
+    pub(crate) fn connection(&mut self) -> Option<&mut MySqlConnection> {
+        match self {
+            Self::Pooled(connection) => Some(connection),
+            Self::Own(lent) => lent.connection(),
+        }
+    }
+
+    /// Others may have it: every answer was read to its end.
+    pub(crate) fn keep(self) {
+        if let Self::Own(lent) = self {
+            lent.done();
+        }
+    }
+
+    /// Nobody else may have it.
+    pub(crate) fn close(self) {
+        match self {
+            Self::Pooled(mut connection) => connection.close_on_drop(),
+            Self::Own(lent) => drop(lent),
+        }
+    }
+}
