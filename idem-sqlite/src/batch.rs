@@ -45,7 +45,7 @@ impl Operations {
         let mut claimed = Vec::with_capacity(writes.len());
         for &position in writes {
             let mut session = Session::Transaction(open.connection());
-            claimed.push(self.claim(&mut session, &requests[position]).await);
+            claimed.push(self.claim_seen(&mut session, &requests[position]).await);
         }
         open.commit().await?;
         Ok(claimed)

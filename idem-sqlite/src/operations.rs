@@ -40,14 +40,37 @@ impl Operations {
         Self { config, sql }
     }
 
+    /// Looks first, so that a duplicate needs no write lock.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
+        self.claim_with(session, request, false).await
+    }
+
+    /// The same for a claim that a look has answered nothing to. The statement that writes decides, and when it acquires
+    /// nothing, somebody else was first, and it is looked for again.
+    pub(crate) async fn claim_seen(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome> {
+        self.claim_with(session, request, true).await
+    }
+
+    async fn claim_with(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        mut seen: bool,
+    ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
         for _ in 0..MAX_ASKS {
-            let mut rows = self.held_rows(session, request).await?;
+            let mut rows = match std::mem::take(&mut seen) {
+                true => Vec::new(),
+                false => self.held_rows(session, request).await?,
+            };
             if rows.is_empty() {
                 let query = with_claimant(&self.sql.acquire, request)
                     .bind(checked.lease)

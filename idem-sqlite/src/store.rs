@@ -11,6 +11,7 @@ use idem_core::{
     Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
     encode_failure,
 };
+use idem_sqlx::Connections;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
@@ -22,7 +23,7 @@ use crate::session::{Pools, Session};
 pub(crate) const BACKEND: &str = "sqlite";
 
 /// How many connections read beside the writer.
-const READERS: u32 = 4;
+const READERS: usize = 4;
 
 /// The store in a SQLite file.
 ///
@@ -47,8 +48,8 @@ impl SqliteStore {
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
         let pools = Pools {
-            writer: pool.clone(),
-            reader: pool,
+            writer: pool,
+            readers: None,
         };
         Self::on(pools, config)
     }
@@ -79,25 +80,23 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
         let writer = open(options.clone(), 1, config.timeout()).await?;
-        let reader = if is_memory(url) {
-            writer.clone()
-        } else {
-            SqlitePoolOptions::new()
-                .max_connections(READERS)
-                .test_before_acquire(false)
-                .connect_lazy_with(options)
+        let readers = match is_memory(url) {
+            true => None,
+            false => Some(Connections::new(options, READERS).map_err(at)?),
         };
-        Ok(Self::on(Pools { writer, reader }, config))
+        Ok(Self::on(Pools { writer, readers }, config))
     }
 
     /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
     /// file folds its write-ahead log into it.
     pub async fn close(&self) {
-        self.pools.reader.close().await;
+        if let Some(readers) = &self.pools.readers {
+            readers.close();
+        }
         self.pools.writer.close().await;
     }
 
-    /// The pool that writes; of one connection if the store made it.
+    /// The pool that writes; of one connection if the store made it. When it is closed, the store is closed with it.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {
         &self.pools.writer
