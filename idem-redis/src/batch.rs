@@ -26,7 +26,6 @@ impl RedisStore {
             .run_all(&valid, Sent::Write, wrote)
             .await
             .into_iter();
-        let missing = || Err(Error::corrupt("an item of a batch has no answer"));
         refused
             .into_iter()
             .map(|error| error.map_or_else(|| answers.next().unwrap_or_else(missing), Err))
@@ -34,23 +33,42 @@ impl RedisStore {
     }
 }
 
+fn missing<T>() -> Result<T> {
+    Err(Error::corrupt("an item of a batch has no answer"))
+}
+
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl BatchStore for RedisStore {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        let calls = requests
+        let answered = if check::batch_items(requests.len()).is_ok() {
+            self.claim_many_fresh(requests).await
+        } else {
+            requests.iter().map(|_| None).collect()
+        };
+        let open: Vec<_> = requests
+            .iter()
+            .zip(&answered)
+            .filter_map(|(request, answer)| answer.is_none().then_some(request))
+            .collect();
+        let calls = open
             .iter()
             .map(|request| {
                 check::batch_items(requests.len())?;
                 self.operations.claim(request)
             })
             .collect();
-        let answers = self.run_valid(calls, is_acquired).await;
-        let answered = requests.iter().zip(answers);
+        let decided = self.run_valid(calls, is_acquired).await;
+        let mut decided = open
+            .into_iter()
+            .zip(decided)
+            .map(|(request, answer)| Operations::claimed(request, answer?));
         answered
-            .map(|(request, answer)| {
+            .into_iter()
+            .map(|answer| {
                 answer
-                    .and_then(|answer| Operations::claimed(request, answer))
+                    .or_else(|| decided.next())
+                    .unwrap_or_else(missing)
                     .map_err(|error| error.at(BACKEND, "claim_many"))
             })
             .collect()

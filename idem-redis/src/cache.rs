@@ -13,6 +13,7 @@ use crate::connect::Connector;
 use crate::error::{Sent, classify};
 use crate::link::Link;
 use crate::operations::{items, nonsense, nothing};
+use crate::reads::Reads;
 use crate::script::{Call, Script};
 
 const NAME: &str = "redis cache";
@@ -41,7 +42,8 @@ pub struct RedisCache {
 }
 
 struct Inner {
-    link: Link,
+    link: Arc<Link>,
+    reads: Reads,
     namespace: String,
     read: Script,
     store: Script,
@@ -124,9 +126,11 @@ impl RedisCache {
             connector.map_err(|error| classify(error, Sent::Harmless).at(NAME, "new"))?;
         let config = config.clone().with_eviction(Eviction::Accept);
         let namespace = checked_namespace(namespace.to_owned())?;
+        let link = Arc::new(Link::new(connector, &config));
         Ok(Self {
             inner: Arc::new(Inner {
-                link: Link::new(connector, &config),
+                reads: Reads::new(Arc::clone(&link)),
+                link,
                 namespace,
                 read: Script::new(include_str!("scripts/cache_read.lua")),
                 store: Script::new(include_str!("scripts/cache_store.lua")),
@@ -135,7 +139,8 @@ impl RedisCache {
         })
     }
 
-    /// The entry of this key, and a ticket; one round trip. Writes only where the bucket has no epoch.
+    /// The entry of this key, and a ticket; one round trip. Only where the bucket has no epoch there is another, which
+    /// writes one.
     ///
     /// # Errors
     ///
@@ -145,15 +150,8 @@ impl RedisCache {
     ///
     /// Without effect.
     pub async fn read(&self, key: &Key) -> Result<CacheRead> {
-        let call = self
-            .inner
-            .call(&self.inner.read, key)
-            .arg(epoch())
-            .arg(EPOCH_MILLIS);
-        let answer = self.inner.link.run(&call, Sent::Harmless, nothing).await;
-        answer
-            .and_then(read)
-            .map_err(|error| error.at(NAME, "read"))
+        let read = self.inner.read(key).await;
+        read.map_err(|error| error.at(NAME, "read"))
     }
 
     /// Stores an entry that was read from the source of truth after the ticket was issued, until `lifetime` after that
@@ -218,13 +216,34 @@ impl Inner {
     /// A script on the epoch and the entry of this key: `namespace:e:{…}` and `namespace:c:{…}:scope:operation:id`, in
     /// one slot by what stands in braces (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
     fn call<'s>(&self, script: &'s Script, key: &Key) -> Call<'s> {
+        let [epoch, entry] = self.keys(key);
+        script.call_with(&[&epoch, &entry])
+    }
+
+    fn keys(&self, key: &Key) -> [String; 2] {
         // Of 256 buckets the one of this key, in whatever process, by its SHA-256.
         let (namespace, hash) = (&self.namespace, key.hashed());
         let bucket = &hash[..2];
-        script.call_with(&[
-            &format!("{namespace}:e:{{{namespace}.{bucket}}}"),
-            &format!("{namespace}:c:{{{namespace}.{bucket}}}:{}", key.path()),
-        ])
+        [
+            format!("{namespace}:e:{{{namespace}.{bucket}}}"),
+            format!("{namespace}:c:{{{namespace}.{bucket}}}:{}", key.path()),
+        ]
+    }
+
+    /// By plain commands, and by the script where they do not tell enough. The clock is read first and epoch and entry at
+    /// once after it, so a ticket is no younger than it says and its epoch no older: an invalidation in between is one
+    /// before the ticket.
+    async fn read(&self, key: &Key) -> Result<CacheRead> {
+        if let Some((now, values)) = self.reads.read(self.keys(key).into()).await?
+            && let Ok([Value::BulkString(epoch), entry]) = <[Value; 2]>::try_from(values)
+        {
+            return found(now, epoch, entry);
+        }
+        let call = self.call(&self.read, key).arg(epoch()).arg(EPOCH_MILLIS);
+        self.link
+            .run(&call, Sent::Harmless, nothing)
+            .await
+            .and_then(read)
     }
 }
 
@@ -248,6 +267,10 @@ fn read(answer: Value) -> Result<CacheRead> {
     else {
         return Err(nonsense());
     };
+    found(now, epoch, entry)
+}
+
+fn found(now: i64, epoch: Vec<u8>, entry: Value) -> Result<CacheRead> {
     let hit = match entry {
         Value::Nil => None,
         Value::BulkString(value) => hit(value.into(), now),

@@ -105,6 +105,14 @@ pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
     matches!(code_of(error), "MOVED" | "ASK" | "READONLY" | "TRYAGAIN")
 }
 
+/// Whether what answers is a cluster behind one address, which takes commands of one key (`CROSSSLOT`): nothing was done.
+pub(crate) fn routes_one_key(error: &Error) -> bool {
+    let cause = error
+        .source()
+        .and_then(|source| source.downcast_ref::<RedisError>());
+    cause.is_some_and(|cause| code_of(cause) == "CROSSSLOT")
+}
+
 /// Whether the connection is of no more use: it is gone, or what answers is not the one that should.
 pub(crate) fn is_connection_useless(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_io_error() || code_of(error) == "READONLY"

@@ -194,7 +194,7 @@ impl Link {
     async fn script(&self, connection: &mut Connection, call: &Call<'_>) -> RedisResult<Answered> {
         match self.command(connection, call.by_hash()).await {
             Err(error) if code_of(&error) == "NOSCRIPT" => {
-                self.command(connection, &call.with_text()).await
+                Box::pin(self.command(connection, &call.with_text())).await
             }
             answered => answered,
         }
@@ -215,21 +215,30 @@ impl Link {
         };
         match answered {
             Err(error) if code_of(&error) == "ASK" => {
-                let Some(place) = error.redirect_node().and_then(|(place, _)| address(place))
-                else {
-                    return Err(error);
-                };
-                let mut pipeline = Pipeline::with_capacity(3);
-                pipeline.cmd("ASKING").add_command(cmd.clone());
-                if let Some(replicas) = self.replicas_of_a_node() {
-                    pipeline.add_command(wait(replicas));
-                }
-                let mut answers = connection.commands_at(place, pipeline).await?;
-                answers.remove(0).extract_error()?;
-                with_count(answers)
+                Box::pin(self.asking(connection, cmd, error)).await
             }
             answered => answered,
         }
+    }
+
+    /// At the node that is about to get the key, as the error says.
+    async fn asking(
+        &self,
+        connection: &mut Connection,
+        cmd: &Cmd,
+        error: RedisError,
+    ) -> RedisResult<Answered> {
+        let Some(place) = error.redirect_node().and_then(|(place, _)| address(place)) else {
+            return Err(error);
+        };
+        let mut pipeline = Pipeline::with_capacity(3);
+        pipeline.cmd("ASKING").add_command(cmd.clone());
+        if let Some(replicas) = self.replicas_of_a_node() {
+            pipeline.add_command(wait(replicas));
+        }
+        let mut answers = connection.commands_at(place, pipeline).await?;
+        answers.remove(0).extract_error()?;
+        with_count(answers)
     }
 
     /// In a cluster, `WAIT` has to go where the write went, on the same connection: both are sent as one.
@@ -254,9 +263,14 @@ impl Link {
 
     /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
     pub(crate) async fn live(&self) -> Result<Live> {
-        if let Some(live) = self.current() {
-            return Ok(live);
+        match self.current() {
+            Some(live) => Ok(live),
+            // Apart, so that what takes no connecting has no room for it.
+            None => Box::pin(self.connected()).await,
         }
+    }
+
+    async fn connected(&self) -> Result<Live> {
         let _connecting = self.connecting.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);

@@ -1,12 +1,15 @@
 //! The stored form of a record.
 
 use bytes::{Buf, Bytes};
-use idem_core::{Error, Result, StoredRecord};
+use idem_core::{AttemptId, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result, StoredRecord};
 
 /// Bytes before the metadata: see `scripts/layout.lua`, which writes them.
 const HEADER_BYTES: usize = 100;
 const VERSION: u8 = 1;
 const FINGERPRINT_BYTES: usize = 33;
+
+/// Where the attempt id is.
+const ATTEMPT: std::ops::Range<usize> = 47..63;
 
 /// A record as the server keeps it, in one string value. Integers are big-endian:
 ///
@@ -84,6 +87,51 @@ impl Stored {
             now: self.now,
         })
     }
+
+    /// What a claimant learns from this record, if it is live and the claimant may not write anything; none where that
+    /// is for the script to find out, such as for a claim that is stale, or the claimant's own.
+    pub(crate) fn answers(&self, request: &ClaimRequest) -> Option<ClaimOutcome> {
+        let columns = self.columns().ok()?;
+        if columns.state == StoredRecord::RELEASED || columns.expires_at <= self.now {
+            return None;
+        }
+        let is_same = columns.fingerprint == request.fingerprint().to_bytes();
+        let is_final = match columns.state {
+            StoredRecord::COMPLETED => true,
+            StoredRecord::FAILED => request.on_failed() != FailedPolicy::Retry,
+            StoredRecord::IN_FLIGHT => {
+                columns.lease_ends_at > self.now && !self.is_of(request.attempt())
+            }
+            _ => false,
+        };
+        let is_told = !is_same || is_final;
+        is_told.then(|| columns.loses(request).ok()).flatten()
+    }
+
+    fn is_of(&self, attempt: AttemptId) -> bool {
+        self.bytes.get(ATTEMPT) == Some(&attempt.as_bytes()[..])
+    }
+}
+
+/// The first bytes of a claim that nobody has made before, up to its instants.
+pub(crate) fn head(fails_when_stale: bool) -> [u8; 7] {
+    [VERSION, 0, u8::from(fails_when_stale), 0, 0, 0, 1]
+}
+
+/// What follows its instants.
+pub(crate) fn rest(request: &ClaimRequest, metadata: &str) -> Vec<u8> {
+    let size = HEADER_BYTES - ATTEMPT.start + metadata.len();
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend(request.attempt().as_bytes());
+    bytes.extend(request.fingerprint().to_bytes());
+    // Metadata has a limit far below that.
+    bytes.extend(
+        u32::try_from(metadata.len())
+            .unwrap_or(u32::MAX)
+            .to_be_bytes(),
+    );
+    bytes.extend(metadata.as_bytes());
+    bytes
 }
 
 fn short() -> Error {

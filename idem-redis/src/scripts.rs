@@ -2,7 +2,7 @@
 //! (<https://redis.io/docs/latest/develop/programmability/eval-intro/>), so nothing can come between the look and the
 //! write, and what a script answers is what it has written.
 //!
-//! The clock is `TIME`, read inside the script. A script writes with one `SET … PXAT`, so that no record is half
+//! The clock is `TIME`, read inside the script. A script writes a record with one `SET … PXAT`, so that none is half
 //! written and none is without an end. A duplicate is answered without a write: nothing goes to replicas or to the
 //! append-only file.
 
@@ -18,6 +18,7 @@ macro_rules! script {
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) claim: Script,
+    pub(crate) fresh_many: Script,
     pub(crate) seal: Script,
     pub(crate) release: Script,
     pub(crate) renew: Script,
@@ -36,6 +37,7 @@ impl Scripts {
                 "scripts/layout.lua",
                 "scripts/claim.lua"
             ),
+            fresh_many: Script::new(include_str!("scripts/fresh_many.lua")),
             seal: script!(
                 "scripts/layout.lua",
                 "scripts/owned.lua",

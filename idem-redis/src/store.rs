@@ -11,12 +11,13 @@ use idem_core::{
 };
 use redis::RedisResult;
 
+use crate::claiming::Claiming;
 use crate::config::Config;
 use crate::connect::Connector;
 use crate::error::{Sent, classify};
 use crate::hub::Hub;
 use crate::link::Link;
-use crate::operations::{Operations, is_acquired, is_done, is_something, nothing};
+use crate::operations::{Operations, is_done, is_something, nothing};
 
 pub(crate) const BACKEND: &str = "redis";
 
@@ -29,6 +30,7 @@ pub struct RedisStore {
     pub(crate) link: Arc<Link>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) claiming: Arc<Claiming>,
 }
 
 impl RedisStore {
@@ -72,10 +74,12 @@ impl RedisStore {
         let at = |error: Error| error.at(BACKEND, "connect");
         let connector = connector.map_err(|error| at(classify(error, Sent::Harmless)))?;
         let link = Arc::new(Link::new(connector, &config));
+        let operations = Arc::new(Operations::new(config).map_err(at)?);
         let store = Self {
             hub: Arc::new(Hub::new(Arc::clone(&link))),
+            claiming: Arc::new(Claiming::new(&link, &operations)),
             link,
-            operations: Arc::new(Operations::new(config).map_err(at)?),
+            operations,
         };
         store.link.check().await.map_err(at)?;
         Ok(store)
@@ -102,12 +106,6 @@ pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
 }
 
 impl RedisStore {
-    async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let call = self.operations.claim(request)?;
-        let answer = self.link.run(&call, Sent::Write, is_acquired).await?;
-        Operations::claimed(request, answer)
-    }
-
     async fn renew_once(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         let call = self.operations.renew(claim, lease)?;
         let answer = self.link.run(&call, Sent::Write, is_something).await?;

@@ -9,6 +9,7 @@ mod marks;
 mod names;
 mod nonce;
 mod scripts;
+mod shortcuts;
 mod tokens;
 mod wakes;
 mod wire;
@@ -62,6 +63,8 @@ pub(crate) const ALL: &[Case] = &[
     scripts::BATCHES_WORK_ON_A_SERVER_THAT_FORGOT_ITS_SCRIPTS,
     scripts::SCRIPTS_FORGOTTEN_IN_A_RACE_LEAVE_ONE_WINNER,
     scripts::A_CACHE_WORKS_ON_A_SERVER_THAT_FORGOT_ITS_SCRIPTS,
+    shortcuts::NO_SHORTCUT_CHANGES_A_VERDICT,
+    shortcuts::ONE_OF_A_CROWD_WINS_WHATEVER_WAS_LEARNT,
     tokens::A_TOKEN_GROWS_THOUGH_THE_RECORD_WAS_DELETED,
     tokens::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     tokens::AN_EXPIRED_RECORD_IS_REMEMBERED_FOR_THE_GRACE,

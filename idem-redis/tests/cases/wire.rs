@@ -12,7 +12,7 @@ use idem_redis::{Config, RedisStore};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::on_the_wire;
+use super::{on_the_wire, record_key};
 use crate::support::{self, Tap};
 
 pub(super) const HUNDREDS_OF_CLAIMS_SHARE_ONE_CONNECTION: Case =
@@ -69,8 +69,13 @@ async fn hundreds_of_claims_share_one_connection(cx: &Context) -> CaseResult {
     }
     let (said, messages) = (tap.take(), tap.messages() - before);
     assert_eq!(tap.connections(), 1);
-    let commands = said.matches("$7\r\nEVALSHA\r\n").count();
-    assert!(commands >= CLAIMS, "{commands} commands");
+    let scripts = said.matches("$7\r\nEVALSHA\r\n").count();
+    assert!((1..=CLAIMS).contains(&scripts), "{scripts} scripts");
+    for number in 0..CLAIMS {
+        let name = record_key(&store, &cx.key(format!("{number}")));
+        let claimed = said.matches(&format!("\r\n{name}\r\n")).count();
+        assert!(claimed >= 1, "{name} is not asked for");
+    }
     assert!(
         messages * 2 < CLAIMS,
         "{messages} messages for {CLAIMS} claims"

@@ -103,7 +103,7 @@ pub(crate) fn commands(runtime: &Runtime, server: &str) -> Outcome {
         tokio::time::sleep(2 * short).await;
         assert_eq!(store.sweep(100).await?, 30);
         assert_eq!(store.purge(100).await?, 0);
-        let known = "evalsha eval get set getrange pexpire pttl time publish scan del info config|resetstat \
+        let known = "evalsha eval get mget set getrange pexpire pttl time publish scan del info config|resetstat \
                      client|setinfo hello command subscribe";
         let known: BTreeSet<_> = known.split_whitespace().map(str::to_owned).collect();
         let run = commands_run(url).await?;

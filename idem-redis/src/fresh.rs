@@ -1,0 +1,168 @@
+//! [`FreshClaim`]: claims of keys that nobody has, many by one script.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::join_all;
+use idem_core::{
+    Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp, check,
+};
+use redis::Value;
+
+use crate::error::{Sent, routes_one_key};
+use crate::link::Link;
+use crate::operations::{Operations, items, nonsense};
+use crate::record;
+
+/// What one script is given at most, beside the keys.
+const SCRIPT_BYTES: usize = 1 << 20;
+
+/// What one script is asked for at most.
+const SCRIPT_CLAIMS: usize = 128;
+
+/// A claim, to be sent with others.
+#[derive(Debug)]
+pub(crate) struct FreshClaim {
+    key: String,
+    terms: Terms,
+    /// The stored form from the attempt id on.
+    rest: Vec<u8>,
+}
+
+/// What the claims of one script have in common, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Terms {
+    lease: i64,
+    retention: i64,
+    fails_when_stale: bool,
+}
+
+/// The server's clock when the claim was written; none when it was not, because there is a record or for whatever reason
+/// the claim by itself will be told.
+pub(crate) type FreshAnswer = Result<Option<i64>>;
+
+impl FreshClaim {
+    pub(crate) fn new(request: &ClaimRequest, operations: &Operations) -> Result<Self> {
+        let checked = check::claim(request, &operations.config.limits())?;
+        Ok(Self {
+            key: operations.record_key(request.key()),
+            terms: Terms {
+                lease: checked.lease,
+                retention: checked.retention,
+                fails_when_stale: request.on_stale() == StalePolicy::Fail,
+            },
+            rest: record::rest(request, checked.metadata.as_deref().unwrap_or_default()),
+        })
+    }
+
+    /// The claim that was written at this instant.
+    pub(crate) fn won(request: &ClaimRequest, lease: i64, now: i64) -> ClaimOutcome {
+        ClaimOutcome::Acquired(Claim::new(
+            request.key().clone(),
+            FencingToken::from_i64(now),
+            request.attempt(),
+            1,
+            Timestamp::from_micros(now),
+            Timestamp::from_micros(now.saturating_add(lease)),
+        ))
+    }
+
+    /// The lease in microseconds.
+    pub(crate) fn lease(&self) -> i64 {
+        self.terms.lease
+    }
+}
+
+/// An answer for each of them.
+pub(crate) async fn claim_fresh(
+    link: Arc<Link>,
+    operations: Arc<Operations>,
+    is_split: Arc<AtomicBool>,
+    claims: Vec<FreshClaim>,
+) -> Vec<FreshAnswer> {
+    let scripts = scripts(&claims);
+    let runs = scripts
+        .iter()
+        .map(|places| run(&link, &operations, &is_split, &claims, places));
+    let mut answers: Vec<_> = claims.iter().map(|_| Ok(None)).collect();
+    for (places, answered) in scripts.iter().zip(join_all(runs).await) {
+        for (&place, answer) in places.iter().zip(answered) {
+            answers[place] = answer;
+        }
+    }
+    answers
+}
+
+/// Which of them go into one script: those of the same terms.
+fn scripts(claims: &[FreshClaim]) -> Vec<Vec<usize>> {
+    let mut scripts: Vec<(Terms, usize, Vec<usize>)> = Vec::new();
+    for (place, claim) in claims.iter().enumerate() {
+        let bytes = claim.rest.len();
+        let room = scripts.iter_mut().find(|(terms, taken, places)| {
+            *terms == claim.terms && *taken + bytes <= SCRIPT_BYTES && places.len() < SCRIPT_CLAIMS
+        });
+        match room {
+            Some((_, taken, places)) => {
+                *taken += bytes;
+                places.push(place);
+            }
+            None => scripts.push((claim.terms, bytes, vec![place])),
+        }
+    }
+    scripts.into_iter().map(|(.., places)| places).collect()
+}
+
+async fn run(
+    link: &Link,
+    operations: &Operations,
+    is_split: &AtomicBool,
+    claims: &[FreshClaim],
+    places: &[usize],
+) -> Vec<FreshAnswer> {
+    let Some(terms) = places.first().map(|&first| claims[first].terms) else {
+        return Vec::new();
+    };
+    let keys: Vec<_> = places.iter().map(|&at| claims[at].key.as_str()).collect();
+    let mut call = operations
+        .scripts
+        .fresh_many
+        .call_with(&keys)
+        .arg(operations.config.grace_millis())
+        .arg(terms.lease)
+        .arg(terms.retention)
+        .arg(&record::head(terms.fails_when_stale)[..]);
+    for &at in places {
+        call = call.arg(&claims[at].rest[..]);
+    }
+    let answered = link.run(&call, Sent::Write, has_written).await;
+    match answered.and_then(|answer| written(answer, places.len())) {
+        Ok(answers) => answers.into_iter().map(Ok).collect(),
+        Err(error) if routes_one_key(&error) => {
+            is_split.store(true, Ordering::Relaxed);
+            places.iter().map(|_| Ok(None)).collect()
+        }
+        Err(error) => {
+            let each = error.for_each_item();
+            places.iter().map(|_| Err(each())).collect()
+        }
+    }
+}
+
+/// Whether any of them was.
+fn has_written(answer: &Value) -> bool {
+    matches!(answer, Value::Array(items) if items.iter().skip(1).any(|item| *item == Value::Int(1)))
+}
+
+fn written(answer: Value, count: usize) -> Result<Vec<Option<i64>>> {
+    let answer = items(answer)?;
+    let Some((&Value::Int(now), each)) = answer.split_first() else {
+        return Err(nonsense());
+    };
+    if each.len() != count {
+        return Err(nonsense());
+    }
+    Ok(each
+        .iter()
+        .map(|one| (*one == Value::Int(1)).then_some(now))
+        .collect())
+}

@@ -1,0 +1,133 @@
+//! [`Reads`]: values and the clock, by plain commands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use idem_core::{Error, Result};
+use redis::{Pipeline, Value};
+
+use crate::error::{Sent, is_elsewhere, routes_one_key};
+use crate::gather::Gather;
+use crate::link::{Link, Progress};
+use crate::operations::{items, nonsense};
+
+/// What was read: the server's clock, no later than the values, and a value for each key, `Nil` where there is none.
+pub(crate) type Read = (i64, Vec<Value>);
+
+type Answer = Result<Option<Read>>;
+
+/// Reads of many callers, each of a key or two of one slot.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    link: Arc<Link>,
+    gather: Arc<Gather<Vec<String>, Answer>>,
+    is_split: Arc<AtomicBool>,
+}
+
+impl Reads {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        let is_split = Arc::<AtomicBool>::default();
+        let (at, split) = (Arc::clone(&link), Arc::clone(&is_split));
+        Self {
+            gather: Gather::new(move |asked| {
+                read_all(Arc::clone(&at), Arc::clone(&split), asked).boxed()
+            }),
+            link,
+            is_split,
+        }
+    }
+
+    /// The values of these keys, together with those that others ask for at the same time; none where only a script may
+    /// tell: in a cluster, and while the server is being replaced.
+    pub(crate) async fn read(&self, keys: Vec<String>) -> Answer {
+        if !self.link.connector.is_one_node() {
+            return Ok(None);
+        }
+        let underway = self.gather.enter();
+        if underway.is_in_company() && !self.is_split.load(Ordering::Relaxed) {
+            let lone = keys.clone();
+            match self.gather.ask(keys).await {
+                Some(answer) => answer,
+                None => self.link.read(&lone).await,
+            }
+        } else {
+            self.link.read(&keys).await
+        }
+    }
+}
+
+/// An answer for each who asked.
+async fn read_all(
+    link: Arc<Link>,
+    is_split: Arc<AtomicBool>,
+    asked: Vec<Vec<String>>,
+) -> Vec<Answer> {
+    let counts: Vec<_> = asked.iter().map(Vec::len).collect();
+    let keys: Vec<_> = asked.into_iter().flatten().collect();
+    match link.read(&keys).await {
+        Ok(Some((now, values))) => {
+            let mut values = values.into_iter();
+            let mut take = |count| Ok(Some((now, values.by_ref().take(count).collect())));
+            counts.into_iter().map(&mut take).collect()
+        }
+        Ok(None) => counts.iter().map(|_| Ok(None)).collect(),
+        Err(error) if routes_one_key(&error) => {
+            is_split.store(true, Ordering::Relaxed);
+            counts.iter().map(|_| Ok(None)).collect()
+        }
+        Err(error) => {
+            let each = error.for_each_item();
+            counts.iter().map(|_| Err(each())).collect()
+        }
+    }
+}
+
+impl Link {
+    /// The clock and then the values, one round trip; none when the server says that another one has them.
+    ///
+    /// Between the two commands others may be run, so the values are no older than the clock, and what they tell holds
+    /// for an instant from there on at which the caller was waiting: for the clock's own, or, when the value was
+    /// written after it, for that of the write.
+    pub(crate) async fn read(&self, keys: &[String]) -> Answer {
+        let progress = Progress::default();
+        let asked = async {
+            let mut live = self.live().await?;
+            progress.sent_on(&live);
+            let mut pipeline = Pipeline::with_capacity(2);
+            pipeline.cmd("TIME").cmd("MGET");
+            for key in keys {
+                pipeline.arg(key);
+            }
+            let answered = live.connection.commands(&pipeline).await;
+            let told = answered.and_then(|answers| {
+                let told = answers.into_iter().map(Value::extract_error);
+                told.collect::<Result<Vec<_>, _>>()
+            });
+            match told {
+                Ok(answers) => understood(answers, keys.len()).map(Some),
+                Err(error) => {
+                    let is_elsewhere = is_elsewhere(&error);
+                    let error = self.failed(error, &live, Sent::Harmless);
+                    if is_elsewhere { Ok(None) } else { Err(error) }
+                }
+            }
+        };
+        self.in_time(&progress, Sent::Harmless, asked).await
+    }
+}
+
+fn understood(answers: Vec<Value>, count: usize) -> Result<Read> {
+    let [time, values] = <[Value; 2]>::try_from(answers).map_err(|_| nonsense())?;
+    let values = items(values)?;
+    if values.len() != count {
+        return Err(nonsense());
+    }
+    Ok((instant(time)?, values))
+}
+
+/// Microseconds since 1970, as `TIME` tells it.
+fn instant(time: Value) -> Result<i64, Error> {
+    let [seconds, micros]: [i64; 2] = redis::from_redis_value(time).map_err(|_| nonsense())?;
+    Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
+}

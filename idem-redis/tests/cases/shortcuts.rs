@@ -1,0 +1,199 @@
+//! Claims that are looked for first, or made together with others, come to the same end as one that is made alone.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{
+    ClaimOutcome, ClaimRequest, FailedPolicy, Failure, Fingerprint, IdempotencyStore, Response,
+};
+use idem_redis::RedisStore;
+use tokio::task::JoinSet;
+
+use super::{HOUR, case};
+use crate::support;
+
+pub(super) const NO_SHORTCUT_CHANGES_A_VERDICT: Case =
+    case(1, "no_shortcut_changes_a_verdict", |cx| {
+        Box::pin(no_shortcut_changes_a_verdict(cx))
+    });
+pub(super) const ONE_OF_A_CROWD_WINS_WHATEVER_WAS_LEARNT: Case =
+    case(1, "one_of_a_crowd_wins_whatever_was_learnt", |cx| {
+        Box::pin(one_of_a_crowd_wins_whatever_was_learnt(cx))
+    });
+
+const CROWD: usize = 200;
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Claims that are all answered by the record, so that the next one is looked for first.
+async fn learn_that_keys_are_taken(cx: &Context, store: &RedisStore) -> CaseResult {
+    let known = cx.request(&cx.key("known"));
+    if let Some(claim) = store.claim(&known).await?.acquired() {
+        store
+            .complete(&claim, &Response::new(200, "done"), HOUR)
+            .await?;
+    }
+    for _ in 0..30 {
+        let outcome = store.claim(&cx.request(known.key())).await?;
+        assert_eq!(outcome.name(), "completed");
+    }
+    Ok(())
+}
+
+async fn learn_that_keys_are_free(cx: &Context, store: &RedisStore, name: &str) -> CaseResult {
+    for number in 0..30 {
+        let request = cx.request(&cx.key(format!("free {name} {number}")));
+        assert_eq!(store.claim(&request).await?.name(), "acquired");
+    }
+    Ok(())
+}
+
+/// The claim, alone or while many others are made.
+async fn claim(
+    cx: &Context,
+    store: &RedisStore,
+    request: &ClaimRequest,
+    crowd: Option<&str>,
+) -> CaseResult<ClaimOutcome> {
+    let mut others = JoinSet::new();
+    for number in 0..crowd.map_or(0, |_| CROWD) {
+        let (store, name) = (store.clone(), crowd.unwrap_or_default());
+        let other = cx.request(&cx.key(format!("crowd {name} {number}")));
+        others.spawn(async move { store.claim(&other).await.map(|outcome| outcome.name()) });
+    }
+    let (own, asked) = (store.clone(), request.clone());
+    let claimed = tokio::spawn(async move { own.claim(&asked).await });
+    for outcome in others.join_all().await {
+        assert_eq!(outcome?, "acquired");
+    }
+    Ok(claimed.await??)
+}
+
+/// A key in each state, and what a claim of it comes to.
+async fn verdicts(
+    cx: &Context,
+    store: &RedisStore,
+    way: &str,
+    learnt: bool,
+    is_crowded: bool,
+) -> CaseResult {
+    let states = [
+        ("free", "acquired"),
+        ("own", "acquired"),
+        ("held", "in_flight"),
+        ("other request", "conflict"),
+        ("stale", "acquired"),
+        ("released", "acquired"),
+        ("failed", "failed"),
+        ("failed, again", "acquired"),
+        ("completed", "completed"),
+        ("ended", "acquired"),
+    ];
+    for (state, expected) in states {
+        let name = format!("{way} {state}");
+        let mut first = cx.request(&cx.key(&name));
+        if state == "stale" {
+            first = first.with_lease(MOMENT);
+        }
+        let held = if state == "free" {
+            None
+        } else {
+            store.claim(&first).await?.acquired()
+        };
+        let mut request = cx.request(first.key());
+        if let Some(held) = &held {
+            match state {
+                "own" => request = first.clone(),
+                "other request" => {
+                    request = ClaimRequest::new(first.key().clone(), Fingerprint::raw("another"));
+                }
+                "released" => store.release(held).await?,
+                "failed" | "failed, again" => {
+                    store
+                        .fail(held, &Failure::new("no", "it failed"), HOUR)
+                        .await?;
+                }
+                "completed" => {
+                    store.complete(held, &Response::new(200, "x"), HOUR).await?;
+                }
+
+                "ended" => {
+                    store
+                        .complete(held, &Response::new(200, "x"), MOMENT)
+                        .await?;
+                }
+
+                _ => {}
+            }
+        }
+        if state == "failed, again" {
+            request = request.with_on_failed(FailedPolicy::Retry);
+        }
+        if learnt {
+            learn_that_keys_are_taken(cx, store).await?;
+        } else {
+            learn_that_keys_are_free(cx, store, &name).await?;
+        }
+        tokio::time::sleep(2 * MOMENT).await;
+        let crowd = is_crowded.then_some(name.as_str());
+        let outcome = claim(cx, store, &request, crowd).await?;
+        assert_eq!(outcome.name(), expected, "{name}");
+        let (Some(held), Some(claim)) = (held, outcome.acquired()) else {
+            continue;
+        };
+        if state == "own" {
+            assert_eq!(claim.token(), held.token(), "{name}");
+        } else {
+            assert!(claim.token() > held.token(), "{name}");
+        }
+        let attempts = if matches!(state, "stale" | "failed, again") {
+            2
+        } else {
+            1
+        };
+        assert_eq!(claim.attempts(), attempts, "{name}");
+        store
+            .complete(&claim, &Response::new(200, "x"), HOUR)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn no_shortcut_changes_a_verdict(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    verdicts(cx, &store, "free, alone", false, false).await?;
+    verdicts(cx, &store, "taken, alone", true, false).await?;
+    verdicts(cx, &store, "free, crowd", false, true).await?;
+    verdicts(cx, &store, "taken, crowd", true, true).await
+}
+
+async fn one_of_a_crowd_wins_whatever_was_learnt(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    for learnt in [false, true] {
+        if learnt {
+            learn_that_keys_are_taken(cx, &store).await?;
+        }
+        for round in 0..10 {
+            let key = cx.key(format!("{learnt} {round}"));
+            let mut racers = JoinSet::new();
+            for _ in 0..CROWD {
+                let (store, request) = (store.clone(), cx.request(&key));
+                racers.spawn(async move { store.claim(&request).await });
+            }
+            let mut won = Vec::new();
+            for outcome in racers.join_all().await {
+                match outcome? {
+                    ClaimOutcome::Acquired(claim) => won.push(claim),
+                    outcome => assert_eq!(outcome.name(), "in_flight"),
+                }
+            }
+            assert_eq!(won.len(), 1, "{learnt} {round}");
+            let kept = store.get(&key).await?.expect("in flight");
+            assert_eq!(kept.info().token, won[0].token());
+            // The next round begins as this one did.
+            if learnt {
+                learn_that_keys_are_taken(cx, &store).await?;
+            }
+        }
+    }
+    Ok(())
+}
