@@ -1,33 +1,27 @@
-//! The whole life of a key, beside an insert and an update.
+//! The life of a key: claim and response, against insert and update.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+mod support;
 
-fn claim_complete(criterion: &mut Criterion) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let backends = runtime
-        .block_on(idem_benches::backends())
-        .expect("backends");
-    let mut group = criterion.benchmark_group("claim_complete");
-    group.throughput(Throughput::Elements(1));
-    for backend in &backends {
-        group.bench_function(BenchmarkId::new("idem", backend.name), |bencher| {
-            bencher.to_async(&runtime).iter(async || {
-                let claim = backend.claim_fresh().await.expect("a claim");
-                backend.complete(&claim).await.expect("a completion");
-            });
-        });
-        if let Some(bare) = &backend.bare {
-            group.bench_function(BenchmarkId::new("bare", backend.name), |bencher| {
-                bencher.to_async(&runtime).iter(async || {
-                    let id = backend.fresh_id();
-                    bare.insert(id.clone()).await.expect("an insert");
-                    bare.update(id).await.expect("an update");
-                });
-            });
+use idem_benches::{Plan, groups};
+use idem_core::{BoxError, Response};
+use support::Suite;
+
+const PATH: &str = "claim_complete";
+const BODY: &str = r#"{"id":"ch_8f14e45fceea167a5a36dedd4bea2543","status":"succeeded"}"#;
+
+fn benches(suite: &mut Suite, plan: Plan) -> Result<(), BoxError> {
+    for subject in suite.subjects() {
+        let arena = suite.wait(subject.arena())?;
+        for &callers in plan.pick(&[1, 64][..], &[64]) {
+            let response = Response::new(200, BODY);
+            let group = suite.wait(groups::claim_complete(&arena, &response))?;
+            suite.bench((PATH, subject.name(), callers), &group);
         }
+        suite.wait(arena.close())?;
     }
-    group.finish();
+    Ok(())
 }
 
-criterion_group!(benches, claim_complete);
-criterion_main!(benches);
+fn main() -> Result<(), BoxError> {
+    support::main(benches)
+}

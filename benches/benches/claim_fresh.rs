@@ -1,30 +1,25 @@
-//! A claim of a fresh key, beside a plain insert.
+//! A claim of a key that nobody has claimed, alone and coalesced, against the insert.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+mod support;
 
-fn claim_fresh(criterion: &mut Criterion) {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let backends = runtime
-        .block_on(idem_benches::backends())
-        .expect("backends");
-    let mut group = criterion.benchmark_group("claim_fresh");
-    group.throughput(Throughput::Elements(1));
-    for backend in &backends {
-        group.bench_function(BenchmarkId::new("idem", backend.name), |bencher| {
-            bencher
-                .to_async(&runtime)
-                .iter(async || backend.claim_fresh().await.expect("a claim"));
-        });
-        if let Some(bare) = &backend.bare {
-            group.bench_function(BenchmarkId::new("bare", backend.name), |bencher| {
-                bencher.to_async(&runtime).iter(async || {
-                    bare.insert(backend.fresh_id()).await.expect("an insert");
-                });
-            });
+use idem_benches::{Plan, groups};
+use idem_core::BoxError;
+use support::Suite;
+
+const PATH: &str = "claim_fresh";
+
+fn benches(suite: &mut Suite, plan: Plan) -> Result<(), BoxError> {
+    for subject in suite.subjects() {
+        let arena = suite.wait(subject.arena())?;
+        for &callers in plan.pick(&[1, 8, 64, 512][..], &[1, 64]) {
+            let group = suite.wait(groups::claim_fresh(&arena))?;
+            suite.bench((PATH, subject.name(), callers), &group);
         }
+        suite.wait(arena.close())?;
     }
-    group.finish();
+    Ok(())
 }
 
-criterion_group!(benches, claim_fresh);
-criterion_main!(benches);
+fn main() -> Result<(), BoxError> {
+    support::main(benches)
+}

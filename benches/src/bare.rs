@@ -1,122 +1,104 @@
-//! The statements that one would write by hand.
+//! [`Bare`] and [`Statements`]: what one would write by hand.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use idem_core::BoxError;
-use idem_redis::redis::{self, aio::MultiplexedConnection};
-use sqlx::{PgPool, SqlitePool};
 
-/// Plain statements on a table of `(id PRIMARY KEY, response)`, through a pool that is set up as the store's; on Redis
-/// plain commands on a connection of the same kind.
-#[derive(Clone)]
-pub enum Bare {
-    /// On SQLite.
-    Sqlite(SqlitePool),
-    /// On PostgreSQL.
-    Postgres(PgPool),
-    /// On Redis.
-    Redis(MultiplexedConnection),
+/// Plain statements on a table of `(id PRIMARY KEY, response)`, through the driver that the store uses, on the server and
+/// in the namespace that the store is in.
+///
+/// They keep no law: whoever inserts first has won, nothing ends, nobody is fenced off.
+#[async_trait]
+pub trait Bare: Send + Sync + 'static {
+    /// Makes the table in a namespace of the harness.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    async fn create(&self, namespace: &str) -> Result<(), BoxError>;
+
+    /// As people write it: through the driver's pool, with the driver's defaults and as many connections as the store
+    /// has. Called once; all callers share what it gives. None where the driver has no pool.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError>;
+
+    /// At its best: a connection of the tasks' own, shared as [`share`](Self::share) says.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError>;
+
+    /// What is best.
+    fn share(&self) -> Share;
 }
 
-/// How long a key is kept on Redis, in milliseconds.
-const DAY: u64 = 86_400_000;
+/// How connections are held at their best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// One for each of at most so many tasks. More callers than these share the tasks, where more connections would
+    /// only be in each other's way: each caller waits longer, and no less is done.
+    Each(usize),
+    /// One for all.
+    One,
+}
 
-impl Bare {
-    /// The table.
-    pub(crate) const TABLE: &str = "CREATE TABLE bare (id TEXT PRIMARY KEY, response TEXT)";
-
-    /// `INSERT … ON CONFLICT DO NOTHING`; `SET … NX GET PX`.
+/// The statements.
+#[async_trait]
+pub trait Statements: Send + Sync + 'static {
+    /// `INSERT … ON CONFLICT DO NOTHING`, without a response.
     ///
     /// # Errors
     ///
-    /// The driver's.
-    pub async fn insert(&self, id: String) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(connection) => {
-                let mut set = redis::cmd("SET");
-                set.arg(id).arg("pending").arg("NX").arg("GET").arg("PX");
-                set.arg(DAY);
-                Ok(set.exec_async(&mut connection.clone()).await?)
-            }
-            Self::Sqlite(pool) => {
-                sqlx::query("INSERT INTO bare (id) VALUES (?1) ON CONFLICT DO NOTHING")
-                    .bind(id)
-                    .execute(pool)
-                    .await?;
-                Ok(())
-            }
-            Self::Postgres(pool) => {
-                sqlx::query("INSERT INTO bare (id) VALUES ($1) ON CONFLICT DO NOTHING")
-                    .bind(id)
-                    .execute(pool)
-                    .await?;
-                Ok(())
-            }
-        }
-    }
+    /// The driver's; that the key was not fresh.
+    async fn insert(&self, id: &str) -> Result<(), BoxError>;
 
-    /// `UPDATE … WHERE id = …`; `SET … XX PX`.
+    /// `UPDATE … SET response = … WHERE id = …`.
     ///
     /// # Errors
     ///
-    /// The driver's.
-    pub async fn update(&self, id: String) -> Result<(), BoxError> {
-        match self {
-            Self::Redis(connection) => {
-                let mut set = redis::cmd("SET");
-                set.arg(id).arg("done").arg("XX").arg("PX").arg(DAY);
-                Ok(set.exec_async(&mut connection.clone()).await?)
-            }
-            Self::Sqlite(pool) => {
-                sqlx::query("UPDATE bare SET response = 'done' WHERE id = ?1")
-                    .bind(id)
-                    .execute(pool)
-                    .await?;
-                Ok(())
-            }
-            Self::Postgres(pool) => {
-                sqlx::query("UPDATE bare SET response = 'done' WHERE id = $1")
-                    .bind(id)
-                    .execute(pool)
-                    .await?;
-                Ok(())
-            }
-        }
-    }
+    /// The driver's; that there is no such key.
+    async fn update(&self, id: &str, response: &[u8]) -> Result<(), BoxError>;
 
-    /// `SELECT … WHERE id = …`; `GET`.
+    /// `SELECT response … WHERE id = …`; its length.
     ///
     /// # Errors
     ///
-    /// The driver's.
-    pub async fn select(&self, id: String) -> Result<(), BoxError> {
+    /// The driver's; that there is no such key.
+    async fn select(&self, id: &str) -> Result<usize, BoxError>;
+}
+
+/// Whose connection a bare statement goes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The driver's pool's.
+    Pooled,
+    /// The caller's.
+    Held,
+}
+
+impl Way {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Held, Self::Pooled];
+
+    /// What it is called in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Redis(connection) => {
-                let mut get = redis::cmd("GET");
-                Ok(get.arg(id).exec_async(&mut connection.clone()).await?)
-            }
-            Self::Sqlite(pool) => {
-                sqlx::query("SELECT response FROM bare WHERE id = ?1")
-                    .bind(id)
-                    .fetch_one(pool)
-                    .await?;
-                Ok(())
-            }
-            Self::Postgres(pool) => {
-                sqlx::query("SELECT response FROM bare WHERE id = $1")
-                    .bind(id)
-                    .fetch_one(pool)
-                    .await?;
-                Ok(())
-            }
+            Self::Pooled => "bare pooled",
+            Self::Held => "bare held",
         }
     }
 }
 
-impl std::fmt::Debug for Bare {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Sqlite(_) => "Sqlite",
-            Self::Postgres(_) => "Postgres",
-            Self::Redis(_) => "Redis",
-        })
+/// An error where not exactly one row was met.
+pub(crate) fn one_row(rows: u64) -> Result<(), BoxError> {
+    match rows {
+        1 => Ok(()),
+        rows => Err(format!("{rows} rows instead of one").into()),
     }
 }

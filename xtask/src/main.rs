@@ -1,5 +1,6 @@
 //! Set-up, servers, tests and checks: everything that a person or CI runs. `cargo xtask help` lists it.
 
+mod bench;
 mod check;
 mod host;
 mod junit;
@@ -35,6 +36,8 @@ enum Command {
     Servers(servers::Command),
     /// Sets up what is missing, starts private servers, runs every test and the suite on every backend.
     Test(TestOptions),
+    /// Measures the stores beside the bare statements on private servers with durable settings: one table of ratios.
+    Bench(bench::BenchOptions),
     /// Format, clippy for each set of features, documentation, versions, one TLS stack.
     Check,
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Servers(command) => servers::run(&command).map(|()| true),
         Command::Test(options) => test::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Check => check::run(),
     };
     match done {

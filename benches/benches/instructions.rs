@@ -1,0 +1,233 @@
+//! Instructions that a client executes per operation, counted by callgrind: the numbers that do not wobble.
+//!
+//! Needs `valgrind` and `gungraun-runner` of the version of the crate `gungraun`, on the path or named by
+//! `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`:
+//! `cargo bench -p idem-benches --features instructions --bench instructions`, with `--save-summary=json` behind `--`
+//! for numbers that a program reads. Each count is of [`OPERATIONS`] operations. Valgrind knows fewer instructions
+//! than processors do: hashing takes more of them here than where SHA-256 is one.
+
+#![expect(
+    missing_docs,
+    reason = "the macros make public modules of the benchmarks"
+)]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use idem_core::{
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Coalesced, Fingerprint, IdempotencyStore, Key,
+    MemoryStore, Response, StoredRecord, encode_response,
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// How many operations each benchmark does: with a thousand, what is done once no longer shows.
+const OPERATIONS: u64 = 1000;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// An order of about 200 bytes.
+const BODY: &str = r#"{"amount": 1200, "currency": "EUR", "customer": {"id": "cus_4QFJOjw2pOmAGJ", "name": "Zoë"}, "items": [{"sku": "A-17", "count": 2, "price": 349.5}, {"sku": "B-4", "count": 1, "price": 501.0}]}"#;
+
+/// What is made before counting begins. Returned by each benchmark, so that it is dropped after counting has ended.
+struct Prepared<S> {
+    runtime: Runtime,
+    store: S,
+    requests: Vec<ClaimRequest>,
+    claims: Vec<Claim>,
+}
+
+fn id(number: u64) -> String {
+    format!("{number:032x}")
+}
+
+fn key(id: &str) -> Key {
+    Key::new("bench", "payments.create", id).expect("a valid id")
+}
+
+fn response() -> Response {
+    Response::new(200, "done").with_header("content-type", "text/plain")
+}
+
+fn prepared<S>(store: S) -> Prepared<S> {
+    let fingerprint = Fingerprint::raw("request");
+    let request = |number| ClaimRequest::new(key(&id(number)), fingerprint);
+    Prepared {
+        runtime: Builder::new_current_thread().build().expect("a runtime"),
+        store,
+        requests: (0..OPERATIONS).map(request).collect(),
+        claims: Vec::with_capacity(OPERATIONS as usize),
+    }
+}
+
+fn memory() -> Prepared<MemoryStore> {
+    prepared(MemoryStore::new())
+}
+
+fn coalesced() -> Prepared<Coalesced<MemoryStore>> {
+    prepared(Coalesced::new(MemoryStore::new()))
+}
+
+fn claimed() -> Prepared<MemoryStore> {
+    memory().claim_all()
+}
+
+fn completed() -> Prepared<MemoryStore> {
+    claimed().complete_all()
+}
+
+impl<S: IdempotencyStore> Prepared<S> {
+    fn claim_all(mut self) -> Self {
+        self.runtime.block_on(async {
+            for request in &self.requests {
+                let outcome = self.store.claim(request).await.expect("an answer");
+                self.claims.extend(outcome.acquired());
+            }
+        });
+        self
+    }
+
+    fn complete_all(self) -> Self {
+        let response = response();
+        self.runtime.block_on(async {
+            for claim in &self.claims {
+                let done = self.store.complete(claim, &response, DAY).await;
+                done.expect("a completion");
+            }
+        });
+        self
+    }
+
+    fn replay_all(self) -> Self {
+        self.runtime.block_on(async {
+            for request in &self.requests {
+                let outcome = self.store.claim(request).await.expect("an answer");
+                assert!(matches!(black_box(outcome), ClaimOutcome::Completed(_)));
+            }
+        });
+        self
+    }
+}
+
+#[library_benchmark(setup = memory)]
+fn memory_claim(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
+    prepared.claim_all()
+}
+
+#[library_benchmark(setup = claimed)]
+fn memory_complete(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
+    prepared.complete_all()
+}
+
+#[library_benchmark(setup = memory)]
+fn memory_claim_complete(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
+    prepared.claim_all().complete_all()
+}
+
+#[library_benchmark(setup = completed)]
+fn memory_replay(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
+    prepared.replay_all()
+}
+
+#[library_benchmark(setup = coalesced)]
+fn coalesced_claim(prepared: Prepared<Coalesced<MemoryStore>>) -> Prepared<Coalesced<MemoryStore>> {
+    prepared.claim_all()
+}
+
+// What a batch of this size costs the store itself, for comparison.
+#[library_benchmark(setup = memory)]
+fn memory_claim_many(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
+    let claim = prepared.store.claim_many(&prepared.requests);
+    let outcomes = prepared.runtime.block_on(claim);
+    assert!(black_box(outcomes).iter().all(Result::is_ok));
+    prepared
+}
+
+fn ids() -> Vec<String> {
+    (0..OPERATIONS).map(id).collect()
+}
+
+#[library_benchmark(setup = ids)]
+fn key_new(ids: Vec<String>) -> Vec<Key> {
+    ids.iter().map(|id| key(id)).collect()
+}
+
+fn keys() -> Vec<Key> {
+    ids().iter().map(|id| key(id)).collect()
+}
+
+#[library_benchmark(setup = keys)]
+fn request_new(keys: Vec<Key>) -> Vec<ClaimRequest> {
+    let fingerprint = Fingerprint::from_bytes(&[1; Fingerprint::BYTES]).expect("a fingerprint");
+    let request = |key| ClaimRequest::new(key, fingerprint);
+    keys.into_iter().map(request).collect()
+}
+
+#[library_benchmark]
+fn fingerprint_json() {
+    for _ in 0..OPERATIONS {
+        let fingerprint = Fingerprint::json(black_box(BODY));
+        black_box(fingerprint.expect("a fingerprint"));
+    }
+}
+
+#[library_benchmark]
+fn fingerprint_raw() {
+    for _ in 0..OPERATIONS {
+        black_box(Fingerprint::raw(black_box(BODY)));
+    }
+}
+
+fn record() -> (ClaimRequest, StoredRecord<'static>) {
+    let fingerprint = Fingerprint::raw("request");
+    let stored = StoredRecord {
+        state: StoredRecord::COMPLETED,
+        token: 7,
+        attempts: 1,
+        fingerprint: Box::leak(Box::new(fingerprint.to_bytes())),
+        created_at: 1,
+        expires_at: 90,
+        lease_ends_at: 20,
+        fails_when_stale: false,
+        sealed_at: Some(10),
+        metadata: None,
+        result: encode_response(&response()).ok(),
+        now: 15,
+    };
+    (ClaimRequest::new(key("one"), fingerprint), stored)
+}
+
+// From the columns of a completed record to the answer for a duplicate.
+#[library_benchmark(setup = record)]
+fn record_decode((request, stored): (ClaimRequest, StoredRecord<'static>)) -> ClaimRequest {
+    for _ in 0..OPERATIONS {
+        let outcome = black_box(&stored).clone().loses(&request);
+        let _ = black_box(outcome.expect("a record"));
+    }
+    request
+}
+
+library_benchmark_group!(
+    name = store,
+    benchmarks = [
+        memory_claim,
+        memory_complete,
+        memory_claim_complete,
+        memory_claim_many,
+        memory_replay,
+        coalesced_claim
+    ]
+);
+
+library_benchmark_group!(
+    name = values,
+    benchmarks = [
+        key_new,
+        request_new,
+        fingerprint_raw,
+        fingerprint_json,
+        record_decode
+    ]
+);
+
+main!(library_benchmark_groups = [store, values]);

@@ -1,0 +1,113 @@
+//! The memory of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use dashmap::DashMap;
+use idem_conformance::{Harness, Product, Profile};
+use idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
+
+use super::namespace;
+use crate::bare::one_row;
+use crate::{Bare, Share, Statements, Subject};
+
+/// What `INSERT` and `UPDATE` are where there is no server: a sharded map.
+type Map = DashMap<String, Option<Box<[u8]>>>;
+
+/// The stores and maps by namespace.
+#[derive(Default)]
+struct Memory {
+    made: Mutex<HashMap<String, (MemoryStore, Arc<Map>)>>,
+}
+
+pub(super) fn subject() -> Subject {
+    let memory = Arc::new(Memory::default());
+    Subject::new(Arc::clone(&memory) as Arc<dyn Harness>).with_bare(memory)
+}
+
+impl Memory {
+    fn made(&self) -> MutexGuard<'_, HashMap<String, (MemoryStore, Arc<Map>)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn namespace(&self, namespace: &str) -> Result<(MemoryStore, Arc<Map>), BoxError> {
+        let made = self.made().get(namespace).cloned();
+        made.ok_or_else(|| "no such namespace".into())
+    }
+}
+
+#[async_trait]
+impl Harness for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new().batch()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        Ok(Product::new("MemoryStore", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let namespace = namespace();
+        let stores = (MemoryStore::new(), Arc::default());
+        self.made().insert(namespace.clone(), stores);
+        Ok(namespace)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.namespace(namespace)?.0))
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.namespace(namespace)?.0)))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.made().remove(namespace);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Bare for Memory {
+    async fn create(&self, _: &str) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn pooled(&self, _: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
+        Ok(Arc::new(Entries(self.namespace(namespace)?.1)))
+    }
+
+    fn share(&self) -> Share {
+        Share::One
+    }
+}
+
+struct Entries(Arc<Map>);
+
+#[async_trait]
+impl Statements for Entries {
+    async fn insert(&self, id: &str) -> Result<(), BoxError> {
+        let before = self.0.insert(id.to_owned(), None);
+        one_row(u64::from(before.is_none()))
+    }
+
+    async fn update(&self, id: &str, response: &[u8]) -> Result<(), BoxError> {
+        let mut entry = self.0.get_mut(id).ok_or("no such key")?;
+        *entry = Some(response.into());
+        Ok(())
+    }
+
+    async fn select(&self, id: &str) -> Result<usize, BoxError> {
+        let entry = self.0.get(id).ok_or("no such key")?;
+        Ok(entry.as_deref().map_or(0, <[u8]>::len))
+    }
+}

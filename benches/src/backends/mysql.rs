@@ -1,0 +1,185 @@
+//! MySQL and MariaDB.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_conformance::{Harness, Product, Profile};
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_mysql::{Config, MySqlStore};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, MySqlPool, Row};
+use tokio::sync::Mutex;
+
+use super::{POOL, namespace, statements};
+use crate::bare::one_row;
+use crate::{Bare, Filler, Rows, Share, Statements, Subject};
+
+/// A server; each namespace is a database.
+#[derive(Debug)]
+struct MySql {
+    name: &'static str,
+    url: String,
+}
+
+pub(super) fn subject(name: &'static str, url: String) -> Subject {
+    let mysql = Arc::new(MySql { name, url });
+    Subject::new(Arc::clone(&mysql) as Arc<dyn Harness>)
+        .with_bare(Arc::clone(&mysql) as Arc<dyn Bare>)
+        .with_filler(mysql)
+}
+
+impl MySql {
+    async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
+        let config = Config::new().with_database(namespace)?;
+        Ok(MySqlStore::connect(&self.url, config).await?)
+    }
+
+    fn options(&self) -> Result<MySqlConnectOptions, BoxError> {
+        Ok(MySqlConnectOptions::from_str(&self.url)?)
+    }
+
+    async fn execute(&self, sql: String) -> Result<(), BoxError> {
+        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
+        let script = sqlx::raw_sql(AssertSqlSafe(sql));
+        script.execute(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+}
+
+#[async_trait]
+impl Harness for MySql {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new().durable().server_clock().batch()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
+        let version = sqlx::raw_sql("SELECT VERSION()");
+        let row = version.fetch_one(&mut connection).await?;
+        let version: String = row.try_get(0)?;
+        let product = match version.contains("MariaDB") {
+            true => "MariaDB",
+            false => "MySQL",
+        };
+        Ok(Product::new(product, version))
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        let namespace = namespace();
+        let store = self.store(&namespace).await?;
+        store.migrate().await?;
+        store.pool().close().await;
+        Ok(namespace)
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.store(namespace).await?))
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.store(namespace).await?)))
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        let drop = format!("DROP DATABASE IF EXISTS `{namespace}`");
+        self.execute(drop).await
+    }
+}
+
+/// Keys are compared byte by byte, as the store does.
+const TABLE: &str = "(
+    id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
+    response LONGBLOB
+) ENGINE = InnoDB";
+
+#[async_trait]
+impl Bare for MySql {
+    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
+        let create = format!("CREATE TABLE `{namespace}`.bare {TABLE}");
+        self.execute(create).await
+    }
+
+    async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
+        let pool = MySqlPoolOptions::new().max_connections(POOL);
+        let pool = pool
+            .connect_with(self.options()?.database(namespace))
+            .await?;
+        Ok(Some(Arc::new(Pooled(pool))))
+    }
+
+    async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
+        let options = self.options()?.database(namespace);
+        let connection = MySqlConnection::connect_with(&options).await?;
+        Ok(Arc::new(Held(Mutex::new(connection))))
+    }
+
+    fn share(&self) -> Share {
+        Share::Each(super::held(64))
+    }
+}
+
+const INSERT: &str = "INSERT IGNORE INTO bare (id) VALUES (?)";
+/// Parameters have no numbers here: the response comes first.
+const SELECT: &str = "SELECT response FROM bare WHERE id = ?";
+
+struct Pooled(MySqlPool);
+struct Held(Mutex<MySqlConnection>);
+
+const UPDATE: &str = "UPDATE bare SET response = ? WHERE id = ?";
+
+statements!(Pooled, self => &self.0, response first);
+statements!(Held, self => &mut *self.0.lock().await, response first);
+
+/// Ten digits, crossed as often as it takes. Rows come in the order of their keys, so that no page is split.
+const FILL: &str = "
+SET SESSION sql_mode = '';
+SET @now = CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED);
+INSERT INTO `{database}`.idem_records (token, created_at, lease_ends_at, expires_at, purge_at,
+    sealed_at, attempts, state, scope, operation, id, fingerprint, attempt_id, result)
+SELECT @now - 86400000000, @now - 86400000000, @now - 86400000000, @now + {ends}, @now + {ends},
+    @now - 86400000000, 1, 1, 'bench', 'payments.create', digest,
+    UNHEX(CONCAT('01', REPEAT('ab', 32))), UNHEX(digest), UNHEX(REPEAT('cd', 100))
+FROM (SELECT MD5({number}) AS digest FROM {digits} WHERE {number} < {rows}) AS numbers
+ORDER BY digest";
+
+const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+    UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+
+/// The tables of digits, and the number that they make.
+fn digits(rows: u64) -> (String, String) {
+    let names: Vec<_> = (0..=rows.saturating_sub(1).max(1).ilog10())
+        .map(|place| format!("d{place}"))
+        .collect();
+    let tables = names.iter().map(|name| format!("{DIGITS} AS {name}"));
+    let values = (0..).zip(&names);
+    let values = values.map(|(place, name)| format!("{name}.n * {}", 10_u64.pow(place)));
+    (
+        tables.collect::<Vec<_>>().join(" CROSS JOIN "),
+        format!("({})", values.collect::<Vec<_>>().join(" + ")),
+    )
+}
+
+#[async_trait]
+impl Filler for MySql {
+    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
+        let (digits, number) = digits(rows);
+        let fill = FILL
+            .replace("{database}", namespace)
+            .replace("{digits}", &digits)
+            .replace("{number}", &number)
+            .replace("{rows}", &rows.to_string())
+            .replace("{ends}", &what.ends_in_micros().to_string());
+        self.execute(fill).await?;
+        let analyze = format!("ANALYZE TABLE `{namespace}`.idem_records");
+        self.execute(analyze).await
+    }
+
+    fn most(&self) -> u64 {
+        1_000_000
+    }
+}

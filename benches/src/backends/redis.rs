@@ -1,0 +1,164 @@
+//! Redis and Valkey.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_conformance::{Harness, Product, Profile};
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_redis::redis::aio::MultiplexedConnection;
+use idem_redis::redis::{self, Client};
+use idem_redis::{Config, RedisStore};
+
+use super::namespace;
+use crate::{Bare, Share, Statements, Subject};
+
+/// A server; each namespace is a prefix of keys. They go when their server does, or after a day.
+#[derive(Debug)]
+struct Redis {
+    name: &'static str,
+    url: String,
+}
+
+pub(super) fn subject(name: &'static str, url: String) -> Subject {
+    let redis = Arc::new(Redis { name, url });
+    Subject::new(Arc::clone(&redis) as Arc<dyn Harness>).with_bare(redis)
+}
+
+impl Redis {
+    async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
+        let config = Config::new().with_namespace(namespace)?;
+        Ok(RedisStore::connect(&self.url, config).await?)
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection, BoxError> {
+        let client = Client::open(self.url.as_str())?;
+        Ok(client.get_multiplexed_async_connection().await?)
+    }
+}
+
+#[async_trait]
+impl Harness for Redis {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new()
+            .durable()
+            .server_clock()
+            .batch()
+            .self_expiring()
+    }
+
+    async fn product(&self) -> Result<Product, BoxError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let info: String = info.query_async(&mut self.connection().await?).await?;
+        let field = |name: &str| {
+            let mut lines = info.lines();
+            lines.find_map(|line| line.strip_prefix(name))
+        };
+        Ok(match field("valkey_version:") {
+            Some(version) => Product::new("Valkey", version),
+            None => Product::new("Redis", field("redis_version:").unwrap_or("?")),
+        })
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        Ok(namespace())
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
+        Ok(Arc::new(self.store(namespace).await?))
+    }
+
+    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(self.store(namespace).await?)))
+    }
+
+    /// Deletes the namespace's keys, so that the server's memory is not those of all rounds before.
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        let mut connection = self.connection().await?;
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(format!("{namespace}*"));
+            scan.arg("COUNT").arg(1000);
+            let (next, keys): (String, Vec<Vec<u8>>) = scan.query_async(&mut connection).await?;
+            if !keys.is_empty() {
+                let mut unlink = redis::cmd("UNLINK");
+                unlink.arg(keys).exec_async(&mut connection).await?;
+            }
+            cursor = next;
+            if cursor == "0" {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Ours goes over one multiplexed connection, on which the driver pipelines what callers ask at the same time. So does the
+/// bare command: the driver has no pool, and a connection for each caller would do less.
+#[async_trait]
+impl Bare for Redis {
+    async fn create(&self, _: &str) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn pooled(&self, _: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
+        Ok(None)
+    }
+
+    async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
+        Ok(Arc::new(Commands {
+            connection: self.connection().await?,
+            namespace: namespace.to_owned(),
+        }))
+    }
+
+    fn share(&self) -> Share {
+        Share::One
+    }
+}
+
+/// How long a key is kept, in milliseconds.
+const DAY: u64 = 86_400_000;
+
+struct Commands {
+    connection: MultiplexedConnection,
+    namespace: String,
+}
+
+impl Commands {
+    /// The key, as long as the store's.
+    fn key(&self, id: &str) -> String {
+        [self.namespace.as_str(), id].concat()
+    }
+}
+
+#[async_trait]
+impl Statements for Commands {
+    async fn insert(&self, id: &str) -> Result<(), BoxError> {
+        let mut set = redis::cmd("SET");
+        set.arg(self.key(id)).arg("").arg("NX").arg("PX").arg(DAY);
+        let answer: Option<String> = set.query_async(&mut self.connection.clone()).await?;
+        answer
+            .map(drop)
+            .ok_or_else(|| "the key was not fresh".into())
+    }
+
+    async fn update(&self, id: &str, response: &[u8]) -> Result<(), BoxError> {
+        let mut set = redis::cmd("SET");
+        set.arg(self.key(id)).arg(response).arg("XX");
+        set.arg("PX").arg(DAY);
+        let answer: Option<String> = set.query_async(&mut self.connection.clone()).await?;
+        answer.map(drop).ok_or_else(|| "no such key".into())
+    }
+
+    async fn select(&self, id: &str) -> Result<usize, BoxError> {
+        let mut get = redis::cmd("GET");
+        get.arg(self.key(id));
+        let answer: Option<Vec<u8>> = get.query_async(&mut self.connection.clone()).await?;
+        Ok(answer.ok_or("no such key")?.len())
+    }
+}

@@ -1,0 +1,85 @@
+//! Programs of servers: found, and run without holding the others up.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use idem_core::BoxError;
+
+/// Where a program is: in a folder of `$PATH`, or where Debian keeps those of PostgreSQL, the newest first. A line on
+/// standard error if it is nowhere.
+pub(super) fn find(name: &str, package: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .chain(debian())
+        .map(|folder| folder.join(name))
+        .find(|program| program.is_file());
+    if found.is_none() {
+        eprintln!("{name}: not run, it is not installed (Debian's package `{package}` has it)");
+    }
+    found
+}
+
+fn debian() -> Vec<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter();
+    let mut folders: Vec<(u32, PathBuf)> = versions
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    folders.sort();
+    folders
+        .into_iter()
+        .rev()
+        .map(|(_, folder)| folder)
+        .collect()
+}
+
+/// Runs a program to its end, on a thread of its own; what it printed.
+///
+/// # Errors
+///
+/// The program cannot be run, or fails: with what it says.
+pub(super) async fn run(program: &Path, arguments: Vec<OsString>) -> Result<String, BoxError> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}: {}", program.display(), errors.trim()).into())
+}
+
+/// Arguments, of whatever they are made.
+pub(super) fn arguments<A: Into<OsString>>(all: impl IntoIterator<Item = A>) -> Vec<OsString> {
+    all.into_iter().map(Into::into).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_the_path_is_found() {
+        assert!(find("sh", "dash").is_some());
+        assert_eq!(find("idem-no-such-program", "none"), None);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_says_why() {
+        let shell = find("sh", "dash").unwrap();
+        let said = run(&shell, arguments(["-c", "echo done"])).await.unwrap();
+        assert_eq!(said, "done\n");
+        let error = run(
+            &shell,
+            arguments(["-c", "echo the disk is on fire >&2; exit 3"]),
+        )
+        .await
+        .unwrap_err();
+        assert!(error.to_string().contains("the disk is on fire"), "{error}");
+    }
+}

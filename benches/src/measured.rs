@@ -1,0 +1,226 @@
+//! [`Measured`]: an operation as a contender.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use hdrhistogram::Histogram;
+use idem_core::BoxError;
+
+use crate::{Contender, Counted, Operation, Round};
+
+/// Nanoseconds: a minute. What takes longer counts as a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to round, so that
+/// connecting and preparing statements is done before the first one that counts.
+pub struct Measured<O: Operation> {
+    name: String,
+    operation: Arc<O>,
+    idle: Mutex<Vec<O::Caller>>,
+}
+
+impl<O: Operation> Measured<O> {
+    /// The operation under this name.
+    pub fn new(name: impl Into<String>, operation: O) -> Self {
+        Self {
+            name: name.into(),
+            operation: Arc::new(operation),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// The same as a contender.
+    pub fn boxed(name: impl Into<String>, operation: O) -> Box<dyn Counted> {
+        Box::new(Self::new(name, operation))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<O::Caller>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn callers(&self, tasks: usize) -> Result<Vec<O::Caller>, BoxError> {
+        let mut callers = std::mem::take(&mut *self.idle());
+        for number in callers.len()..tasks {
+            callers.push(self.operation.caller(number).await?);
+        }
+        let spare = callers.split_off(tasks);
+        self.idle().extend(spare);
+        Ok(callers)
+    }
+}
+
+impl<O: Operation> std::fmt::Debug for Measured<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Measured")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one caller has seen in a round.
+struct Shift<C> {
+    caller: C,
+    operations: u64,
+    latencies: Histogram<u64>,
+    last: Instant,
+}
+
+/// How long steps are taken: until an instant, or a number of them.
+#[derive(Clone, Copy)]
+enum Until {
+    Deadline(Instant),
+    Count(u64),
+}
+
+/// One reading of the clock per step: the end of one is the beginning of the next.
+async fn shift<O: Operation>(
+    operation: Arc<O>,
+    mut caller: O::Caller,
+    begin: Instant,
+    until: Until,
+) -> Result<Shift<O::Caller>, BoxError> {
+    let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
+    let (mut operations, mut last) = (0, begin);
+    loop {
+        let over = match until {
+            Until::Deadline(deadline) => operations > 0 && last >= deadline,
+            Until::Count(count) => operations >= count,
+        };
+        if over {
+            break;
+        }
+        operation.step(&mut caller).await?;
+        let now = Instant::now();
+        let waited = u64::try_from((now - last).as_nanos()).unwrap_or(LONGEST);
+        latencies.saturating_record(waited);
+        (operations, last) = (operations + 1, now);
+    }
+    Ok(Shift {
+        caller,
+        operations,
+        latencies,
+        last,
+    })
+}
+
+impl<O: Operation> Measured<O> {
+    async fn run(
+        &self,
+        callers: usize,
+        until: impl Fn(Instant, u64, u64) -> Until + Send + Sync,
+    ) -> Result<Round, BoxError> {
+        let callers = self.callers(self.operation.tasks(callers).max(1)).await?;
+        let tasks = callers.len() as u64;
+        let begin = Instant::now();
+        let shifts: Vec<_> = (0..tasks)
+            .zip(callers)
+            .map(|(number, caller)| {
+                let until = until(begin, number, tasks);
+                tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, until))
+            })
+            .collect();
+        let (mut operations, mut last) = (0, begin);
+        let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
+        let mut failed = None;
+        for shift in shifts {
+            match shift.await? {
+                Ok(shift) => {
+                    operations += shift.operations;
+                    last = last.max(shift.last);
+                    latencies.add(&shift.latencies)?;
+                    self.idle().push(shift.caller);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Round {
+                operations,
+                elapsed: last - begin,
+                latencies: Some(latencies),
+            }),
+        }
+    }
+}
+
+fn share(count: u64, number: u64, tasks: u64) -> u64 {
+    count / tasks + u64::from(number < count % tasks)
+}
+
+#[async_trait]
+impl<O: Operation> Contender for Measured<O> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError> {
+        let deadline = |begin, _, _| Until::Deadline(begin + length);
+        self.run(callers, deadline).await
+    }
+}
+
+#[async_trait]
+impl<O: Operation> Counted for Measured<O> {
+    async fn count(&self, callers: usize, count: u64) -> Result<Round, BoxError> {
+        let share = |_, number, tasks| Until::Count(share(count, number, tasks));
+        self.run(callers, share).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Counts its steps, and fails at one of them.
+    struct Steps(AtomicU64, u64);
+
+    impl Operation for Steps {
+        type Caller = usize;
+
+        async fn caller(&self, number: usize) -> Result<usize, BoxError> {
+            Ok(number)
+        }
+
+        async fn step(&self, _: &mut usize) -> Result<(), BoxError> {
+            match self.0.fetch_add(1, Ordering::Relaxed) + 1 {
+                step if step == self.1 => Err("stumbled".into()),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn callers_share_a_count_of_steps_between_them() {
+        let steps = Measured::new("steps", Steps(AtomicU64::new(0), 0));
+        for (callers, count) in [(3, 10), (4, 2), (1, 1)] {
+            let before = steps.operation.0.load(Ordering::Relaxed);
+            let round = steps.count(callers, count).await.unwrap();
+            let after = steps.operation.0.load(Ordering::Relaxed);
+            assert_eq!((round.operations, after - before), (count, count));
+            assert_eq!(round.latencies.unwrap().len(), count);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_round_lasts_until_its_end_and_each_caller_has_a_step() {
+        let steps = Measured::new("steps", Steps(AtomicU64::new(0), 0));
+        let round = steps.round(5, Duration::ZERO).await.unwrap();
+        assert_eq!(round.operations, 5);
+        let length = Duration::from_millis(5);
+        let round = steps.round(2, length).await.unwrap();
+        assert!(round.elapsed >= length);
+        assert_eq!(steps.idle().len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_step_that_fails_fails_its_round_only() {
+        let steps = Measured::new("steps", Steps(AtomicU64::new(0), 3));
+        let error = steps.count(2, 8).await.unwrap_err();
+        assert_eq!(error.to_string(), "stumbled");
+        assert_eq!(steps.count(2, 8).await.unwrap().operations, 8);
+    }
+}

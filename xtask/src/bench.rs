@@ -1,0 +1,117 @@
+//! `cargo xtask bench`: every figure of speed that the documentation shows.
+
+mod backends;
+mod chart;
+mod docs;
+mod durable;
+mod grid;
+mod instructions;
+mod machine;
+mod options;
+mod profile;
+mod programs;
+mod reasons;
+mod report;
+mod row;
+mod table;
+
+use std::path::Path;
+
+pub(crate) use options::BenchOptions;
+
+use crate::Result;
+use crate::step;
+use crate::workspace::Workspace;
+use durable::Durable;
+use machine::Machine;
+use programs::{Program, Rows};
+use reasons::Reasons;
+use report::Report;
+
+/// Measures; whether every subject ran. A target that is missed is told, and is no failure.
+pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
+    let target = Workspace::members()?.target_folder();
+    let folder = target.join("idem");
+    std::fs::create_dir_all(&folder)?;
+    if options.show {
+        let mut report = Report::read(&folder.join("bench.json"))?;
+        report.explain(&Reasons::read()?);
+        tell(options, report, &folder)?;
+        return Ok(true);
+    }
+    let wanted = backends::servers(options)?;
+    if !step::run("build", &mut programs::build())? {
+        return Ok(false);
+    }
+    println!("==> servers with durable settings");
+    programs::set_up(&wanted);
+    let servers = Durable::start(&wanted, options)?;
+    if let Some(path) = &options.profile {
+        return profile::run(options, path, &servers, &target);
+    }
+    let mut report = Report::new(Machine::here(), servers.facts(), options.quick);
+    let mut failed = Vec::new();
+    for program in programs::all(options, &servers, &folder) {
+        let title = program.title;
+        if !measure(program, &servers, &target, &mut report)? {
+            failed.push(title.to_owned());
+        }
+    }
+    for (name, reason) in servers.missing() {
+        println!("    not measured: {name}: {reason}");
+        if options.backend.iter().any(|wanted| wanted == name) {
+            failed.push((*name).to_owned());
+        }
+    }
+    drop(servers);
+    tell(options, report, &folder)?;
+    if target.join("criterion").is_dir() {
+        let html = target.join("criterion/report/index.html");
+        println!("criterion's report: {}", html.display());
+    }
+    // Last, so that whoever sees the end of the output only sees it.
+    for title in &failed {
+        println!("FAILED: {title}");
+    }
+    Ok(failed.is_empty())
+}
+
+/// Runs a program and takes its rows in, those that it has even if it fails; whether it succeeded.
+fn measure(
+    program: Program,
+    servers: &Durable,
+    target: &Path,
+    report: &mut Report,
+) -> Result<bool> {
+    if let Rows::In(file) = &program.rows {
+        // The rows of an earlier run are not this one's.
+        let _ = std::fs::remove_file(file);
+    }
+    let mut command = program.command;
+    let done = step::run(program.title, command.envs(servers.variables()))?;
+    match program.rows {
+        Rows::In(file) if file.exists() => report.add_file(&file)?,
+        Rows::Counted => report.add(instructions::rows(target)?)?,
+        Rows::In(_) | Rows::None => {}
+    }
+    Ok(done)
+}
+
+/// Writes the report and the charts, and shows the table.
+fn tell(options: &BenchOptions, mut report: Report, folder: &Path) -> Result {
+    let file = folder.join("bench.json");
+    let rows = report.rows();
+    if let Ok(earlier) = Report::read(&file) {
+        report.keep_others_of(earlier);
+    }
+    report.write(&file)?;
+    println!("\n{}", table::plain(&rows));
+    let charts = chart::draw(&report.rows(), folder)?;
+    for name in charts.iter().map(String::as_str).chain(["bench.json"]) {
+        println!("{}", folder.join(name).display());
+    }
+    if options.docs {
+        docs::write(&report)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The backends that are measured, and the servers that each needs.
+
+use crate::Result;
+use crate::bench::BenchOptions;
+
+/// By name; the servers that it needs in the order in which they start.
+pub(crate) const BACKENDS: &[(&str, &[&str])] = &[
+    ("memory", &[]),
+    ("sqlite", &[]),
+    ("postgres", &["postgres"]),
+    ("mariadb", &["mariadb"]),
+    ("mysql", &["mysql"]),
+    ("redis", &["redis"]),
+    ("valkey", &["valkey"]),
+    ("mongo", &["mongo"]),
+    ("hybrid", &["postgres", "redis"]),
+];
+
+/// The servers that the wanted backends need, each once.
+///
+/// # Errors
+///
+/// A backend that nobody knows.
+pub(crate) fn servers(options: &BenchOptions) -> Result<Vec<&'static str>> {
+    for name in &options.backend {
+        if !BACKENDS.iter().any(|(known, _)| known == name) {
+            let known: Vec<_> = BACKENDS.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            return Err(format!("no backend `{name}` is measured; there are: {known}").into());
+        }
+    }
+    let wanted = BACKENDS.iter().filter(|(name, _)| options.wants(name));
+    let mut servers = Vec::new();
+    for server in wanted.flat_map(|(_, needed)| *needed) {
+        if !servers.contains(server) {
+            servers.push(*server);
+        }
+    }
+    Ok(servers)
+}
+
+/// The wanted backends whose servers all run.
+pub(crate) fn ready(options: &BenchOptions, running: &[&str]) -> Vec<&'static str> {
+    BACKENDS
+        .iter()
+        .filter(|(name, _)| options.wants(name))
+        .filter(|(_, needed)| needed.iter().all(|server| running.contains(server)))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(backends: &[&str]) -> BenchOptions {
+        BenchOptions {
+            backend: backends.iter().map(|name| (*name).to_owned()).collect(),
+            ..BenchOptions::default()
+        }
+    }
+
+    #[test]
+    fn a_server_that_two_backends_need_is_started_once() {
+        let two = options(&["postgres", "hybrid"]);
+        assert_eq!(servers(&two).unwrap(), ["postgres", "redis"]);
+        assert!(servers(&options(&["memory"])).unwrap().is_empty());
+        assert_eq!(servers(&options(&[])).unwrap().len(), 6);
+        assert!(servers(&options(&["oracle"])).is_err());
+    }
+
+    #[test]
+    fn a_backend_without_its_server_is_left_out() {
+        let all = options(&[]);
+        assert_eq!(ready(&all, &["redis"]), ["memory", "sqlite", "redis"]);
+        assert_eq!(
+            ready(&options(&["hybrid"]), &["redis", "postgres"]),
+            ["hybrid"]
+        );
+    }
+
+    #[test]
+    fn every_server_is_known() {
+        for server in BACKENDS.iter().flat_map(|(_, servers)| *servers) {
+            assert!(idem_servers::server(server).is_ok(), "{server}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Instructions per operation, counted by callgrind: numbers that do not depend on how busy the machine is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::step::{self, cargo, output};
+use crate::workspace::Workspace;
+
+/// Of `idem-benches`, and of its feature.
+pub(crate) const NAME: &str = "instructions";
+
+/// So many operations make one count: the constant of the same name in `benches/benches/instructions.rs`.
+const OPERATIONS: f64 = 1000.0;
+
+/// Where callgrind is not to be had, the counts are left out.
+const VALGRIND: &str = "valgrind";
+
+/// The program that starts callgrind, in the version that the benchmarks were built with; installed into the target
+/// folder where it is missing.
+///
+/// # Errors
+///
+/// It, or valgrind, cannot be had.
+pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
+    if !step::has(VALGRIND, &["--version"]) {
+        println!("    installing packages: {VALGRIND}");
+        idem_servers::install(&[VALGRIND])?;
+    }
+    let workspace = Workspace::all()?;
+    let library = workspace
+        .packages()
+        .find(|package| package.name() == "gungraun")
+        .ok_or("nothing depends on gungraun")?;
+    let version = library.version();
+    let tools = target.join("idem/tools");
+    let set = std::env::var_os("GUNGRAUN_RUNNER").map(PathBuf::from);
+    let places = set.into_iter().chain([tools.join("bin/gungraun-runner")]);
+    let is_right = |program: &PathBuf| {
+        let told = output(Command::new(program).arg("--version"));
+        told.is_ok_and(|told| told.trim().ends_with(version))
+    };
+    if let Some(program) = places.into_iter().find(is_right) {
+        return Ok(program);
+    }
+    let exact = format!("={version}");
+    let mut install = cargo(&["install", "--quiet", "--locked", "gungraun-runner"]);
+    install.args(["--version", &exact, "--root"]).arg(&tools);
+    if step::run("install gungraun-runner", &mut install)? {
+        Ok(tools.join("bin/gungraun-runner"))
+    } else {
+        Err("gungraun-runner cannot be installed".into())
+    }
+}
+
+/// Where the summaries of an earlier run are.
+fn folder(target: &Path) -> PathBuf {
+    target.join("gungraun/idem-benches").join(NAME)
+}
+
+/// Removes the summaries of an earlier run, and nothing else that callgrind left there.
+pub(crate) fn forget(target: &Path) {
+    for file in summaries(&folder(target)) {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// What the summaries tell, as rows.
+///
+/// # Errors
+///
+/// A summary is in another form.
+pub(crate) fn rows(target: &Path) -> Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    for file in summaries(&folder(target)) {
+        let summary: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+        let row = row(&summary).ok_or_else(|| format!("{}: no count", file.display()))?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn row(summary: &Value) -> Option<Value> {
+    let profiles = summary["profiles"].as_array()?;
+    let callgrind = profiles
+        .iter()
+        .find(|profile| profile["tool"] == "Callgrind")?;
+    let metrics = &callgrind["data"]["total"]["metrics"];
+    let count = metrics["Ir"]["values"]["new"].as_f64()?;
+    let name = summary["function_name"].as_str()?;
+    Some(json!({
+        "path": format!("{NAME}_{name}"),
+        "backend": "memory",
+        "callers": 1,
+        "ratio": (count / OPERATIONS).round(),
+        "unit": "per operation",
+        "baseline": "",
+        "target": null,
+        "met": null,
+        "reason": "",
+    }))
+}
+
+/// Each `summary.json` within, in the order of names.
+fn summaries(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with("summary.json") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_of_a_summary_is_that_of_one_operation() {
+        let target = std::env::temp_dir().join(format!("idem-counts-{}", std::process::id()));
+        let place = folder(&target).join("store/coalesced_claim");
+        std::fs::create_dir_all(&place).unwrap();
+        let text = r#"{"function_name":"coalesced_claim","group":"store","profiles":[{"tool":"Callgrind","data":
+            {"parts":[],"total":{"metrics":{"D1mr":{"values":{"new":15645}},
+            "Ir":{"values":{"new":3131262,"old":3131000}}},"regressions":[]}}}]}"#;
+        std::fs::write(place.join("summary.json"), text).unwrap();
+        let found = rows(&target).unwrap();
+        assert_eq!(found[0]["path"], "instructions_coalesced_claim");
+        assert_eq!(found[0]["ratio"], 3131.0);
+        std::fs::write(place.join("summary.json"), "{}").unwrap();
+        assert!(rows(&target).is_err());
+        forget(&target);
+        assert!(rows(&target).unwrap().is_empty());
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+}

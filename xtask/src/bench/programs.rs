@@ -1,0 +1,146 @@
+//! What measures: programs and benchmarks of `idem-benches`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::bench::durable::Durable;
+use crate::bench::{BenchOptions, backends, instructions};
+use crate::step::cargo;
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) title: &'static str,
+    pub(crate) command: Command,
+    pub(crate) rows: Rows,
+}
+
+/// Where its rows are.
+#[derive(Debug)]
+pub(crate) enum Rows {
+    /// It writes them to a file.
+    In(PathBuf),
+    /// Callgrind has counted.
+    Counted,
+    /// It writes pages.
+    None,
+}
+
+/// Builds what [`all`] runs, so that no server waits for a compiler.
+pub(crate) fn build() -> Command {
+    benches(&["build", "--release", "--quiet", "--bins"])
+}
+
+/// Load generators that do not come with the server's own package everywhere.
+const GENERATORS: [(&str, &str); 3] = [
+    ("redis", "redis-tools"),
+    ("valkey", "redis-tools"),
+    ("mariadb", "mariadb-client"),
+];
+
+/// Installs the load generators of these servers where they are missing; says so where that cannot be.
+pub(crate) fn set_up(servers: &[&str]) {
+    for (server, package) in GENERATORS {
+        if servers.contains(&server) && !idem_servers::is_installed(&[package]) {
+            println!("    installing packages: {package}");
+            if let Err(error) = idem_servers::install(&[package]) {
+                println!("    {server} is measured without its load generator: {error}");
+            }
+        }
+    }
+}
+
+/// What is run, in order.
+pub(crate) fn all(options: &BenchOptions, servers: &Durable, folder: &Path) -> Vec<Program> {
+    let ready = backends::ready(options, &servers.names());
+    let mut programs = vec![ratios(options, &ready, folder)];
+    if options.path.is_empty() {
+        if ready.contains(&"memory") {
+            programs.push(memory(options, folder));
+            programs.extend(counts(options, folder));
+        }
+        if !options.no_criterion {
+            programs.push(criterion(options, &ready));
+        }
+    }
+    programs
+}
+
+/// Ratios to the bare statements.
+fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
+    let rows = folder.join("bench-ratios.json");
+    let mut command = benches(&["run", "--release", "--quiet", "--bin", "ratios", "--"]);
+    for backend in ready {
+        command.args(["--backend", backend]);
+    }
+    for path in &options.path {
+        command.args(["--path", path]);
+    }
+    if options.quick {
+        command.arg("--quick");
+    }
+    command.arg("--out").arg(&rows);
+    Program {
+        title: "ratios",
+        command,
+        rows: Rows::In(rows),
+    }
+}
+
+/// Allocations and bytes of the memory store.
+fn memory(options: &BenchOptions, folder: &Path) -> Program {
+    let rows = folder.join("bench-memory.json");
+    let mut command = benches(&["run", "--release", "--quiet", "--bin", "memory", "--"]);
+    if options.quick {
+        command.arg("--quick");
+    }
+    command.arg("--out").arg(&rows);
+    Program {
+        title: "memory",
+        command,
+        rows: Rows::In(rows),
+    }
+}
+
+/// Instructions; none, with a line about that, where callgrind cannot be had.
+fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
+    if options.no_instructions {
+        return None;
+    }
+    let target = folder.parent().unwrap_or(folder);
+    let runner = instructions::runner(target);
+    let runner = runner.inspect_err(|error| println!("    no instructions are counted: {error}"));
+    let name = instructions::NAME;
+    let mut command = benches(&["bench", "--quiet", "--features", name, "--bench", name]);
+    command.args(["--", "--save-summary=json"]);
+    command.env("GUNGRAUN_RUNNER", runner.ok()?);
+    instructions::forget(target);
+    Some(Program {
+        title: name,
+        command,
+        rows: Rows::Counted,
+    })
+}
+
+/// Criterion's benchmarks, which write no rows but pages.
+fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
+    let mut command = benches(&["bench", "--quiet", "--benches"]);
+    command.env("IDEM_BENCH_BACKENDS", ready.join(","));
+    if options.quick {
+        command.env("IDEM_BENCH_QUICK", "1");
+    }
+    Program {
+        title: "criterion",
+        command,
+        rows: Rows::None,
+    }
+}
+
+/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and nothing is built twice.
+fn benches(arguments: &[&str]) -> Command {
+    let mut command = cargo(&arguments[..1]);
+    command.args(["--package", "idem-benches"]);
+    command.args(&arguments[1..]);
+    command.env("CARGO_PROFILE_BENCH_DEBUG", "false");
+    command
+}

@@ -1,0 +1,213 @@
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Result;
+use crate::bench::backends::BACKENDS;
+use crate::bench::durable::Facts;
+use crate::bench::machine::Machine;
+use crate::bench::reasons::Reasons;
+use crate::bench::row::Row;
+
+/// All that was measured, and on what: `bench.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    /// Whether the rounds were few and short.
+    pub(crate) quick: bool,
+    pub(crate) servers: Vec<Facts>,
+    /// With all that the programs said of them, be it known here or not.
+    rows: Vec<Value>,
+}
+
+impl Report {
+    /// Of these servers, without any figure yet.
+    pub(crate) fn new(machine: Machine, servers: Vec<Facts>, quick: bool) -> Self {
+        Self {
+            machine,
+            quick,
+            servers,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds the rows that a program wrote to a file, `{"rows": […]}`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or a row of it is in another form.
+    pub(crate) fn add_file(&mut self, file: &Path) -> Result {
+        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let text = std::fs::read(file).map_err(|error| told(&error))?;
+        let mut all: Value = serde_json::from_slice(&text).map_err(|error| told(&error))?;
+        let Value::Array(rows) = all["rows"].take() else {
+            return Err(told(&"it has no rows").into());
+        };
+        self.add(rows).map_err(|error| told(&error))?;
+        Ok(())
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    ///
+    /// A row is in another form.
+    pub(crate) fn add(&mut self, rows: Vec<Value>) -> serde_json::Result<()> {
+        for row in &rows {
+            Row::deserialize(row)?;
+        }
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    /// What an earlier report has beside this one: where only some backends or paths were measured, the others
+    /// stay. A report of another machine has nothing to say, nor has one of other rounds.
+    pub(crate) fn keep_others_of(&mut self, earlier: Self) {
+        let same = |machine: &Machine| (machine.cpu.clone(), machine.cores, machine.kernel.clone());
+        if same(&earlier.machine) != same(&self.machine) || earlier.quick != self.quick {
+            return;
+        }
+        let subject = |row: &Value| (row["path"].clone(), row["backend"].clone());
+        let new: Vec<_> = self.rows.iter().map(subject).collect();
+        let others = earlier.rows.into_iter();
+        let others: Vec<_> = others.filter(|row| !new.contains(&subject(row))).collect();
+        self.rows.extend(others);
+        for server in earlier.servers {
+            if !self.servers.iter().any(|known| known.name == server.name) {
+                self.servers.push(server);
+            }
+        }
+    }
+
+    /// Tells the reasons of misses anew.
+    pub(crate) fn explain(&mut self, reasons: &Reasons) {
+        self.rows.iter_mut().for_each(|row| reasons.explain(row));
+    }
+
+    /// The rows: path by path, and of each the backends, then the callers, in order.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self
+            .rows
+            .iter()
+            .filter_map(|row| Row::deserialize(row).ok())
+            .collect();
+        let mut paths: Vec<String> = Vec::new();
+        for row in &rows {
+            if !paths.contains(&row.path) {
+                paths.push(row.path.clone());
+            }
+        }
+        let place = |row: &Row| {
+            let path = paths.iter().position(|path| *path == row.path);
+            let backend = BACKENDS.iter().position(|(name, _)| *name == row.backend);
+            (path, backend.unwrap_or(BACKENDS.len()), row.callers)
+        };
+        rows.sort_by_key(place);
+        rows
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or one in another form.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        Ok(serde_json::from_slice(&std::fs::read(file)?)?)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub(crate) fn write(&self, file: &Path) -> Result {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn machine() -> Machine {
+        Machine {
+            cpu: "AMD EPYC".into(),
+            cores: 2,
+            memory: "23.5 GiB".into(),
+            kernel: "Linux 6.1".into(),
+            date: "2026-11-22".into(),
+            sync_us: Some(812.0),
+            load: Some(0.1),
+        }
+    }
+
+    fn report(rows: &Value) -> Report {
+        let mut report = Report::new(machine(), Vec::new(), false);
+        report.add(rows.as_array().unwrap().clone()).unwrap();
+        report
+    }
+
+    fn named(report: &Report) -> Vec<String> {
+        let rows = report.rows().into_iter();
+        rows.map(|row| format!("{} {} {} {}", row.path, row.backend, row.callers, row.ratio))
+            .collect()
+    }
+
+    #[test]
+    fn rows_are_sorted_by_path_backend_and_callers() {
+        let report = report(&json!([
+            {"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.9},
+            {"path": "replay", "backend": "postgres", "callers": 64, "ratio": 0.8},
+            {"path": "claim_fresh", "backend": "memory", "callers": 1, "ratio": 0.7},
+            {"path": "replay", "backend": "postgres", "callers": 8, "ratio": 0.6},
+        ]));
+        let expected = [
+            "replay postgres 8 0.6",
+            "replay postgres 64 0.8",
+            "replay redis 8 0.9",
+            "claim_fresh memory 1 0.7",
+        ];
+        assert_eq!(named(&report), expected);
+    }
+
+    #[test]
+    fn what_was_measured_again_takes_the_place_of_what_was() {
+        let earlier = report(&json!([
+            {"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.5},
+            {"path": "replay", "backend": "mongo", "callers": 8, "ratio": 0.5},
+        ]));
+        let mut now =
+            report(&json!([{"path": "replay", "backend": "redis", "callers": 1, "ratio": 0.9}]));
+        now.keep_others_of(earlier.clone());
+        assert_eq!(named(&now), ["replay redis 1 0.9", "replay mongo 8 0.5"]);
+        let mut elsewhere = report(&json!([]));
+        elsewhere.machine.cpu = "another".into();
+        elsewhere.keep_others_of(earlier);
+        assert!(elsewhere.rows().is_empty());
+    }
+
+    #[test]
+    fn a_report_keeps_what_it_does_not_know() {
+        let folder = std::env::temp_dir().join(format!("idem-report-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (rows, file) = (folder.join("rows.json"), folder.join("bench.json"));
+        let text =
+            r#"{"rows":[{"path":"replay","backend":"redis","callers":8,"ratio":0.5,"later":[1]}]}"#;
+        std::fs::write(&rows, text).unwrap();
+        let mut report = report(&json!([]));
+        report.add_file(&rows).unwrap();
+        report.write(&file).unwrap();
+        let read = Report::read(&file).unwrap();
+        assert_eq!(read, report);
+        assert!(std::fs::read_to_string(&file).unwrap().contains("later"));
+        std::fs::write(&rows, r#"{"rows":[{"path":"replay"}]}"#).unwrap();
+        let error = report.add_file(&rows).unwrap_err().to_string();
+        assert!(error.contains("rows.json"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
