@@ -9,7 +9,7 @@ use support::Suite;
 const CALLERS: usize = 8;
 
 fn benches(suite: &mut Suite, plan: Plan) -> Result<(), BoxError> {
-    let expired = *plan.pick(&1_000_000, &300_000);
+    let expired = *plan.pick(&1_000_000, &100_000);
     let all = suite.subjects().into_iter();
     for subject in all.filter(|subject| subject.filler().is_some()) {
         let arena = suite.wait(subject.arena())?;

@@ -16,24 +16,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Five turns of 400 ms, all there is to measure.
+    /// Five turns of 350 ms, all there is to measure.
     #[must_use]
     pub const fn full() -> Self {
         Self {
             repetitions: 5,
-            round: Duration::from_millis(400),
-            warm_up: Duration::from_millis(150),
+            round: Duration::from_millis(350),
+            warm_up: Duration::from_millis(120),
             quick: false,
         }
     }
 
-    /// Three turns of 200 ms, and fewer of everything.
+    /// Three turns of 150 ms, and fewer of everything.
     #[must_use]
     pub const fn quick() -> Self {
         Self {
             repetitions: 3,
-            round: Duration::from_millis(200),
-            warm_up: Duration::from_millis(80),
+            round: Duration::from_millis(150),
+            warm_up: Duration::from_millis(60),
             quick: true,
         }
     }

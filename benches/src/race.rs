@@ -18,7 +18,7 @@ fn order(contenders: usize, repetition: usize) -> impl Iterator<Item = usize> {
 ///
 /// That of the last round of a contender that had not one that counts.
 pub async fn race(
-    contenders: &[Box<dyn Contender>],
+    contenders: &[&dyn Contender],
     callers: usize,
     plan: &Plan,
 ) -> Result<Standings, BoxError> {
@@ -32,7 +32,7 @@ pub async fn race(
     let mut failures: Vec<Option<BoxError>> = contenders.iter().map(|_| None).collect();
     for repetition in 0..plan.repetitions {
         for number in order(contenders.len(), repetition) {
-            let contender = &contenders[number];
+            let contender = contenders[number];
             match contender.round(callers, plan.round).await {
                 Ok(round) => standings.add(number, repetition, round),
                 Err(error) => {
@@ -94,20 +94,22 @@ mod tests {
         }
     }
 
-    fn group(rates: [u64; 3], log: &Log) -> Vec<Box<dyn Contender>> {
-        ["A", "B", "C"]
-            .into_iter()
-            .zip(rates)
-            .map(|(name, rate)| Box::new(Fake(name, rate, Arc::clone(log))) as Box<dyn Contender>)
+    fn group(rates: [u64; 3], log: &Log) -> Vec<Fake> {
+        let named = ["A", "B", "C"].into_iter().zip(rates);
+        named
+            .map(|(name, rate)| Fake(name, rate, Arc::clone(log)))
             .collect()
+    }
+
+    fn all(group: &[Fake]) -> Vec<&dyn Contender> {
+        group.iter().map(|fake| fake as _).collect()
     }
 
     #[tokio::test]
     async fn contenders_take_turns_and_each_begins() {
         let log = Log::default();
-        let standings = race(&group([300, 100, 50], &log), 1, &plan())
-            .await
-            .unwrap();
+        let group = group([300, 100, 50], &log);
+        let standings = race(&all(&group), 1, &plan()).await.unwrap();
         assert_eq!(*log.lock().unwrap(), "ABCABCBCACABABC");
         assert_eq!(standings.ratio("A", "B").unwrap().median, 3.0);
         assert_eq!(standings.ratio("C", "B").unwrap().median, 0.5);
@@ -116,7 +118,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_contender_without_a_round_that_counts_fails_the_race() {
-        let error = race(&group([1, 0, 1], &Log::default()), 1, &plan()).await;
+        let group = group([1, 0, 1], &Log::default());
+        let error = race(&all(&group), 1, &plan()).await;
         assert_eq!(error.unwrap_err().to_string(), "tired");
     }
 }

@@ -1,13 +1,13 @@
 //! The suite, and cases of this crate's own, against MariaDB and MySQL; the suite there once more with claims that insert
 //! before they look, whatever they have learnt; and against three nodes of a Galera cluster, a different one each time a
-//! store is opened.
+//! store is opened; and behind `Coalesced`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::Target;
+use idem_conformance::{Coalesced, Target};
 use support::MySqlHarness;
 
 fn main() -> ExitCode {
@@ -21,11 +21,13 @@ fn main() -> ExitCode {
         };
     }
     let target = |name| Target::new(name, move || async move { MySqlHarness::of(name) });
+    let coalesced = || async { MySqlHarness::of("mariadb").map(Coalesced::new) };
     idem_conformance::main(vec![
         target("mariadb").with_cases(cases::ALL),
         target("mysql").with_cases(cases::ALL),
-        target("mariadb_insert_first"),
-        target("mysql_insert_first"),
+        target("mariadb-insert-first"),
+        target("mysql-insert-first"),
         target("galera"),
+        Target::new("mariadb-coalesced", coalesced),
     ])
 }

@@ -1,11 +1,12 @@
-//! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in transaction mode.
+//! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in
+//! transaction mode; and the suite behind `Coalesced`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::Target;
+use idem_conformance::{Coalesced, Target};
 use support::PostgresHarness;
 
 fn main() -> ExitCode {
@@ -18,8 +19,10 @@ fn main() -> ExitCode {
             }
         };
     }
+    let coalesced = || async { PostgresHarness::direct().map(Coalesced::new) };
     idem_conformance::main(vec![
         Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
         Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
+        Target::new("postgres-coalesced", coalesced),
     ])
 }

@@ -1,11 +1,11 @@
-//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster.
+//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the suite behind `Coalesced`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::Target;
+use idem_conformance::{Coalesced, Target};
 use support::RedisHarness;
 
 fn main() -> ExitCode {
@@ -16,5 +16,8 @@ fn main() -> ExitCode {
             RedisHarness::of("redis-cluster")
         })
         .with_cases(cases::ALL),
+        Target::new("redis-coalesced", || async {
+            RedisHarness::of("redis").map(Coalesced::new)
+        }),
     ])
 }

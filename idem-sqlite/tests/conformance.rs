@@ -1,11 +1,11 @@
-//! The suite, and cases of this crate's own, against SQLite.
+//! The suite, and cases of this crate's own, against SQLite; and the suite behind `Coalesced`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::Target;
+use idem_conformance::{Coalesced, Target};
 use support::SqliteHarness;
 
 fn main() -> ExitCode {
@@ -20,5 +20,8 @@ fn main() -> ExitCode {
     }
     idem_conformance::main(vec![
         Target::new("sqlite", || async { Ok(SqliteHarness) }).with_cases(cases::ALL),
+        Target::new("sqlite-coalesced", || async {
+            Ok(Coalesced::new(SqliteHarness))
+        }),
     ])
 }

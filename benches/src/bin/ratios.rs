@@ -3,6 +3,7 @@
 //! `ratios [--backend NAME]… [--path NAME]… [--quick] [--out FILE]`
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use idem_benches::{Extras, PATHS, Plan, Reasons, Report, backends, measure};
 use idem_core::BoxError;
@@ -70,8 +71,11 @@ async fn run(arguments: &Arguments) -> Result<bool, BoxError> {
     let subjects = arguments.backends.iter();
     for subject in subjects.filter_map(|name| backends::subject(name)) {
         for path in &arguments.paths {
-            eprintln!("{} {path} …", subject.name());
-            match measure(path, &subject, &arguments.plan, &extras).await {
+            eprint!("{} {path} … ", subject.name());
+            let begin = Instant::now();
+            let measured = measure(path, &subject, &arguments.plan, &extras).await;
+            eprintln!("{:.1} s", begin.elapsed().as_secs_f64());
+            match measured {
                 Ok(rows) => {
                     let rows = rows.into_iter().map(|row| reasons.explain(row));
                     let rows = rows.inspect(|row| println!("{row}"));

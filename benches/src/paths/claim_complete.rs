@@ -40,11 +40,11 @@ pub(super) async fn measure(
     extras: &Extras,
 ) -> Result<Vec<Row>, BoxError> {
     let arena = subject.arena().await?;
+    let group = Group::from(group(&arena, &response()).await?);
     let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 64, 512][..], &[64]) {
-        let group = Group::from(group(&arena, &response()).await?);
-        let group = group.and(extras.of(subject.name(), PATH, callers));
-        let heat = group.race(callers, plan).await?;
+    for &callers in plan.pick(&[64, 512][..], &[64]) {
+        let others: Vec<_> = extras.of(subject.name(), PATH, callers).collect();
+        let heat = group.race_against(&others, callers, plan).await?;
         let on = |path| (path, subject.name());
         rows.extend(heat.rows(on(PATH), IDEM, &[COALESCED]));
         rows.extend(heat.rows(on("claim_complete_coalesced"), COALESCED, &[]));

@@ -31,11 +31,11 @@ pub(super) async fn measure(
     extras: &Extras,
 ) -> Result<Vec<Row>, BoxError> {
     let arena = subject.arena().await?;
+    let group = Group::from(group(&arena).await?);
     let mut rows = Vec::new();
     for &callers in plan.pick(&[1, 8, 64, 512][..], &[1, 64, 512]) {
-        let group = Group::from(group(&arena).await?);
-        let group = group.and(extras.of(subject.name(), PATH, callers));
-        let heat = group.race(callers, plan).await?;
+        let others: Vec<_> = extras.of(subject.name(), PATH, callers).collect();
+        let heat = group.race_against(&others, callers, plan).await?;
         let on = |path| (path, subject.name());
         rows.extend(heat.rows(on(PATH), IDEM, &[COALESCED]));
         rows.extend(heat.rows(on("claim_fresh_coalesced"), COALESCED, &[]));

@@ -10,13 +10,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// The same and these.
-    #[must_use]
-    pub fn and(mut self, more: impl IntoIterator<Item = Box<dyn Contender>>) -> Self {
-        self.contenders.extend(more);
-        self
-    }
-
     /// Those that take part.
     #[must_use]
     pub fn contenders(&self) -> &[Box<dyn Contender>] {
@@ -29,9 +22,21 @@ impl Group {
     ///
     /// As of [`race`].
     pub async fn race(&self, callers: usize, plan: &Plan) -> Result<Heat, BoxError> {
+        self.race_against(&[], callers, plan).await
+    }
+
+    /// The same with others besides.
+    pub(crate) async fn race_against(
+        &self,
+        others: &[Box<dyn Contender>],
+        callers: usize,
+        plan: &Plan,
+    ) -> Result<Heat, BoxError> {
+        let all = self.contenders.iter().chain(others);
+        let all: Vec<&dyn Contender> = all.map(|contender| &**contender).collect();
         Ok(Heat {
             callers,
-            standings: race(&self.contenders, callers, plan).await?,
+            standings: race(&all, callers, plan).await?,
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::operations::{BareSelect, ClaimFresh, Connections, Replay};
 use crate::{Arena, Measured, Plan, Row, Subject, Way};
 
 const NAME: &str = "hybrid";
-const KEYS: usize = 500;
+const KEYS: usize = 200;
 const ALONE: &str = "database alone";
 
 /// Replays from the cache, and the plain read of it.
@@ -53,10 +53,10 @@ async fn hits(hybrid: &Hybrid, plan: &Plan) -> Result<Vec<Row>, BoxError> {
         return Ok(Vec::new());
     };
     let cache = cache.arena().await?;
+    let group = Group::from(hit_group(hybrid, &up, &cache).await?);
     let mut rows = Vec::new();
     for &callers in plan.pick(&[1, 64, 512][..], &[64]) {
-        let group = hit_group(hybrid, &up, &cache).await?;
-        let heat = Group::from(group).race(callers, plan).await?;
+        let heat = group.race(callers, plan).await?;
         rows.extend(heat.rows(("hybrid_hit", NAME), IDEM, &[]));
     }
     cache.close().await?;

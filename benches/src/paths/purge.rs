@@ -20,7 +20,7 @@ const ALONE: &str = "no purge";
 
 /// How many expired rows there are: more than are purged while anybody is measured.
 const EXPIRED: u64 = 1_000_000;
-const EXPIRED_QUICK: u64 = 300_000;
+const EXPIRED_QUICK: u64 = 100_000;
 /// How many are purged at a time.
 const BATCH: u32 = 1000;
 /// How often, by somebody who is in no hurry: a million rows in less than two minutes.

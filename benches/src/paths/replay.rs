@@ -13,7 +13,7 @@ use crate::{Arena, Extras, Measured, Plan, Row, Subject, Way};
 const PATH: &str = "replay";
 
 /// How many keys are read in turns.
-const KEYS: usize = 500;
+const KEYS: usize = 200;
 
 /// Who takes turns.
 pub async fn group(arena: &Arena) -> Result<Contenders, BoxError> {
@@ -40,11 +40,11 @@ pub(super) async fn measure(
     extras: &Extras,
 ) -> Result<Vec<Row>, BoxError> {
     let arena = subject.arena().await?;
+    let group = Group::from(group(&arena).await?);
     let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 8, 64, 512][..], &[1, 64]) {
-        let group = Group::from(group(&arena).await?);
-        let group = group.and(extras.of(subject.name(), PATH, callers));
-        let heat = group.race(callers, plan).await?;
+    for &callers in plan.pick(&[1, 64, 512][..], &[1, 64]) {
+        let others: Vec<_> = extras.of(subject.name(), PATH, callers).collect();
+        let heat = group.race_against(&others, callers, plan).await?;
         let on = |path| (path, subject.name());
         rows.extend(heat.rows(on(PATH), IDEM, &[COALESCED]));
         rows.extend(heat.rows(on("replay_coalesced"), COALESCED, &[]));

@@ -10,7 +10,7 @@ use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_mysql::{ClaimOrder, Config, MySqlStore};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, Executor, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
 /// Every statement waits for what other nodes have committed before.
 const CAUSAL: u8 = 7;
@@ -29,8 +29,8 @@ impl MySqlHarness {
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let (name, server, product) = match name {
             "mysql" => ("mysql", "mysql", "MySQL"),
-            "mysql_insert_first" => ("mysql_insert_first", "mysql", "MySQL"),
-            "mariadb_insert_first" => ("mariadb_insert_first", "mariadb", "MariaDB"),
+            "mysql-insert-first" => ("mysql-insert-first", "mysql", "MySQL"),
+            "mariadb-insert-first" => ("mariadb-insert-first", "mariadb", "MariaDB"),
             "galera" => ("galera", "galera", "MariaDB Galera, three nodes"),
             _ => ("mariadb", "mariadb", "MariaDB"),
         };
@@ -103,6 +103,37 @@ impl MySqlHarness {
     ) -> Result<MySqlStore, BoxError> {
         let pool = pool.connect_with(options).await?;
         Ok(MySqlStore::with_config(pool, self.config(namespace)?))
+    }
+
+    /// A store that reaches the server at this address: MySQL on connections of its own, the others on a pool of the caller's.
+    async fn store_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<MySqlStore, BoxError> {
+        let config = self.config(namespace)?;
+        let options = self
+            .options()?
+            .host(&address.ip().to_string())
+            .port(address.port());
+        if self.name == "mysql" {
+            let url = options.to_url_lossy();
+            return Ok(MySqlStore::connect(url.as_str(), config).await?);
+        }
+        let causal = self.name == "galera";
+        let pool = MySqlPoolOptions::new()
+            .test_before_acquire(false)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    if causal {
+                        let setting = format!("SET SESSION wsrep_sync_wait = {CAUSAL}");
+                        connection.execute(AssertSqlSafe(setting)).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(options);
+        Ok(MySqlStore::with_config(pool, config))
     }
 
     /// Statements of the tests' own, as one simple query each.
@@ -184,25 +215,19 @@ impl Harness for MySqlHarness {
         namespace: &str,
         address: SocketAddr,
     ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let options = self
-            .options()?
-            .host(&address.ip().to_string())
-            .port(address.port());
-        let causal = self.name == "galera";
-        let pool = MySqlPoolOptions::new()
-            .test_before_acquire(false)
-            .after_connect(move |connection, _| {
-                Box::pin(async move {
-                    if causal {
-                        let setting = format!("SET SESSION wsrep_sync_wait = {CAUSAL}");
-                        connection.execute(AssertSqlSafe(setting)).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .connect_lazy_with(options);
-        let config = self.config(namespace)?;
-        Ok(Some(Arc::new(MySqlStore::with_config(pool, config))))
+        Ok(Some(Arc::new(
+            self.store_through(namespace, address).await?,
+        )))
+    }
+
+    async fn open_batch_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(
+            self.store_through(namespace, address).await?,
+        )))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

@@ -8,7 +8,7 @@ use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 
 /// A server, and the way to send statements to it. Each namespace is a schema.
 pub(crate) struct PostgresHarness {
@@ -97,6 +97,28 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
+    /// A store that reaches the server at this address: directly on connections of its own, behind the pooler on a
+    /// pool of the caller's.
+    async fn store_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<PostgresStore, BoxError> {
+        let config = self.config(namespace)?;
+        let host = address.ip().to_string();
+        if self.mode == StatementMode::Unprepared {
+            let options = self.options()?.host(&host).port(address.port());
+            let pool = PgPoolOptions::new()
+                .test_before_acquire(false)
+                .connect_lazy_with(options);
+            return Ok(PostgresStore::with_config(pool, config));
+        }
+        let options = PgConnectOptions::from_str(&self.url)?;
+        let options = options.host(&host).port(address.port());
+        let url = options.to_url_lossy();
+        Ok(PostgresStore::connect(url.as_str(), config).await?)
+    }
+
     /// Statements of the tests' own, as one simple query each.
     pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let mut connection = PgConnection::connect_with(&self.options()?).await?;
@@ -166,15 +188,19 @@ impl Harness for PostgresHarness {
         namespace: &str,
         address: SocketAddr,
     ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let options = self
-            .options()?
-            .host(&address.ip().to_string())
-            .port(address.port());
-        let pool = PgPoolOptions::new()
-            .test_before_acquire(false)
-            .connect_lazy_with(options);
-        let config = self.config(namespace)?;
-        Ok(Some(Arc::new(PostgresStore::with_config(pool, config))))
+        Ok(Some(Arc::new(
+            self.store_through(namespace, address).await?,
+        )))
+    }
+
+    async fn open_batch_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        Ok(Some(Arc::new(
+            self.store_through(namespace, address).await?,
+        )))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

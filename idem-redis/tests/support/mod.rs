@@ -219,6 +219,16 @@ impl Harness for RedisHarness {
         Ok(Some(Arc::new(RedisStore::connect(&url, config).await?)))
     }
 
+    async fn open_batch_through(
+        &self,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
+        let config = Config::new().with_namespace(namespace)?;
+        let url = format!("redis://{address}");
+        Ok(Some(Arc::new(RedisStore::connect(&url, config).await?)))
+    }
+
     fn server_address(&self) -> Option<SocketAddr> {
         let place = self.urls[0].strip_prefix("redis://")?;
         let place = place.split('/').next()?;
