@@ -14,6 +14,7 @@ pub struct Config {
     claim_order: ClaimOrder,
     sync_wait: Option<u8>,
     timeout: Duration,
+    max_connections: u32,
 }
 
 /// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a round trip. MariaDB has it
@@ -64,6 +65,7 @@ impl Config {
             claim_order: ClaimOrder::default(),
             sync_wait: None,
             timeout: Duration::from_secs(10),
+            max_connections: 10,
         }
     }
 
@@ -132,6 +134,15 @@ impl Config {
         self
     }
 
+    /// At most so many connections for the operations of a store that was made by
+    /// [`connect`](crate::MySqlStore::connect), instead of 10; at least one. A store on the caller's pool has that
+    /// pool's.
+    #[must_use]
+    pub fn with_max_connections(mut self, max: u32) -> Self {
+        self.max_connections = max.max(1);
+        self
+    }
+
     /// The database, if one is set.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
@@ -172,6 +183,12 @@ impl Config {
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// How many connections operations may have.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.max_connections
     }
 
     /// The table's name, quoted, with the database if one is set.

@@ -59,7 +59,8 @@ impl MySqlStore {
         }
     }
 
-    /// A store on connections of its own: at most 10, opened as they are needed, and tested before use only after half a
+    /// A store on connections of its own: at most 10 or what
+    /// [`Config::with_max_connections`] says, opened as they are needed, and tested before use only after half a
     /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
     ///
     /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Sessions are
@@ -91,7 +92,7 @@ impl MySqlStore {
         let settings: Arc<[String]> = session_settings(&config).into();
         let own = Own::new(
             options.clone(),
-            MAX_CONNECTIONS as usize,
+            usize::try_from(config.max_connections()).unwrap_or(usize::MAX),
             Arc::clone(&settings),
         )
         .map_err(at)?;

@@ -18,8 +18,11 @@ pub(crate) use statements::statements;
 
 use crate::Subject;
 
-/// How many connections a bare pool has: as many as sqlx gives a pool, and as the stores have.
+/// How many connections a bare pool has: as many as sqlx gives a pool.
 const POOL: u32 = 10;
+
+/// How many connections are held by bare statements at their best, and how many a store has that is compared with them.
+const HELD: u32 = 64;
 
 /// The backends, in the order of reports.
 pub const NAMES: [&str; 9] = [
@@ -33,9 +36,10 @@ fn namespace() -> String {
 }
 
 /// `IDEM_BENCH_HELD` connections are held by bare statements at most, where it is set: to find out how many are best.
-fn held(best: usize) -> usize {
+fn held(best: u32) -> usize {
     let set = std::env::var("IDEM_BENCH_HELD").ok();
-    set.and_then(|set| set.parse().ok()).unwrap_or(best)
+    set.and_then(|set| set.parse().ok())
+        .unwrap_or(best as usize)
 }
 
 /// Where the server is; a line on standard error tells that it is missing.
