@@ -57,7 +57,10 @@ impl Operations {
                     rolled_back.map_err(|error| after(total, error))?;
                     continue;
                 }
-                Err(error) => return Err(after(total, error)),
+                Err(error) => {
+                    session.undo().await;
+                    return Err(after(total, error));
+                }
             };
             total += done;
             left -= found;

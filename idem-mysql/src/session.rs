@@ -170,6 +170,15 @@ impl<'s> Session<'s> {
         self.control("ROLLBACK", false, Sent::Harmless).await
     }
 
+    /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
+    /// error. Otherwise the connection is closed, and the server rolls back when it notices that.
+    pub(crate) async fn undo(&mut self) {
+        if matches!(&self.place, Place::Store(pooled) if pooled.open && !pooled.busy) {
+            // Nothing more can be done; the error that led here is told.
+            let _ = self.rollback().await;
+        }
+    }
+
     async fn control(&mut self, text: &'static str, open: bool, sent: Sent) -> Result<()> {
         let Place::Store(lent) = &mut self.place else {
             return Ok(());
