@@ -15,6 +15,7 @@ mod paths;
 mod plan;
 mod race;
 mod reasons;
+mod rivals;
 mod row;
 mod standings;
 mod subject;

@@ -38,7 +38,7 @@ fn next_round<'k>(
     round
 }
 
-fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
+pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
     (
         key.scope().as_bytes(),
         key.operation().as_bytes(),
@@ -103,7 +103,7 @@ impl Operations {
     ) -> Result<()> {
         let mut tokens = Vec::new();
         let mut absent: Vec<usize> = (0..items.len())
-            .filter(|&at| self.traffic.is_mostly_fresh(items[at].request.key()))
+            .filter(|&at| self.inserts_first(items[at].request.key()))
             .collect();
         let mut all: Vec<usize> = (0..items.len()).collect();
         for _ in 0..2 {
@@ -150,7 +150,7 @@ impl Operations {
         tokens.push(token);
         if done.rows_affected() == which.len() as u64 && token != 0 {
             for &at in which {
-                self.traffic.met_none(items[at].request.key());
+                self.traffic.learn(items[at].request.key(), false);
                 answers[at] = Some(ClaimOutcome::Acquired(items[at].inserted(token)));
             }
         }
@@ -191,11 +191,11 @@ impl Operations {
             let request = items[at].request;
             answers[at] = match columns.found(request) {
                 Found::Own if tokens.contains(&columns.token().as_i64()) => {
-                    self.traffic.met_none(request.key());
+                    self.traffic.learn(request.key(), false);
                     Some(ClaimOutcome::Acquired(columns.stored()?.claim(request)))
                 }
                 Found::Held => {
-                    self.traffic.met_record(request.key());
+                    self.traffic.learn(request.key(), true);
                     Some(columns.stored()?.loses(request)?)
                 }
                 Found::Own | Found::Free | Found::Abandoned => None,

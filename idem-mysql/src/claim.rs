@@ -1,12 +1,15 @@
 //! The claim: which statement comes first, and what each proves.
 
+use std::sync::Arc;
+
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Result, encode_failure,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
+    encode_failure,
 };
 use sqlx::mysql::MySqlRow;
 
 use crate::asked::Asked;
-use crate::config::Returning;
+use crate::config::{ClaimOrder, Returning};
 use crate::error::Sent;
 use crate::operations::{MAX_ASKS, Operations, bind_key};
 use crate::row::{Columns, Found};
@@ -33,13 +36,13 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, &self.config)?;
-        let mut absent = self.counts(session) && self.traffic.is_mostly_fresh(request.key());
+        let mut absent = self.counts(session) && self.inserts_first(request.key());
         let mut has_written = false;
         for _ in 0..MAX_ASKS {
             if absent {
                 match self.insert(session, &asked).await? {
                     Inserted::Own(claim) => {
-                        self.traffic.met_none(request.key());
+                        self.traffic.learn(request.key(), false);
                         return Ok(ClaimOutcome::Acquired(claim));
                     }
                     Inserted::Perhaps => has_written = true,
@@ -61,6 +64,15 @@ impl Operations {
         ))
     }
 
+    /// Whether the insert comes before the look.
+    pub(crate) fn inserts_first(&self, key: &Key) -> bool {
+        match self.config.claim_order() {
+            ClaimOrder::LookFirst => false,
+            ClaimOrder::InsertFirst => true,
+            ClaimOrder::Learnt => !self.traffic.expects_record(key),
+        }
+    }
+
     /// What the record answers. `None` after a write, whose effect the next look tells.
     async fn meet(
         &self,
@@ -75,7 +87,7 @@ impl Operations {
                 columns.stored()?.claim(asked.request),
             ))),
             Found::Held => {
-                self.traffic.met_record(asked.request.key());
+                self.traffic.learn(asked.request.key(), true);
                 columns.stored()?.loses(asked.request).map(Some)
             }
             Found::Abandoned => self.abandon(session, asked, &columns).await,
@@ -93,16 +105,16 @@ impl Operations {
         session: &mut Session<'_>,
         asked: &Asked<'_>,
         has_written: bool,
-    ) -> Result<Option<MySqlRow>> {
-        let (statement, sent) = if !has_written {
-            (&self.sql.look, Sent::Harmless)
-        } else if session.is_transaction() {
-            (&self.sql.look_latest, Sent::Write)
-        } else {
-            (&self.sql.look, Sent::Write)
+    ) -> Result<Option<Arc<MySqlRow>>> {
+        if !has_written {
+            return self.first_look(session, asked).await;
+        }
+        let statement = match session.is_transaction() {
+            true => &self.sql.look_latest,
+            false => &self.sql.look,
         };
-        let rows = session.rows(|| asked.look(statement), sent).await?;
-        Ok(rows.into_iter().next())
+        let rows = session.rows(|| asked.look(statement), Sent::Write).await?;
+        Ok(rows.into_iter().next().map(Arc::new))
     }
 
     /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is the caller's.
@@ -168,12 +180,38 @@ impl Operations {
         };
         session.write(query).await?;
         let row = self.look(session, asked, true).await?;
-        let columns = row.as_ref().map(Columns::of).transpose()?;
+        let columns = row.as_deref().map(Columns::of).transpose()?;
         match columns {
             Some(columns) if columns.is_failed(token) => {
                 columns.stored()?.loses(asked.request).map(Some)
             }
             _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn inserts_first(order: ClaimOrder, lessons: &[bool]) -> bool {
+        let operations = Operations::new(Config::new().with_claim_order(order));
+        let key = Key::new("tenant", "pay", "one").unwrap();
+        for &met_record in lessons {
+            operations.traffic.learn(&key, met_record);
+        }
+        operations.inserts_first(&key)
+    }
+
+    #[test]
+    fn the_order_is_learnt_unless_it_is_set() {
+        use ClaimOrder::{InsertFirst, Learnt, LookFirst};
+        assert!(!inserts_first(Learnt, &[]), "nothing is known yet");
+        for (lessons, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
+            assert_eq!(inserts_first(Learnt, &lessons), mostly_fresh);
+            assert!(inserts_first(InsertFirst, &lessons));
+            assert!(!inserts_first(LookFirst, &lessons));
         }
     }
 }

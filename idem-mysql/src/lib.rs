@@ -8,6 +8,7 @@ mod claim;
 mod config;
 mod counters;
 mod error;
+mod looks;
 mod maintenance;
 mod operations;
 mod own;
@@ -18,7 +19,6 @@ mod session;
 mod sql;
 mod statements;
 mod store;
-mod traffic;
 mod transaction;
 mod tx;
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use idem_core::{
-    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, check,
+    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, Traffic, check,
 };
 use sqlx::Row;
 
@@ -14,7 +14,6 @@ use crate::error::{Sent, decode};
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::Statements;
-use crate::traffic::Traffic;
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
@@ -56,7 +55,7 @@ impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             sql: Statements::new(&config),
-            traffic: Traffic::new(config.claim_order()),
+            traffic: Traffic::expecting_records(),
             config,
             counters: Counters::default(),
             returning: OnceLock::new(),

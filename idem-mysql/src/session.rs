@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{LostRace, Sent, classify, lost_race};
+use crate::looks::Looks;
 use crate::own::{Held, Own};
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
@@ -42,6 +43,7 @@ impl<'s> Session<'s> {
     pub(crate) fn on_store(
         pool: &'s MySqlPool,
         own: Option<&'s Own>,
+        looks: Option<&'s Looks>,
         config: &'s Config,
         counters: &'s Counters,
     ) -> Self {
@@ -50,6 +52,7 @@ impl<'s> Session<'s> {
             place: Place::Store(Stored {
                 pool,
                 own,
+                looks,
                 config,
                 deadline,
                 connection: None,
@@ -73,6 +76,15 @@ impl<'s> Session<'s> {
     /// Whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
         matches!(self.place, Place::Transaction(_))
+    }
+
+    /// Where others look, too: not in a transaction, and not while this session holds a connection, which those who look for
+    /// everybody may wait for.
+    pub(crate) fn looks(&self) -> Option<&'s Looks> {
+        match &self.place {
+            Place::Store(stored) if stored.connection.is_none() => stored.looks,
+            _ => None,
+        }
     }
 
     /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
@@ -214,6 +226,7 @@ impl Fault {
 struct Stored<'s> {
     pool: &'s MySqlPool,
     own: Option<&'s Own>,
+    looks: Option<&'s Looks>,
     config: &'s Config,
     deadline: Instant,
     connection: Option<Held>,
@@ -315,7 +328,7 @@ impl Drop for Stored<'_> {
     }
 }
 
-fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
     let effect = match under_way {
         Sent::Harmless => Effect::None,
         Sent::Write => Effect::Unknown,

@@ -16,6 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
 use crate::config::Config;
 use crate::counters::Contention;
 use crate::error::{Sent, classify};
+use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::own::Own;
 use crate::session::Session;
@@ -36,6 +37,7 @@ pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
     /// What operations run on instead of the pool.
     own: Option<Own>,
+    looks: Looks,
     pub(crate) operations: Arc<Operations>,
 }
 
@@ -52,10 +54,16 @@ impl MySqlStore {
     /// A store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: MySqlPool, config: Config) -> Self {
+        Self::on(pool, None, config)
+    }
+
+    fn on(pool: MySqlPool, own: Option<Own>, config: Config) -> Self {
+        let operations = Arc::new(Operations::new(config));
         Self {
+            looks: Looks::new(&pool, own.as_ref(), &operations),
             pool,
-            own: None,
-            operations: Arc::new(Operations::new(config)),
+            own,
+            operations,
         }
     }
 
@@ -115,10 +123,7 @@ impl MySqlStore {
             })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
-        let store = Self {
-            own: Some(own),
-            ..Self::with_config(pool, config)
-        };
+        let store = Self::on(pool, Some(own), config);
         let mut session = store.session();
         let has_returning = store.operations.has_returning(&mut session).await;
         has_returning.map_err(|error| error.at(BACKEND, "connect"))?;
@@ -158,6 +163,7 @@ impl MySqlStore {
         Session::on_store(
             &self.pool,
             self.own.as_ref(),
+            Some(&self.looks),
             &self.operations.config,
             &self.operations.counters,
         )

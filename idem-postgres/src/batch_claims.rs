@@ -117,7 +117,7 @@ impl Operations {
         }
         for (asked, answer) in asked.iter().zip(&answers) {
             let acquired = matches!(answer, Some(Ok(ClaimOutcome::Acquired(_))));
-            self.traffic.of(asked.key()).learn(!acquired);
+            self.traffic.learn(asked.key(), !acquired);
         }
         Ok(answers)
     }
@@ -125,7 +125,7 @@ impl Operations {
     fn expects_fresh(&self, asked: &[Asked<'_>]) -> bool {
         let duplicates = asked
             .iter()
-            .filter(|asked| self.traffic.of(asked.key()).expects_duplicate());
+            .filter(|asked| self.traffic.expects_record(asked.key()));
         // An eighth of them costs what a second statement does, or less.
         duplicates.count() * 8 <= asked.len()
     }

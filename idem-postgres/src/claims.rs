@@ -47,8 +47,7 @@ impl Operations {
         request: &ClaimRequest,
         checked: &CheckedClaim,
     ) -> Result<Option<ClaimOutcome>> {
-        let guess = self.traffic.of(request.key());
-        let outcome = if guess.expects_duplicate() {
+        let outcome = if self.traffic.expects_record(request.key()) {
             match self.look(session, request).await? {
                 Look::Absent => self.insert(session, request, checked).await?,
                 Look::Acquirable => None,
@@ -61,7 +60,7 @@ impl Operations {
             }
         };
         let acquired = matches!(outcome, Some(ClaimOutcome::Acquired(_)));
-        guess.learn(!acquired);
+        self.traffic.learn(request.key(), !acquired);
         Ok(outcome)
     }
 
@@ -87,15 +86,11 @@ impl Operations {
     }
 
     async fn look(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Look> {
-        let fingerprint = request.fingerprint().to_bytes();
-        let query = with_key(&self.sql.look, request.key())
-            .bind(&fingerprint[..])
-            .bind(&request.attempt().as_bytes()[..]);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        rows.first().map_or(Ok(Look::Absent), |row| {
-            let lost = Columns(row).lost(request)?;
-            Ok(lost.map_or(Look::Acquirable, Look::Lost))
-        })
+        let Some(row) = self.record_row(session, request).await? else {
+            return Ok(Look::Absent);
+        };
+        let lost = Columns(&row).lost(request)?;
+        Ok(lost.map_or(Look::Acquirable, Look::Lost))
     }
 
     /// The statement that decides everything, until it does.

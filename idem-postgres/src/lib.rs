@@ -9,6 +9,7 @@ mod config;
 mod error;
 mod listen;
 mod listen_hub;
+mod looks;
 mod operations;
 mod place;
 mod row;
@@ -17,7 +18,6 @@ mod session;
 mod sql;
 mod statements;
 mod store;
-mod traffic;
 mod tx;
 
 pub use config::{Announce, Config, StatementMode};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{
-    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, check,
+    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, Traffic, check,
 };
 use sqlx::Row;
 
@@ -12,7 +12,6 @@ use crate::error::{Sent, decode};
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
-use crate::traffic::Traffic;
 
 /// What all operations need beside a session.
 #[derive(Debug)]

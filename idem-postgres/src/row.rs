@@ -12,6 +12,12 @@ use crate::error::decode;
 #[derive(Debug)]
 pub(crate) struct Columns<'r>(pub(crate) &'r PgRow);
 
+/// From the Unix epoch to 2000-01-01, from where the server counts the microseconds of a `timestamptz`
+/// (<https://www.postgresql.org/docs/current/datatype-datetime.html>).
+const YEAR_2000: i64 = 946_684_800_000_000;
+
+const NOW: usize = 12;
+
 /// Where the key's columns follow, in answers of batches.
 const KEY: usize = 13;
 
@@ -37,6 +43,11 @@ impl<'r> Columns<'r> {
         self.read(2).map(FencingToken::from_i64)
     }
 
+    /// The place, from 1, of what was looked for together.
+    pub(crate) fn number(&self) -> Result<i64> {
+        self.read(KEY)
+    }
+
     /// Scope, operation and id of a batch's answer.
     pub(crate) fn key(&self) -> Result<(&'r str, &'r str, &'r str)> {
         Ok((self.read(KEY)?, self.read(KEY + 1)?, self.read(KEY + 2)?))
@@ -49,7 +60,7 @@ impl<'r> Columns<'r> {
 
     /// The answer to a claim.
     pub(crate) fn outcome(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let stored = self.stored()?;
+        let stored = self.stored(self.read(NOW)?)?;
         if self.is_won()? {
             return Ok(ClaimOutcome::Acquired(stored.claim(request)));
         }
@@ -78,7 +89,7 @@ impl<'r> Columns<'r> {
     /// What the claim learns of a record that it has found by a plain read; `None` where it may have to acquire it, or
     /// to fail it. The columns of a claim's answer, but that the first says whether this very attempt holds the record.
     pub(crate) fn lost(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
-        let stored = self.stored()?;
+        let stored = self.stored(self.read_at()?)?;
         let same = stored.fingerprint == &request.fingerprint().to_bytes()[..];
         let touches = stored.expires_at <= stored.now
             || match stored.state {
@@ -94,14 +105,19 @@ impl<'r> Columns<'r> {
 
     /// The record, if it has not expired.
     pub(crate) fn live_record(&self) -> Result<Option<Record>> {
-        let stored = self.stored()?;
+        let stored = self.stored(self.read_at()?)?;
         if stored.expires_at <= stored.now {
             return Ok(None);
         }
         stored.record().map(Some)
     }
 
-    fn stored(&self) -> Result<StoredRecord<'r>> {
+    /// The clock of a plain read: as the server has it, which spares it the arithmetic.
+    fn read_at(&self) -> Result<i64> {
+        Ok(self.read::<i64>(NOW)?.saturating_add(YEAR_2000))
+    }
+
+    fn stored(&self, now: i64) -> Result<StoredRecord<'r>> {
         Ok(StoredRecord {
             state: self.read::<i16>(1)?.into(),
             token: self.read(2)?,
@@ -114,7 +130,7 @@ impl<'r> Columns<'r> {
             sealed_at: self.read(9)?,
             metadata: self.read(10)?,
             result: self.read::<Option<Vec<u8>>>(11)?.map(Bytes::from),
-            now: self.read(12)?,
+            now,
         })
     }
 }

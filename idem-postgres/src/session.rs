@@ -7,6 +7,7 @@ use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 
 use crate::config::{Config, StatementMode};
 use crate::error::{Sent, classify};
+use crate::looks::Looks;
 use crate::place::Place;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
@@ -14,14 +15,18 @@ pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
 /// Runs single statements and returns all their rows, which are few.
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
-    Store(&'s Place, &'s Config),
+    Store {
+        place: &'s Place,
+        config: &'s Config,
+        looks: &'s Looks,
+    },
     Transaction(&'s mut PgConnection, StatementMode),
 }
 
 impl Session<'_> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<PgRow>> {
         match self {
-            Self::Store(place, config) => alone(place, config, query, sent).await,
+            Self::Store { place, config, .. } => alone(place, config, query, sent).await,
             Self::Transaction(connection, mode) => query
                 .persistent(*mode == StatementMode::Prepared)
                 .fetch_all(&mut **connection)
@@ -32,11 +37,17 @@ impl Session<'_> {
 
     /// Whether each statement commits by itself, so that one that follows another sees what has happened in between.
     pub(crate) fn commits_each(&self) -> bool {
-        matches!(self, Self::Store(..))
+        matches!(self, Self::Store { .. })
     }
 }
 
-async fn alone(place: &Place, config: &Config, query: Query<'_>, sent: Sent) -> Result<Vec<PgRow>> {
+/// The rows of a statement that commits by itself, within the time-out.
+pub(crate) async fn alone(
+    place: &Place,
+    config: &Config,
+    query: Query<'_>,
+    sent: Sent,
+) -> Result<Vec<PgRow>> {
     let mut under_way = Sent::Harmless;
     let rows = place.rows(query, config.statement_mode(), || under_way = sent);
     match tokio::time::timeout(config.timeout(), rows).await {
@@ -45,7 +56,7 @@ async fn alone(place: &Place, config: &Config, query: Query<'_>, sent: Sent) -> 
     }
 }
 
-fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
     let effect = match under_way {
         Sent::Harmless => Effect::None,
         Sent::Write => Effect::Unknown,

@@ -128,7 +128,7 @@ pub(crate) const LOOK: &str = concat!(
     "SELECT r.attempt_id = $5, ",
     columns!(
         "CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END",
-        instant!()
+        "clock_timestamp()"
     ),
     " FROM {table} AS r
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
@@ -294,7 +294,10 @@ RETURNING r.lease_ends_at, clock.now",
 /// with it, which was read after the snapshot was taken.
 pub(crate) const GET: &str = concat!(
     "SELECT false, ",
-    columns!("CASE WHEN r.state <> 0 THEN r.result END", instant!()),
+    columns!(
+        "CASE WHEN r.state <> 0 THEN r.result END",
+        "clock_timestamp()"
+    ),
     " FROM {table} AS r
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );

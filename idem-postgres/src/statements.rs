@@ -13,6 +13,7 @@ use crate::sql;
 pub(crate) struct Statements {
     pub(crate) insert: Statement,
     pub(crate) look: Statement,
+    pub(crate) look_many: Statement,
     pub(crate) claim: Statement,
     pub(crate) insert_many: Statement,
     pub(crate) claim_many: Statement,
@@ -46,6 +47,7 @@ impl Statements {
         Self {
             insert: statement(sql::INSERT),
             look: statement(sql::LOOK),
+            look_many: statement(sql::LOOK_MANY),
             claim: statement(sql::CLAIM),
             insert_many: statement(sql::INSERT_MANY),
             claim_many: statement(sql::CLAIM_MANY),

@@ -16,6 +16,7 @@ use sqlx::{Connection, PgPool, Row};
 
 use crate::config::Config;
 use crate::error::{Sent, classify, decode};
+use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::place::Place;
 use crate::session::Session;
@@ -32,6 +33,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     place: Place,
+    looks: Looks,
     pub(crate) operations: Arc<Operations>,
 }
 
@@ -52,10 +54,12 @@ impl PostgresStore {
     }
 
     fn on(place: Place, pool: PgPool, config: Config) -> Self {
+        let operations = Arc::new(Operations::new(config));
         Self {
+            looks: Looks::new(&place, &operations),
             pool,
             place,
-            operations: Arc::new(Operations::new(config)),
+            operations,
         }
     }
 
@@ -121,7 +125,11 @@ impl PostgresStore {
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
-        Session::Store(&self.place, &self.operations.config)
+        Session::Store {
+            place: &self.place,
+            config: &self.operations.config,
+            looks: &self.looks,
+        }
     }
 }
 

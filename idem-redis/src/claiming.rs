@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::FutureExt;
-use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Result, check};
+use idem_core::{
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Gather, Result, Traffic, check,
+};
 use redis::Value;
 use tokio::time::Instant;
 
 use crate::error::Sent;
 use crate::fresh::{FreshAnswer, FreshClaim, claim_fresh};
-use crate::gather::Gather;
-use crate::habits::Habits;
 use crate::link::Link;
 use crate::operations::{Operations, is_acquired};
-use crate::reads::{Read, Reads};
+use crate::reads::{MOST, Read, Reads};
 use crate::record::Stored;
 use crate::store::RedisStore;
 
@@ -26,7 +25,7 @@ use crate::store::RedisStore;
 /// not decide, so who comes to no end there goes on as if it had just come.
 #[derive(Debug)]
 pub(crate) struct Claiming {
-    habits: Habits,
+    traffic: Traffic,
     reads: Reads,
     fresh: Arc<Gather<FreshClaim, FreshAnswer>>,
     /// Whether each claim has to have a script of its own.
@@ -44,11 +43,12 @@ impl Claiming {
             Arc::clone(&is_split),
         );
         Self {
-            habits: Habits::new(),
+            traffic: Traffic::new(),
             reads: Reads::new(Arc::clone(link)),
-            fresh: Gather::new(move |claims| {
+            // Errands share one connection, which sends them one after the other without waiting.
+            fresh: Gather::new(MOST, usize::MAX, move |claims| {
                 let (at, how, split) = (Arc::clone(&at), Arc::clone(&how), Arc::clone(&split));
-                claim_fresh(at, how, split, claims).boxed()
+                claim_fresh(at, how, split, claims)
             }),
             is_split,
         }
@@ -58,11 +58,11 @@ impl Claiming {
 impl RedisStore {
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         check::claim(request, &self.operations.config.limits())?;
-        let (habits, operation) = (&self.claiming.habits, request.key().operation());
+        let (traffic, key) = (&self.claiming.traffic, request.key());
         let deadline = Instant::now() + self.link.timeout();
-        let is_looked_for = habits.expects_a_record(operation);
+        let is_looked_for = traffic.expects_record(key);
         if is_looked_for && let Some(outcome) = self.look(request).await? {
-            habits.learn(operation, true);
+            traffic.learn(key, true);
             return Ok(outcome);
         }
         let outcome = if is_looked_for {
@@ -72,7 +72,7 @@ impl RedisStore {
             self.claim_unseen(request, deadline).await?
         };
         let was_taken = !matches!(outcome, ClaimOutcome::Acquired(_));
-        habits.learn(operation, was_taken);
+        traffic.learn(key, was_taken);
         Ok(outcome)
     }
 

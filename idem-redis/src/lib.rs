@@ -8,8 +8,6 @@ mod config;
 mod connect;
 mod error;
 mod fresh;
-mod gather;
-mod habits;
 mod hub;
 mod info;
 mod link;

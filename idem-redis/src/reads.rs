@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::FutureExt;
-use idem_core::{Error, Result};
+use idem_core::{Error, Gather, Result};
 use redis::{Pipeline, Value};
 
 use crate::error::{Sent, is_elsewhere, routes_one_key};
-use crate::gather::Gather;
 use crate::link::{Link, Progress};
 use crate::operations::{items, nonsense};
+
+/// What is asked for at once at most: a server does nothing else meanwhile, and a script of so many keys takes it less
+/// than a millisecond.
+pub(crate) const MOST: usize = 128;
 
 /// What was read: the server's clock, no later than the values, and a value for each key, `Nil` where there is none.
 pub(crate) type Read = (i64, Vec<Value>);
@@ -30,8 +32,8 @@ impl Reads {
         let is_split = Arc::<AtomicBool>::default();
         let (at, split) = (Arc::clone(&link), Arc::clone(&is_split));
         Self {
-            gather: Gather::new(move |asked| {
-                read_all(Arc::clone(&at), Arc::clone(&split), asked).boxed()
+            gather: Gather::new(MOST, usize::MAX, move |asked| {
+                read_all(Arc::clone(&at), Arc::clone(&split), asked)
             }),
             link,
             is_split,

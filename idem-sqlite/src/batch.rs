@@ -3,48 +3,82 @@
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Result, check};
 
 use crate::operations::Operations;
-use crate::session::{Pools, Session};
-use crate::tx::WriteTransaction;
+use crate::pools::Pools;
+use crate::session::Session;
+use crate::transaction::WriteTransaction;
+
+/// An answer for each item, or none yet.
+type Answers<T> = Vec<Option<Result<T>>>;
 
 impl Operations {
-    /// Duplicates are answered by reads first; only what may be acquired waits for the write lock.
+    /// What is expected to be a duplicate is answered by a read. So is the rest where the write lock is not free, so that no
+    /// duplicate waits for it. What may be acquired is claimed in one transaction.
     pub(crate) async fn claim_many(
         &self,
         pools: &Pools,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let mut answers = Vec::with_capacity(requests.len());
-        let mut writes = Vec::new();
-        for (position, request) in requests.iter().enumerate() {
-            let held = match check::batch_items(requests.len()) {
-                Ok(()) => {
-                    self.held(&mut Session::Pool(pools, &self.config), request)
-                        .await
-                }
-                Err(error) => Err(error),
-            };
-            if let Ok(None) = held {
-                writes.push(position);
-            }
-            answers.push(held.transpose());
-        }
+        let checked = requests.iter().map(|request| {
+            check::batch_items(requests.len())?;
+            check::claim(request, &self.config.limits())
+        });
+        let mut answers: Answers<_> = checked.map(|checked| checked.err().map(Err)).collect();
+        let (duplicates, mut writes): (Vec<_>, Vec<_>) = (0..requests.len())
+            .filter(|&position| answers[position].is_none())
+            .partition(|&position| self.traffic.expects_record(requests[position].key()));
+        let unheld = self
+            .answer_held(pools, requests, duplicates, &mut answers)
+            .await;
+        let mut open = None;
         if !writes.is_empty() {
-            let claimed = self.claim_in_one_commit(pools, requests, &writes).await;
+            open = WriteTransaction::begin_at_once(pools, &self.config).await;
+            if open.is_none() {
+                writes = self
+                    .answer_held(pools, requests, writes, &mut answers)
+                    .await;
+            }
+        }
+        writes.extend(unheld);
+        if !writes.is_empty() {
+            let claimed = self
+                .claim_in_one_commit(open, pools, requests, &writes)
+                .await;
             fill(&mut answers, &writes, claimed);
         }
         answers.into_iter().flatten().collect()
     }
 
+    /// Answers what a read can answer of these positions; the others.
+    async fn answer_held(
+        &self,
+        pools: &Pools,
+        requests: &[ClaimRequest],
+        mut positions: Vec<usize>,
+        answers: &mut Answers<ClaimOutcome>,
+    ) -> Vec<usize> {
+        for &position in &positions {
+            let mut session = Session::Pool(pools, &self.config);
+            let held = self.held(&mut session, &requests[position]).await;
+            answers[position] = held.transpose();
+        }
+        positions.retain(|&position| answers[position].is_none());
+        positions
+    }
+
     async fn claim_in_one_commit(
         &self,
+        open: Option<WriteTransaction>,
         pools: &Pools,
         requests: &[ClaimRequest],
         writes: &[usize],
     ) -> Result<Vec<Result<ClaimOutcome>>> {
-        let mut open = WriteTransaction::begin(&pools.writer, &self.config).await?;
+        let mut open = match open {
+            Some(open) => open,
+            None => WriteTransaction::begin(pools, &self.config).await?,
+        };
         let mut claimed = Vec::with_capacity(writes.len());
         for &position in writes {
-            let mut session = Session::Transaction(open.connection());
+            let mut session = Session::Transaction(open.connection()?);
             claimed.push(self.claim_seen(&mut session, &requests[position]).await);
         }
         open.commit().await?;
@@ -84,12 +118,12 @@ impl Operations {
         completions: &[Completion],
         writes: &[usize],
     ) -> Result<Vec<Result<()>>> {
-        let mut open = WriteTransaction::begin(&pools.writer, &self.config).await?;
+        let mut open = WriteTransaction::begin(pools, &self.config).await?;
         let mut sealed = Vec::with_capacity(writes.len());
         for &position in writes {
             let item = &completions[position];
             let sealing = self.response(&item.response, item.retention)?;
-            let mut session = Session::Transaction(open.connection());
+            let mut session = Session::Transaction(open.connection()?);
             sealed.push(self.seal(&mut session, &item.claim, &sealing).await);
         }
         open.commit().await?;

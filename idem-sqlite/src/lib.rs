@@ -5,12 +5,14 @@ mod capabilities;
 mod config;
 mod error;
 mod operations;
+mod pools;
 mod row;
 mod schema;
 mod session;
 mod sql;
 mod statements;
 mod store;
+mod transaction;
 mod tx;
 
 pub use config::Config;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use idem_core::check::CheckedClaim;
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, Traffic, check, encode_failure,
 };
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -24,6 +25,7 @@ pub(crate) const MAX_ASKS: u32 = 16;
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
+    pub(crate) traffic: Traffic,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -37,20 +39,34 @@ pub(crate) struct Sealing {
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         let sql = Statements::new(&config);
-        Self { config, sql }
+        Self {
+            config,
+            sql,
+            traffic: Traffic::new(),
+        }
     }
 
-    /// Looks first, so that a duplicate needs no write lock.
+    /// Where keys are mostly fresh, the statement that writes comes first, if the write lock is free. Otherwise, and in a
+    /// caller's transaction, the look comes first, so that no duplicate waits for the lock.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
+        let checked = check::claim(request, &self.config.limits())?;
+        if !self.traffic.expects_record(request.key()) {
+            let query = self.acquiring(request, &checked);
+            let rows = session.rows_at_once(query).await?.unwrap_or_default();
+            if let Some(row) = rows.first() {
+                self.traffic.learn(request.key(), false);
+                return Columns(row).outcome(request);
+            }
+        }
         self.claim_with(session, request, false).await
     }
 
-    /// The same for a claim that a look has answered nothing to. The statement that writes decides, and when it acquires
-    /// nothing, somebody else was first, and it is looked for again.
+    /// The same in a transaction that holds the write lock: the statement that writes comes first, and when it acquires
+    /// nothing, the record is looked at.
     pub(crate) async fn claim_seen(
         &self,
         session: &mut Session<'_>,
@@ -72,10 +88,7 @@ impl Operations {
                 false => self.held_rows(session, request).await?,
             };
             if rows.is_empty() {
-                let query = with_claimant(&self.sql.acquire, request)
-                    .bind(checked.lease)
-                    .bind(checked.retention)
-                    .bind(checked.metadata.as_deref());
+                let query = self.acquiring(request, &checked);
                 rows = session.rows(query, Sent::Write).await?;
             }
             let Some(row) = rows.first() else {
@@ -83,6 +96,8 @@ impl Operations {
                 continue;
             };
             let outcome = Columns(row).outcome(request)?;
+            let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
+            self.traffic.learn(request.key(), !acquired);
             if !is_abandoned(&outcome, request) {
                 return Ok(outcome);
             }
@@ -95,6 +110,13 @@ impl Operations {
             Effect::None,
             format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
         ))
+    }
+
+    fn acquiring<'q>(&self, request: &'q ClaimRequest, checked: &'q CheckedClaim) -> Query<'q> {
+        with_claimant(&self.sql.acquire, request)
+            .bind(checked.lease)
+            .bind(checked.retention)
+            .bind(checked.metadata.as_deref())
     }
 
     async fn held_rows(
@@ -116,9 +138,13 @@ impl Operations {
         check::claim(request, &self.config.limits())?;
         let rows = self.held_rows(session, request).await?;
         let held = rows.first().map(|row| Columns(row).outcome(request));
-        Ok(held
+        let told = held
             .transpose()?
-            .filter(|outcome| !is_abandoned(outcome, request)))
+            .filter(|outcome| !is_abandoned(outcome, request));
+        if told.is_some() {
+            self.traffic.learn(request.key(), true);
+        }
+        Ok(told)
     }
 
     /// Fails the stale record that was seen; `None` when it has changed since.
@@ -262,4 +288,45 @@ pub(crate) fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'
     with_key(statement, claim.key())
         .bind(claim.token().as_i64())
         .bind(claim.attempt().as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{BatchStore, Fingerprint, IdempotencyStore};
+
+    use super::*;
+    use crate::SqliteStore;
+
+    fn request(id: usize) -> ClaimRequest {
+        let key = Key::new("tenant", "pay", id.to_string()).unwrap();
+        ClaimRequest::new(key, Fingerprint::raw("request"))
+    }
+
+    async fn claim(store: &SqliteStore, id: usize, in_batch: bool) -> ClaimOutcome {
+        match in_batch {
+            true => store.claim_many(&[request(id)]).await.remove(0).unwrap(),
+            false => store.claim(&request(id)).await.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn claims_teach_what_comes_first() {
+        for in_batch in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}/idem.db", folder.path().display());
+            let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+            store.migrate().await.unwrap();
+            let expects = || store.operations.traffic.expects_record(request(0).key());
+            for ids in [0..20, 20..60] {
+                for id in ids.clone() {
+                    assert_eq!(claim(&store, id, in_batch).await.name(), "acquired");
+                }
+                assert!(!expects(), "all were fresh");
+                for _ in ids {
+                    assert_eq!(claim(&store, 0, in_batch).await.name(), "in_flight");
+                }
+                assert!(expects(), "none was");
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::{Sent, classify, decode};
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
-use crate::tx::WriteTransaction;
+use crate::transaction::WriteTransaction;
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -68,11 +68,11 @@ impl SqliteStore {
             return Ok(());
         }
         let config = &self.operations.config;
-        let mut open = WriteTransaction::begin(&self.pools.writer, config)
+        let mut open = WriteTransaction::begin(&self.pools, config)
             .await
             .map_err(at)?;
         sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
-            .execute(open.connection())
+            .execute(open.connection().map_err(at)?)
             .await
             .map_err(|error| at(classify(error, Sent::Write)))?;
         open.commit().await.map_err(at)

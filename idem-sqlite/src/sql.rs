@@ -47,7 +47,7 @@ pub(crate) use capabilities::*;
 /// tried again.
 ///
 /// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
-/// there is none proves nothing; [`ACQUIRE`] decides.
+/// there is none proves nothing; [`ACQUIRE`] decides, before it or after it.
 pub(crate) const HELD: &str = concat!(
     "SELECT ",
     columns!(
@@ -69,8 +69,8 @@ WHERE ",
 
 /// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the clock.
 ///
-/// Runs under the write lock, so the row it judges is the latest. No row comes back when the record was claimed
-/// since it was read: asking again sees it. `result` holds the last checkpoint while the record is in flight: who
+/// Runs under the write lock, so the row it judges is the latest. No row comes back, and nothing is written, when there
+/// is a live record that this claim may not touch: [`HELD`] sees it, unless it is gone by then. `result` holds the last checkpoint while the record is in flight: who
 /// acquires a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any other
 /// begins without.
 pub(crate) const ACQUIRE: &str = concat!(

@@ -11,19 +11,16 @@ use idem_core::{
     Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
     encode_failure,
 };
-use idem_sqlx::Connections;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
 use crate::operations::Operations;
-use crate::session::{Pools, Session};
+use crate::pools::{Own, Pools};
+use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "sqlite";
-
-/// How many connections read beside the writer.
-const READERS: usize = 4;
 
 /// The store in a SQLite file.
 ///
@@ -48,8 +45,8 @@ impl SqliteStore {
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
         let pools = Pools {
-            writer: pool,
-            readers: None,
+            shared: pool,
+            own: None,
         };
         Self::on(pools, config)
     }
@@ -61,8 +58,9 @@ impl SqliteStore {
         }
     }
 
-    /// A store on connections of its own: one that writes, up to four that read beside it; WAL mode,
-    /// `synchronous = FULL`, a busy time-out of half the [`Config`]'s time-out.
+    /// A store on connections of its own: one that writes, one for callers' transactions and for writes that have to wait
+    /// for the write lock, up to four that read beside them; WAL mode, `synchronous = FULL`, a busy time-out of half the
+    /// [`Config`]'s time-out.
     ///
     /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is missing, its folder is
     /// not. `sqlite::memory:` gives a store that lives as long as its connections.
@@ -79,27 +77,30 @@ impl SqliteStore {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
-        let writer = open(options.clone(), 1, config.timeout()).await?;
-        let readers = match is_memory(url) {
+        let shared = open(options.clone(), 1, config.timeout()).await?;
+        let own = match is_memory(url) {
             true => None,
-            false => Some(Connections::new(options, READERS).map_err(at)?),
+            false => Some(Own::new(options).map_err(at)?),
         };
-        Ok(Self::on(Pools { writer, readers }, config))
+        Ok(Self::on(Pools { shared, own }, config))
     }
 
     /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
     /// file folds its write-ahead log into it.
     pub async fn close(&self) {
-        if let Some(readers) = &self.pools.readers {
-            readers.close();
+        // From here on nothing new begins.
+        let closing = self.pools.shared.close();
+        if let Some(own) = &self.pools.own {
+            own.close().await;
         }
-        self.pools.writer.close().await;
+        closing.await;
     }
 
-    /// The pool that writes; of one connection if the store made it. When it is closed, the store is closed with it.
+    /// The pool for callers' transactions; of one connection if the store made it. When it is closed, the store is closed
+    /// with it.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {
-        &self.pools.writer
+        &self.pools.shared
     }
 
     /// How the store is set up.

@@ -6,19 +6,13 @@ use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
     Response, Result,
 };
-use sqlx::pool::PoolConnection;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Sqlite, SqlitePool, SqliteTransaction};
+use sqlx::{SqlitePool, SqliteTransaction};
 use tokio::time::Instant;
 
-use crate::config::Config;
 use crate::error::{Sent, classify, is_transaction_retryable};
-use crate::session::{Session, timed_out};
+use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
-
-/// A transaction that takes the write lock at once: one that first reads cannot always become a writer
-/// (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).
-const BEGIN: &str = "BEGIN IMMEDIATE";
+use crate::transaction::BEGIN;
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
 ///
@@ -278,66 +272,5 @@ impl Attempts {
         tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         true
-    }
-}
-
-/// A transaction of the store's own.
-#[derive(Debug)]
-pub(crate) struct WriteTransaction(CloseUnlessDone);
-
-impl WriteTransaction {
-    pub(crate) async fn begin(pool: &SqlitePool, config: &Config) -> Result<Self> {
-        let work = async {
-            let connection = pool.acquire().await?;
-            let mut guard = CloseUnlessDone::new(connection);
-            sqlx::query(BEGIN).execute(&mut *guard.connection).await?;
-            Ok(Self(guard))
-        };
-        match tokio::time::timeout(config.timeout(), work).await {
-            Ok(begun) => begun.map_err(|error| classify(error, Sent::Harmless)),
-            Err(_) => Err(timed_out(config, Sent::Harmless)),
-        }
-    }
-
-    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
-        &mut self.0.connection
-    }
-
-    pub(crate) async fn commit(mut self) -> Result<()> {
-        sqlx::query("COMMIT")
-            .execute(self.connection())
-            .await
-            .map_err(|error| classify(error, Sent::Write))?;
-        self.0.done();
-        Ok(())
-    }
-}
-
-/// Closes the connection, and with it rolls back, what was begun on it and not finished.
-#[derive(Debug)]
-struct CloseUnlessDone {
-    connection: PoolConnection<Sqlite>,
-    done: bool,
-}
-
-impl CloseUnlessDone {
-    fn new(connection: PoolConnection<Sqlite>) -> Self {
-        Self {
-            connection,
-            done: false,
-        }
-    }
-
-    /// What was begun is finished: the pool may have the connection back.
-    fn done(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for CloseUnlessDone {
-    fn drop(&mut self) {
-        if !self.done {
-            self.connection.close_on_drop();
-        }
     }
 }

@@ -5,6 +5,7 @@ mod case;
 mod cases;
 mod coalesced;
 mod context;
+mod crowd;
 mod eventually;
 mod expect;
 mod failure;

@@ -40,7 +40,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         return Ok(true);
     }
     let wanted = backends::servers(options)?;
-    if !step::run("build", &mut programs::build())? {
+    if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
     println!("==> servers with durable settings");

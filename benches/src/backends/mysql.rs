@@ -145,7 +145,7 @@ INSERT INTO `{database}`.idem_records (token, created_at, lease_ends_at, expires
 SELECT @now - 86400000000, @now - 86400000000, @now - 86400000000, @now + {ends}, @now + {ends},
     @now - 86400000000, 1, 1, 'bench', 'payments.create', digest,
     UNHEX(CONCAT('01', REPEAT('ab', 32))), UNHEX(digest), UNHEX(REPEAT('cd', 100))
-FROM (SELECT MD5({number}) AS digest FROM {digits} WHERE {number} < {rows}) AS numbers
+FROM (SELECT LEFT(SHA2({number}, 256), 32) AS digest FROM {digits} WHERE {number} < {rows}) AS numbers
 ORDER BY digest";
 
 const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4

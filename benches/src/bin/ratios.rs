@@ -64,7 +64,8 @@ fn given_value(option: &str, given: &mut impl Iterator<Item = String>) -> Result
 
 /// Whether everything that could be measured was.
 async fn run(arguments: &Arguments) -> Result<bool, BoxError> {
-    let extras = Extras::generators(arguments.backends.iter().map(String::as_str));
+    let backends = arguments.backends.iter().map(String::as_str);
+    let extras = Extras::generators(backends).and_rivals();
     let reasons = Reasons::known()?;
     let mut report = Report::default();
     let mut complete = true;

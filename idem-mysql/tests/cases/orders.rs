@@ -1,5 +1,6 @@
 //! Whether a claim looks first or inserts first, and what each connection of the store's own is set to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
@@ -128,6 +129,13 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
             batch.push((*state, told(&store, outcome?).await?));
         }
         assert_eq!(single, batch, "{order:?}");
+        let mut crowd = Vec::new();
+        let shared: Arc<dyn IdempotencyStore> = Arc::new(store.clone());
+        for (state, request) in every_state(cx, &format!("{order:?}-crowd")).await? {
+            let outcome = cx.claim_in_a_crowd(&shared, &request).await?;
+            crowd.push((state, told(&store, outcome).await?));
+        }
+        assert_eq!(single, crowd, "{order:?}");
         verdicts.push(single);
     }
     assert_eq!(verdicts[0], verdicts[1]);

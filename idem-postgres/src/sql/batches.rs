@@ -22,6 +22,23 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at, scope, operation, id",
 );
 
+/// The same as [`LOOK`](super::LOOK) for many callers: `$1..$5` are arrays of what that takes. A key may be in them more
+/// than once. Last comes the place in the arrays that the row is for.
+pub(crate) const LOOK_MANY: &str = concat!(
+    "SELECT r.attempt_id = input.attempt_id, ",
+    columns!(
+        "CASE WHEN r.fingerprint = input.fingerprint AND r.state <> 0 THEN r.result END",
+        "clock_timestamp()"
+    ),
+    ", input.number
+FROM unnest(
+    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
+    CAST($5 AS bytea[])
+) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, number)
+JOIN {table} AS r
+    ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id"
+);
+
 /// The same as [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of what that takes.
 ///
 /// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any

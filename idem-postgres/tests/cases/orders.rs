@@ -54,15 +54,17 @@ async fn taught(cx: &Context, order: Order) -> CaseResult<PostgresStore> {
     Ok(store)
 }
 
-/// The ways a claim can go: the two orders, those of batches, and the statement that a caller's transaction sends.
+/// The ways a claim can go: the two orders, those of batches, among many others, and the statement that a caller's transaction sends.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Alone(Order),
     Batch(Order),
+    Crowd(Order),
     Transaction,
 }
 
 async fn claim(
+    cx: &Context,
     store: &PostgresStore,
     way: Way,
     request: &ClaimRequest,
@@ -73,6 +75,10 @@ async fn claim(
             let requests = std::slice::from_ref(request);
             let mut answers = store.claim_many(requests).await;
             answers.pop().expect("one answer")?
+        }
+        Way::Crowd(_) => {
+            let store: Arc<dyn IdempotencyStore> = Arc::new(store.clone());
+            cx.claim_in_a_crowd(&store, request).await?
         }
         Way::Transaction => {
             let mut transaction = store.pool().begin().await?;
@@ -90,18 +96,20 @@ async fn what_the_traffic_has_taught_changes_no_verdict(cx: &Context) -> CaseRes
         Way::Alone(ReadFirst),
         Way::Batch(InsertFirst),
         Way::Batch(ReadFirst),
+        Way::Crowd(InsertFirst),
+        Way::Crowd(ReadFirst),
         Way::Transaction,
     ];
     for (number, way) in ways.into_iter().enumerate() {
         let order = match way {
-            Way::Alone(order) | Way::Batch(order) => order,
+            Way::Alone(order) | Way::Batch(order) | Way::Crowd(order) => order,
             Way::Transaction => InsertFirst,
         };
         let prepared = prepared(cx, number).await?;
         for (request, expected) in &prepared {
             // Anew each time, because each claim teaches something.
             let store = taught(cx, order).await?;
-            let outcome = claim(&store, way, request).await?;
+            let outcome = claim(cx, &store, way, request).await?;
             assert_eq!(
                 &described(&outcome),
                 expected,

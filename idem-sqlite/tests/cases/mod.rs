@@ -1,5 +1,6 @@
 //! Cases that only SQLite has, beside those of the suite.
 
+mod orders;
 mod reads;
 mod schema;
 mod transactions;
@@ -11,8 +12,11 @@ use idem_conformance::{Case, CaseFuture, Context};
 
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
+    orders::WHAT_THE_TRAFFIC_HAS_TAUGHT_CHANGES_NO_VERDICT,
+    orders::CLAIMS_OF_EITHER_ORDER_HAVE_ONE_WINNER,
     reads::DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES,
+    reads::DUPLICATES_ARE_ANSWERED_WHILE_A_CALLER_WRITES,
     schema::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     schema::SIXTEEN_PROCESSES_OPEN_AND_MIGRATE_AT_ONCE,
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,

@@ -4,11 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{AttemptId, ClaimOutcome, ClaimRequest, Failure, Response};
+use idem_core::{
+    AttemptId, BatchStore, ClaimOutcome, ClaimRequest, Failure, IdempotencyStore, Response,
+};
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
 use super::case;
+use crate::support;
 
 pub(super) const DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE: Case = case(
     15,
@@ -20,9 +23,19 @@ pub(super) const DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES: Case = ca
     "duplicates_are_answered_while_another_connection_writes",
     |cx| Box::pin(duplicates_are_answered_while_another_connection_writes(cx)),
 );
+pub(super) const DUPLICATES_ARE_ANSWERED_WHILE_A_CALLER_WRITES: Case = case(
+    15,
+    "unexpected_duplicates_are_answered_while_a_caller_writes",
+    |cx| Box::pin(unexpected_duplicates_are_answered_while_a_caller_writes(cx)),
+);
 
 async fn a_thousand_duplicates_leave_the_files_as_they_are(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
+    // Only fresh keys, so that the first duplicates come unexpected.
+    for number in 0..50 {
+        cx.hold(&cx.request(&cx.key(format!("fresh-{number}"))))
+            .await?;
+    }
     let before = files(cx)?;
     for number in 0..1000 {
         let outcome = cx.store().claim(&requests[number % requests.len()]).await?;
@@ -52,6 +65,24 @@ async fn duplicates_are_answered_while_another_connection_writes(cx: &Context) -
     );
     sqlx::raw_sql("ROLLBACK").execute(&mut writer).await?;
     Ok(writer.close().await?)
+}
+
+/// The same while a transaction of the store's own pool holds it, and where all keys were fresh so far.
+async fn unexpected_duplicates_are_answered_while_a_caller_writes(cx: &Context) -> CaseResult {
+    let requests = duplicates(cx).await?;
+    let store = support::store(cx.namespace()).await?;
+    for number in 0..50 {
+        let fresh = cx.request(&cx.key(format!("fresh-{number}")));
+        assert_eq!(store.claim(&fresh).await?.name(), "acquired");
+    }
+    let transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
+    for request in &requests {
+        assert_ne!(store.claim(request).await?.name(), "acquired");
+    }
+    for answer in store.claim_many(&requests).await {
+        assert_ne!(answer?.name(), "acquired");
+    }
+    Ok(transaction.rollback().await?)
 }
 
 /// Requests for a key in each state, and one in conflict.

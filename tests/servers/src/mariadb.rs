@@ -128,19 +128,21 @@ pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
         format!("--port={}", site.port()).into(),
         "--bind-address=127.0.0.1".into(),
         "--max-connections=500".into(),
-        "--innodb-buffer-pool-size=64M".into(),
-        "--innodb-log-file-size=32M".into(),
     ];
-    if site.options().durability() == Durability::Fast {
-        // 2: written at each commit, so that it survives a kill of the process, and never forced to disk.
-        settings.extend(
-            [
+    settings.extend(
+        match site.options().durability() {
+            // 2: written at each commit, so that it survives a kill of the process, and never forced to disk.
+            Durability::Fast => &[
                 "--innodb-flush-log-at-trx-commit=2",
                 "--innodb-flush-method=nosync",
-            ]
-            .map(Into::into),
-        );
-    }
+                "--innodb-buffer-pool-size=64M",
+                "--innodb-log-file-size=32M",
+            ][..],
+            Durability::Durable => &["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"],
+        }
+        .iter()
+        .map(Into::into),
+    );
     if site.options().transport() == Transport::Tls {
         settings.extend(Certificate::options(site));
     }

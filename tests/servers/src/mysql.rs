@@ -100,8 +100,6 @@ impl Server for MySql {
             "--bind-address=127.0.0.1",
             "--mysqlx=OFF",
             "--max-connections=500",
-            "--innodb-buffer-pool-size=64M",
-            "--innodb-redo-log-capacity=32M",
             "--performance-schema=OFF",
             "--skip-log-bin",
         ]);
@@ -156,11 +154,23 @@ fn settings(site: &Site<'_>) -> Vec<OsString> {
         option("pid-file", &site.path("server-pid")),
         option("init-file", &site.path("accounts.sql")),
     ];
-    if site.options().durability() == Durability::Fast {
-        // 2: written at each commit, so that it survives a kill of the process, and never forced to disk.
-        settings.push("--innodb-flush-log-at-trx-commit=2".into());
-        settings.push("--innodb-flush-method=nosync".into());
-    }
+    settings.extend(
+        match site.options().durability() {
+            // 2: written at each commit, so that it survives a kill of the process, and never forced to disk.
+            Durability::Fast => &[
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-flush-method=nosync",
+                "--innodb-buffer-pool-size=64M",
+                "--innodb-redo-log-capacity=32M",
+            ][..],
+            Durability::Durable => &[
+                "--innodb-buffer-pool-size=1G",
+                "--innodb-redo-log-capacity=1G",
+            ],
+        }
+        .iter()
+        .map(Into::into),
+    );
     if site.options().transport() == Transport::Tls {
         settings.extend(Certificate::options(site));
     }

@@ -5,7 +5,8 @@ pub enum Durability {
     /// databases, but no test may rely on it.
     #[default]
     Fast,
-    /// As in production: every commit is forced to disk.
+    /// As in production: every commit is forced to disk, and caches and logs are large enough (1 GiB of each) that commits do
+    /// not wait for a checkpoint.
     Durable,
 }
 

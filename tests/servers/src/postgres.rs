@@ -144,10 +144,13 @@ fn settings(site: &Site<'_>) -> Vec<String> {
         "listen_addresses=127.0.0.1".into(),
         "max_connections=300".into(),
     ];
-    if site.options().durability() == Durability::Fast {
-        settings.extend(
+    match site.options().durability() {
+        Durability::Fast => settings.extend(
             ["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")),
-        );
+        ),
+        Durability::Durable => {
+            settings.extend(["shared_buffers=1GB", "max_wal_size=4GB"].map(ToOwned::to_owned));
+        }
     }
     if site.options().transport() == Transport::Tls {
         let [key, certificate] = [Certificate::KEY, Certificate::OWN].map(|file| site.path(file));

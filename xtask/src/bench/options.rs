@@ -8,7 +8,7 @@ pub(crate) struct BenchOptions {
     /// Measures these paths only, such as `claim_fresh` and `replay`, and nothing but ratios.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub(crate) path: Vec<String>,
-    /// Fewer and shorter rounds.
+    /// Fewer and shorter rounds, no instruction counts and none of criterion's pages.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Leaves criterion's benchmarks out, and with them its HTML report.
@@ -34,6 +34,16 @@ pub(crate) struct BenchOptions {
 }
 
 impl BenchOptions {
+    /// Whether criterion's benchmarks are run.
+    pub(crate) fn draws_pages(&self) -> bool {
+        !self.quick && !self.no_criterion
+    }
+
+    /// Whether instructions are counted.
+    pub(crate) fn counts_instructions(&self) -> bool {
+        !self.quick && !self.no_instructions
+    }
+
     /// Whether a backend is wanted.
     pub(crate) fn wants(&self, backend: &str) -> bool {
         self.backend.is_empty() || self.backend.iter().any(|name| name == backend)

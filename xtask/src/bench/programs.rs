@@ -27,8 +27,8 @@ pub(crate) enum Rows {
 }
 
 /// Builds what [`all`] runs, so that no server waits for a compiler.
-pub(crate) fn build() -> Command {
-    benches(&["build", "--release", "--quiet", "--bins"])
+pub(crate) fn build(options: &BenchOptions) -> Command {
+    benches(options, &["build", "--release", "--quiet", "--bins"])
 }
 
 /// Load generators that do not come with the server's own package everywhere.
@@ -59,7 +59,7 @@ pub(crate) fn all(options: &BenchOptions, servers: &Durable, folder: &Path) -> V
             programs.push(memory(options, folder));
             programs.extend(counts(options, folder));
         }
-        if !options.no_criterion {
+        if options.draws_pages() {
             programs.push(criterion(options, &ready));
         }
     }
@@ -69,7 +69,8 @@ pub(crate) fn all(options: &BenchOptions, servers: &Durable, folder: &Path) -> V
 /// Ratios to the bare statements.
 fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
     let rows = folder.join("bench-ratios.json");
-    let mut command = benches(&["run", "--release", "--quiet", "--bin", "ratios", "--"]);
+    let run = ["run", "--release", "--quiet", "--bin", "ratios", "--"];
+    let mut command = benches(options, &run);
     for backend in ready {
         command.args(["--backend", backend]);
     }
@@ -90,7 +91,8 @@ fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
 /// Allocations and bytes of the memory store.
 fn memory(options: &BenchOptions, folder: &Path) -> Program {
     let rows = folder.join("bench-memory.json");
-    let mut command = benches(&["run", "--release", "--quiet", "--bin", "memory", "--"]);
+    let run = ["run", "--release", "--quiet", "--bin", "memory", "--"];
+    let mut command = benches(options, &run);
     if options.quick {
         command.arg("--quick");
     }
@@ -104,14 +106,14 @@ fn memory(options: &BenchOptions, folder: &Path) -> Program {
 
 /// Instructions; none, with a line about that, where callgrind cannot be had.
 fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
-    if options.no_instructions {
+    if !options.counts_instructions() {
         return None;
     }
     let target = folder.parent().unwrap_or(folder);
     let runner = instructions::runner(target);
     let runner = runner.inspect_err(|error| println!("    no instructions are counted: {error}"));
     let name = instructions::NAME;
-    let mut command = benches(&["bench", "--quiet", "--features", name, "--bench", name]);
+    let mut command = benches(options, &["bench", "--quiet", "--bench", name]);
     command.args(["--", "--save-summary=json"]);
     command.env("GUNGRAUN_RUNNER", runner.ok()?);
     instructions::forget(target);
@@ -122,13 +124,26 @@ fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
     })
 }
 
-/// Criterion's benchmarks, which write no rows but pages.
+/// Criterion's benchmarks.
+const CRITERION: [&str; 9] = [
+    "claim_fresh",
+    "claim_complete",
+    "replay",
+    "contended",
+    "payload",
+    "hybrid",
+    "purge",
+    "table_size",
+    "cold_start",
+];
+
+/// They write no rows but pages.
 fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
-    let mut command = benches(&["bench", "--quiet", "--benches"]);
-    command.env("IDEM_BENCH_BACKENDS", ready.join(","));
-    if options.quick {
-        command.env("IDEM_BENCH_QUICK", "1");
+    let mut command = benches(options, &["bench", "--quiet"]);
+    for name in CRITERION {
+        command.args(["--bench", name]);
     }
+    command.env("IDEM_BENCH_BACKENDS", ready.join(","));
     Program {
         title: "criterion",
         command,
@@ -136,11 +151,47 @@ fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
     }
 }
 
-/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and nothing is built twice.
-fn benches(arguments: &[&str]) -> Command {
+/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and all have the same features, so
+/// that nothing is built twice.
+fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
     let mut command = cargo(&arguments[..1]);
     command.args(["--package", "idem-benches"]);
+    if !options.no_instructions {
+        command.args(["--features", instructions::NAME]);
+    }
     command.args(&arguments[1..]);
     command.env("CARGO_PROFILE_BENCH_DEBUG", "false");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn criterion_runs_every_benchmark_that_is_there() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/benches");
+        let mut there: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .filter_map(|entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                name.strip_suffix(".rs").map(ToOwned::to_owned)
+            })
+            .collect();
+        there.sort();
+        let mut run: Vec<_> = CRITERION.into_iter().chain([instructions::NAME]).collect();
+        run.sort_unstable();
+        assert_eq!(run, there);
+    }
+
+    #[test]
+    fn a_first_impression_has_neither_pages_nor_counts() {
+        let quick = BenchOptions {
+            quick: true,
+            ..BenchOptions::default()
+        };
+        assert!(!quick.draws_pages() && !quick.counts_instructions());
+        let full = BenchOptions::default();
+        assert!(full.draws_pages() && full.counts_instructions());
+    }
 }

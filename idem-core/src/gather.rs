@@ -1,0 +1,326 @@
+//! [`Gather`]: callers that ask at the same time are asked for together.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// Callers under way from which on they are gathered. Below that a round trip each is as good, and nobody waits for the
+/// turn of the runtime that gathering takes.
+const COMPANY: usize = 8;
+
+/// What does an errand for many: an answer for each, in their order.
+type Errand<I, O> =
+    Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
+
+/// For implementers of stores: callers of whom each has an item and wants its answer, gathered into errands for many.
+///
+/// The first of them lets those who are ready to run ask first, one turn of the runtime, and then sends for all. There
+/// is no timer: nobody waits for callers who may come. While as many errands are under way as there may be, callers wait
+/// for the first that is done. An errand runs in a task of its own, so a caller who is dropped takes nobody's answer
+/// with it, and is left out if it is dropped before that.
+///
+/// What gathers changes who asks with whom, and no answer: use it for what may be asked for again, or whose answers
+/// tell each caller what became of its own item.
+pub struct Gather<I, O> {
+    waiting: Mutex<Waiting<I, O>>,
+    underway: AtomicUsize,
+    most: usize,
+    errands: usize,
+    errand: Errand<I, O>,
+}
+
+struct Waiting<I, O> {
+    callers: Vec<Caller<I, O>>,
+    is_led: bool,
+    errands: usize,
+}
+
+type Caller<I, O> = (I, oneshot::Sender<O>);
+
+/// Counts a caller until it is dropped.
+#[derive(Debug)]
+pub struct Underway<'g>(&'g AtomicUsize, usize);
+
+impl Underway<'_> {
+    /// Whether there are others enough for gathering to pay: 8.
+    #[must_use]
+    pub fn is_in_company(&self) -> bool {
+        self.1 >= COMPANY
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whoever leads sends for all, also when it is dropped before its turn.
+struct Lead<I: Send + 'static, O: Send + 'static>(Arc<Gather<I, O>>);
+
+impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
+    fn drop(&mut self) {
+        self.0.send(true);
+    }
+}
+
+/// An errand under way. When it is over, also when it panics or its runtime ends, those who have come meanwhile are sent
+/// for.
+struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Gather<I, O>>);
+
+impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
+    fn drop(&mut self) {
+        self.0.waiting().errands -= 1;
+        self.0.send(false);
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Gather<I, O> {
+    /// Errands for at most `most` items each, at most `errands` of them at a time. `errand` answers each item, in order; items
+    /// that it leaves out have no answer.
+    pub fn new<F>(
+        most: usize,
+        errands: usize,
+        errand: impl Fn(Vec<I>) -> F + Send + Sync + 'static,
+    ) -> Arc<Self>
+    where
+        F: Future<Output = Vec<O>> + Send + 'static,
+    {
+        Arc::new(Self {
+            waiting: Mutex::new(Waiting {
+                callers: Vec::new(),
+                is_led: false,
+                errands: 0,
+            }),
+            underway: AtomicUsize::new(0),
+            most: most.max(1),
+            errands: errands.max(1),
+            errand: Box::new(move |items| Box::pin(errand(items))),
+        })
+    }
+
+    /// A caller more, as long as what is returned lives.
+    pub fn enter(&self) -> Underway<'_> {
+        Underway(
+            &self.underway,
+            self.underway.fetch_add(1, Ordering::Relaxed),
+        )
+    }
+
+    /// The item's answer; none when the task that asked ended without one, as with its runtime. Whether it has asked is
+    /// not known then.
+    ///
+    /// # Cancellation
+    ///
+    /// An item that was not sent yet never is; otherwise its answer is lost.
+    pub async fn ask(self: &Arc<Self>, item: I) -> Option<O> {
+        let (caller, told) = oneshot::channel();
+        let leads = {
+            let mut waiting = self.waiting();
+            waiting.callers.push((item, caller));
+            // Where no errand may be sent, the first that is over sends the next.
+            waiting.errands < self.errands && !std::mem::replace(&mut waiting.is_led, true)
+        };
+        if leads {
+            let lead = Lead(Arc::clone(self));
+            tokio::task::yield_now().await;
+            drop(lead);
+        }
+        told.await.ok()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<I, O>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends for as many as may be sent for. Without a runtime they are told that there is no answer.
+    fn send(self: &Arc<Self>, led: bool) {
+        let mut led = led;
+        while let Some(callers) = self.next(std::mem::take(&mut led)) {
+            let turn = Turn(Arc::clone(self));
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(ask_for(turn, callers));
+            }
+        }
+    }
+
+    /// Those for whom the next errand is, which counts from here on.
+    fn next(&self, led: bool) -> Option<Vec<Caller<I, O>>> {
+        let mut waiting = self.waiting();
+        if led {
+            waiting.is_led = false;
+        }
+        if waiting.callers.is_empty() || waiting.is_led || waiting.errands >= self.errands {
+            return None;
+        }
+        waiting.errands += 1;
+        let later = waiting.callers.len().min(self.most);
+        let later = waiting.callers.split_off(later);
+        Some(std::mem::replace(&mut waiting.callers, later))
+    }
+}
+
+async fn ask_for<I: Send + 'static, O: Send + 'static>(
+    turn: Turn<I, O>,
+    callers: Vec<Caller<I, O>>,
+) {
+    let still = callers.into_iter().filter(|(_, told)| !told.is_closed());
+    let (items, told): (Vec<_>, Vec<_>) = still.unzip();
+    if items.is_empty() {
+        return;
+    }
+    let answers = (turn.0.errand)(items).await;
+    for (told, answer) in told.into_iter().zip(answers) {
+        // One that was dropped does not wait any more.
+        let _ = told.send(answer);
+    }
+}
+
+impl<I, O> fmt::Debug for Gather<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather")
+            .field("underway", &self.underway)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::task::Poll;
+
+    use super::*;
+
+    const MOST: usize = 128;
+
+    /// Answers each item with itself and with how many were asked for together.
+    fn echo() -> Arc<Gather<u32, (u32, usize)>> {
+        Gather::new(MOST, usize::MAX, |items: Vec<u32>| {
+            let count = items.len();
+            async move { items.into_iter().map(|item| (item, count)).collect() }
+        })
+    }
+
+    /// Polls once; `None` while it waits.
+    async fn once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        poll_fn(|context| match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    type Asking<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
+
+    fn asking<O: Send + 'static>(gather: &Arc<Gather<u32, O>>, item: u32) -> Asking<O> {
+        let gather = Arc::clone(gather);
+        Box::pin(async move { gather.ask(item).await })
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_at_once_are_asked_for_together_and_answered_each() {
+        let gather = echo();
+        let callers: Vec<_> = (0..300)
+            .map(|item| tokio::spawn(asking(&gather, item)))
+            .collect();
+        for (item, caller) in (0..).zip(callers) {
+            let expected = if item < 256 { MOST } else { 300 - 2 * MOST };
+            assert_eq!(caller.await.unwrap(), Some((item, expected)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leader_who_is_dropped_leaves_nobody_waiting() {
+        let gather = echo();
+        let mut leader = asking(&gather, 1);
+        assert!(once(&mut leader).await.is_none());
+        let mut other = asking(&gather, 2);
+        assert!(once(&mut other).await.is_none());
+        drop(leader);
+        assert_eq!(other.await, Some((2, 1)), "and is not asked for itself");
+        assert_eq!(gather.ask(3).await, Some((3, 1)));
+    }
+
+    #[tokio::test]
+    async fn what_ends_without_an_answer_is_told() {
+        let gather: Arc<Gather<u32, u32>> = Gather::new(MOST, 1, |_| async { Vec::new() });
+        assert_eq!(gather.ask(1).await, None);
+        assert_eq!(gather.ask(2).await, None, "the next ones are asked for");
+    }
+
+    #[tokio::test]
+    async fn an_errand_that_panics_makes_room_for_the_next() {
+        let gather: Arc<Gather<u32, u32>> = Gather::new(MOST, 1, |items: Vec<u32>| async move {
+            assert_ne!(items, [1], "the first one stumbles");
+            items
+        });
+        assert_eq!(gather.ask(1).await, None);
+        assert_eq!(gather.ask(2).await, Some(2));
+    }
+
+    #[tokio::test]
+    async fn who_comes_while_errands_are_under_way_goes_with_the_next() {
+        let (open, gate) = tokio::sync::watch::channel(false);
+        let gather: Arc<Gather<u32, (u32, usize)>> =
+            Gather::new(MOST, 2, move |items: Vec<u32>| {
+                let mut gate = gate.clone();
+                async move {
+                    gate.wait_for(|is_open| *is_open).await.unwrap();
+                    let count = items.len();
+                    items.into_iter().map(|item| (item, count)).collect()
+                }
+            });
+        let mut callers = Vec::new();
+        for item in 0..10 {
+            callers.push(tokio::spawn(asking(&gather, item)));
+            // Whoever leads sends, where there is room.
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(gather.waiting().callers.len(), 8, "two errands of one each");
+        open.send(true).unwrap();
+        let mut counts = Vec::new();
+        for (item, caller) in (0..).zip(callers) {
+            let (told, count) = caller.await.unwrap().unwrap();
+            assert_eq!(told, item);
+            counts.push(count);
+        }
+        assert_eq!(counts, [1, 1, 8, 8, 8, 8, 8, 8, 8, 8]);
+        assert_eq!(gather.waiting().errands, 0);
+    }
+
+    #[test]
+    fn the_end_of_the_leaders_runtime_is_told_to_those_who_wait_elsewhere() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all().build().unwrap()
+        };
+        let gather: Arc<Gather<u32, u32>> = Gather::new(1, 1, |_| pending());
+        let (first, second) = (runtime(), runtime());
+        for item in 0..3 {
+            first.spawn(asking(&gather, item));
+        }
+        first.block_on(tokio::task::yield_now());
+        let mut other = asking(&gather, 3);
+        assert!(second.block_on(once(&mut other)).is_none());
+        drop(first);
+        assert_eq!(second.block_on(other), None);
+        assert_eq!(gather.waiting().errands, 0);
+    }
+
+    #[test]
+    fn a_few_are_no_company() {
+        let gather = echo();
+        let few: Vec<_> = (0..COMPANY).map(|_| gather.enter()).collect();
+        assert!(few.iter().all(|caller| !caller.is_in_company()));
+        assert!(gather.enter().is_in_company());
+        drop(few);
+        assert!(!gather.enter().is_in_company());
+    }
+}

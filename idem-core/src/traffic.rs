@@ -1,0 +1,227 @@
+//! [`Traffic`]: what the claims of an operation have mostly met.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::Key;
+
+/// How many operations are told apart; those that share a place share what is learnt.
+const PLACES: usize = 256;
+
+/// The share of claims that met a record, when all of them did.
+const ALL: u16 = 1 << 10;
+
+/// From here on a record is expected.
+const MOSTLY: u16 = ALL / 2;
+
+/// A claim moves what is known by this part of what is new in it.
+const WEIGHT: u16 = 16;
+
+/// Above every share, so a record is expected; nothing that is learnt changes it.
+const ALWAYS: u16 = u16::MAX;
+
+/// Which of two statements a claim had better send first: for backends that can look for a record before they write, or
+/// write before they look. It knows, for each scope and operation, the share of claims that met a record lately.
+///
+/// A hint, never a proof: it forgets, it is wrong about the first claims after a change, and operations may share what is
+/// learnt. So a verdict must not depend on it, only the order of the statements that lead there. It is kept without
+/// locks, and an update that is lost in a race does no harm. The places are found by a cheap hash without a key: whoever
+/// chooses scopes that fall on another's place costs that one a round trip per claim, and nothing else.
+///
+/// ```
+/// use idem_core::{Key, Traffic};
+///
+/// let traffic = Traffic::new();
+/// let key = Key::new("tenant-7", "pay", "one")?;
+/// assert!(!traffic.expects_record(&key)); // so write first
+/// (0..20).for_each(|_| traffic.learn(&key, true)); // all those writes have met a record
+/// assert!(traffic.expects_record(&key)); // so look first
+/// # Ok::<(), idem_core::Error>(())
+/// ```
+pub struct Traffic {
+    shares: [AtomicU16; PLACES],
+}
+
+impl Traffic {
+    /// Operations that nothing is known of are taken for fresh, until about a dozen claims have met a record.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::starting_at::<0>()
+    }
+
+    /// Operations that nothing is known of are looked for first, until about a dozen claims have met none: for servers
+    /// where a write that meets a record waits for those who have locked it.
+    #[must_use]
+    pub const fn expecting_records() -> Self {
+        Self::starting_at::<ALL>()
+    }
+
+    const fn starting_at<const START: u16>() -> Self {
+        Self {
+            shares: [const { AtomicU16::new(START) }; PLACES],
+        }
+    }
+
+    /// Whether most of the last claims of this scope and operation met a record, so that it pays to look first.
+    #[must_use]
+    pub fn expects_record(&self, key: &Key) -> bool {
+        self.share(key).load(Ordering::Relaxed) >= MOSTLY
+    }
+
+    /// Learns from one more claim, which counts a sixteenth: whether it met a record that answered it.
+    pub fn learn(&self, key: &Key, met_record: bool) {
+        let share = self.share(key);
+        let known = share.load(Ordering::Relaxed);
+        let learnt = match met_record {
+            _ if known > ALL => known,
+            true => known + (ALL - known).div_ceil(WEIGHT),
+            false => known - known.div_ceil(WEIGHT),
+        };
+        // At its end it stays as it is, and is not taken from other threads' caches.
+        if learnt != known {
+            share.store(learnt, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on a record is expected, whatever is learnt: for operations whose records are kept locked, by callers'
+    /// transactions for example, where a look is answered and a write waits.
+    pub fn always_look(&self, key: &Key) {
+        self.share(key).store(ALWAYS, Ordering::Relaxed);
+    }
+
+    fn share(&self, key: &Key) -> &AtomicU16 {
+        let hash = mixed(mixed(0, key.scope()), key.operation());
+        // The high bits are the well mixed ones.
+        &self.shares[(hash >> (u64::BITS - PLACES.ilog2())) as usize]
+    }
+}
+
+/// The hash with the text mixed in, eight bytes at a time, and its length, so that no two texts run together.
+fn mixed(hash: u64, text: &str) -> u64 {
+    /// Odd, without a pattern: 2^64 divided by the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = text.as_bytes().as_chunks();
+    let hash = words
+        .iter()
+        .fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let hash = rest
+        .iter()
+        .fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
+    mix(hash, text.len() as u64)
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traffic").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(operation: &str) -> Key {
+        Key::new("tenant", operation, "one").unwrap()
+    }
+
+    fn learn(traffic: &Traffic, key: &Key, met_record: bool, claims: u32) {
+        (0..claims).for_each(|_| traffic.learn(key, met_record));
+    }
+
+    /// After how many such claims the other thing is expected.
+    fn claims_until_it_turns(traffic: &Traffic, key: &Key, met_record: bool) -> usize {
+        let before = traffic.expects_record(key);
+        (1..1000)
+            .find(|_| {
+                traffic.learn(key, met_record);
+                traffic.expects_record(key) != before
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_new_operation_is_taken_for_fresh() {
+        let (traffic, key) = (Traffic::new(), key("pay"));
+        assert!(!traffic.expects_record(&key), "nothing is known yet");
+        assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, true)));
+    }
+
+    #[test]
+    fn a_new_operation_is_looked_for_first_where_records_are_expected() {
+        let (traffic, key) = (Traffic::expecting_records(), key("pay"));
+        assert!(traffic.expects_record(&key), "nothing is known yet");
+        assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, false)));
+    }
+
+    #[test]
+    fn what_is_met_most_is_expected_and_a_dozen_claims_change_that() {
+        let (traffic, key) = (Traffic::new(), key("pay"));
+        for _ in 0..2 {
+            learn(&traffic, &key, true, 1000);
+            learn(&traffic, &key, false, 1);
+            assert!(traffic.expects_record(&key), "one is not most");
+            assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, false)));
+            learn(&traffic, &key, false, 1000);
+            learn(&traffic, &key, true, 1);
+            assert!(!traffic.expects_record(&key), "one is not most");
+            assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, true)));
+        }
+    }
+
+    #[test]
+    fn one_in_eight_changes_nothing() {
+        let traffic = Traffic::new();
+        let [fresh, again] = ["fresh", "again"].map(key);
+        for claim in 0..1000 {
+            traffic.learn(&fresh, claim % 8 == 0);
+            traffic.learn(&again, claim % 8 != 0);
+            assert!(!traffic.expects_record(&fresh));
+        }
+        assert!(traffic.expects_record(&again));
+    }
+
+    #[test]
+    fn an_operation_that_is_always_looked_for_stays_so() {
+        let (traffic, key) = (Traffic::new(), key("pay"));
+        traffic.always_look(&key);
+        for met_record in [false, true, false] {
+            learn(&traffic, &key, met_record, 100);
+            assert!(traffic.expects_record(&key));
+        }
+    }
+
+    #[test]
+    fn an_operation_is_known_by_scope_and_name() {
+        let traffic = Traffic::new();
+        let place = |scope: &str, operation: &str, id: &str| {
+            let key = Key::new(scope, operation, id).unwrap();
+            std::ptr::from_ref(traffic.share(&key))
+        };
+        assert_eq!(place("a", "pay", "1"), place("a", "pay", "2"));
+        assert_ne!(place("a", "pay", "1"), place("b", "pay", "1"));
+        assert_ne!(place("a", "pay", "1"), place("ap", "ay", "1"));
+    }
+
+    #[test]
+    fn names_that_differ_little_are_spread() {
+        let traffic = Traffic::new();
+        let places = |name: &dyn Fn(usize) -> Key| {
+            let places = (0..PLACES).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
+            places.collect::<std::collections::HashSet<_>>().len()
+        };
+        // As many as there are places; by chance, 162 of them would be taken.
+        let operations = places(&|n| key(&format!("payments.create-{n}")));
+        let scopes = places(&|n| Key::new(format!("tenant-{n}"), "pay", "one").unwrap());
+        assert!(
+            operations > 128 && scopes > 128,
+            "{operations} and {scopes}"
+        );
+    }
+}

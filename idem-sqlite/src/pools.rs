@@ -1,0 +1,291 @@
+//! [`Pools`]: the connections of a store.
+
+use std::time::Duration;
+
+use idem_core::Result;
+use idem_sqlx::{Connections, Lent};
+use sqlx::query_with;
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
+
+use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::session::Query;
+
+/// How many connections read beside the writer.
+const READERS: usize = 4;
+
+/// The connections of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Pools {
+    /// That of callers' transactions. One connection where the store made it, so that the tasks of this process queue for
+    /// the write lock in order instead of polling for it.
+    pub(crate) shared: SqlitePool,
+    /// `None` where the caller gave the pool, or the database is in memory: then everything runs on the shared one.
+    pub(crate) own: Option<Own>,
+}
+
+/// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement whether it still
+/// lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Own {
+    /// Reads run beside the writer.
+    readers: Connections<Sqlite>,
+    /// One connection, which does not wait for the write lock. What finds the lock taken goes on with the shared pool,
+    /// where it waits in line; and while anyone has a connection of that pool, this one is left alone. So it
+    /// takes the lock from nobody who waits for it.
+    writer: Connections<Sqlite>,
+}
+
+impl Own {
+    /// Nothing is opened yet.
+    pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+        let hasty = options
+            .clone()
+            .create_if_missing(false)
+            .busy_timeout(Duration::ZERO);
+        Ok(Self {
+            readers: Connections::new(options, READERS)?,
+            writer: Connections::new(hasty, 1)?,
+        })
+    }
+
+    /// Waits for the write that is under way.
+    pub(crate) async fn close(&self) {
+        self.readers.close();
+        let last = self.writer.lend().await;
+        self.writer.close();
+        drop(last);
+    }
+}
+
+impl Pools {
+    /// Runs a read.
+    pub(crate) async fn read(&self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
+        let at = |error| classify(error, Sent::Harmless);
+        let Some(own) = self.own() else {
+            let mut connection = self.shared.acquire().await.map_err(at)?;
+            return query.fetch_all(&mut *connection).await.map_err(at);
+        };
+        let mut lent = own.readers.lend().await.map_err(at)?;
+        let connection = connection(&mut lent).map_err(at)?;
+        let rows = query.fetch_all(connection).await.map_err(at)?;
+        lent.done();
+        Ok(rows)
+    }
+
+    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have
+    /// an effect, `under_way` says so.
+    pub(crate) async fn write(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Sent,
+    ) -> Result<Vec<SqliteRow>> {
+        let statement = Repeatable::of(query).map_err(|error| classify(error, Sent::Harmless))?;
+        if let Some(rows) = self.write_at_once(statement.query(), under_way).await? {
+            return Ok(rows);
+        }
+        let acquired = self.shared.acquire().await;
+        let mut connection = acquired.map_err(|error| classify(error, Sent::Harmless))?;
+        *under_way = Sent::Write;
+        let rows = statement.query().fetch_all(&mut *connection).await;
+        rows.map_err(|error| classify(error, Sent::Write))
+    }
+
+    /// Runs a statement that writes, unless it would have to wait for the write lock: then it answers `None`, and nothing
+    /// has happened.
+    pub(crate) async fn write_at_once(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Sent,
+    ) -> Result<Option<Vec<SqliteRow>>> {
+        let Some(mut lent) = self.lend_writer().await else {
+            return Ok(None);
+        };
+        let at = |error| classify(error, Sent::Write);
+        let connection = connection(&mut lent).map_err(at)?;
+        *under_way = Sent::Write;
+        let answer = query.fetch_all(connection).await;
+        match answer {
+            Ok(rows) => {
+                lent.done();
+                Ok(Some(rows))
+            }
+            Err(error) if is_transaction_retryable(&error) => {
+                *under_way = Sent::Harmless;
+                lent.done();
+                Ok(None)
+            }
+            Err(error) => Err(at(error)),
+        }
+    }
+
+    /// The connection that does not wait for the write lock, when nobody else of this process does; none also where
+    /// it cannot be opened, which the shared pool then tells.
+    pub(crate) async fn lend_writer(&self) -> Option<Lent<Sqlite>> {
+        let own = self.own().filter(|_| self.is_idle())?;
+        let lent = own.writer.lend().await.ok()?;
+        if self.is_idle() {
+            return Some(lent);
+        }
+        lent.done();
+        None
+    }
+
+    /// Who closes the shared pool closes the store.
+    fn own(&self) -> Option<&Own> {
+        self.own.as_ref().filter(|_| !self.shared.is_closed())
+    }
+
+    /// Whether nobody has a connection of the shared pool.
+    fn is_idle(&self) -> bool {
+        self.shared.num_idle() >= self.shared.size() as usize
+    }
+}
+
+pub(crate) fn connection(lent: &mut Lent<Sqlite>) -> Result<&mut SqliteConnection, sqlx::Error> {
+    lent.connection().ok_or(sqlx::Error::PoolClosed)
+}
+
+/// A statement that can be sent again. A copy shares its text and its arguments.
+struct Repeatable {
+    text: SqlStr,
+    arguments: SqliteArguments,
+}
+
+impl Repeatable {
+    fn of(mut query: Query<'_>) -> Result<Self, sqlx::Error> {
+        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
+        Ok(Self {
+            arguments: arguments.unwrap_or_default(),
+            text: query.sql(),
+        })
+    }
+
+    fn query(&self) -> Query<'static> {
+        query_with(self.text.clone(), self.arguments.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
+    use sqlx::Connection;
+
+    use super::*;
+    use crate::{Config, SqliteStore};
+
+    /// A store with a table `written` in its file, and the file's folder.
+    async fn store() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+        sqlx::raw_sql("CREATE TABLE written (row)")
+            .execute(store.pool())
+            .await
+            .unwrap();
+        (folder, store)
+    }
+
+    /// How many rows a statement has written at once, if it was run.
+    async fn written_at_once(store: &SqliteStore) -> Option<usize> {
+        let query = sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
+        let mut under_way = Sent::Harmless;
+        let rows = store.pools.write_at_once(query, &mut under_way).await;
+        let rows = rows.unwrap();
+        assert_eq!(under_way == Sent::Write, rows.is_some());
+        rows.map(|rows| rows.len())
+    }
+
+    async fn written(store: &SqliteStore) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM written")
+            .fetch_one(store.pool())
+            .await
+            .unwrap()
+    }
+
+    async fn until_idle(store: &SqliteStore) {
+        while !store.pools.is_idle() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_would_have_to_wait_for_the_lock_is_not_run() {
+        let (folder, store) = store().await;
+        until_idle(&store).await;
+        assert_eq!(written_at_once(&store).await, Some(1));
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert_eq!(written_at_once(&store).await, None);
+        lock.rollback().await.unwrap();
+        assert_eq!(written_at_once(&store).await, Some(1));
+        assert_eq!(written(&store).await, 2);
+    }
+
+    #[tokio::test]
+    async fn only_the_shared_connection_waits_for_the_lock() {
+        let (_folder, store) = store().await;
+        let millis = || sqlx::query_scalar("PRAGMA busy_timeout");
+        let shared: i64 = millis().fetch_one(store.pool()).await.unwrap();
+        until_idle(&store).await;
+        let mut lent = store.pools.lend_writer().await.unwrap();
+        let own: i64 = millis()
+            .fetch_one(connection(&mut lent).unwrap())
+            .await
+            .unwrap();
+        assert_eq!((shared, own), (5000, 0));
+    }
+
+    #[tokio::test]
+    async fn while_a_caller_has_a_connection_everything_queues_for_it() {
+        let (_folder, store) = store().await;
+        let held = store.pool().acquire().await.unwrap();
+        assert_eq!(written_at_once(&store).await, None);
+        drop(held);
+        until_idle(&store).await;
+        assert_eq!(written_at_once(&store).await, Some(1));
+        store.close().await;
+        assert_eq!(written_at_once(&store).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_finds_the_lock_taken_waits_for_it() {
+        let (_folder, store) = store().await;
+        let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let query = || sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
+        let mut under_way = Sent::Harmless;
+        let write = store.pools.write(query(), &mut under_way);
+        let (rows, ended) = tokio::join!(write, lock.commit());
+        ended.unwrap();
+        assert_eq!(rows.unwrap().len(), 1);
+        assert_eq!(written(&store).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_claim_of_a_mostly_fresh_operation_reads_nothing() {
+        let (_folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let request = |id: &str| {
+            let key = Key::new("tenant", "pay", id).unwrap();
+            ClaimRequest::new(key, Fingerprint::raw("request"))
+        };
+        store.pools.own.as_ref().unwrap().readers.close();
+        let claimed = store.claim(&request("one")).await.unwrap();
+        assert_eq!(claimed.name(), "acquired");
+        let claimed = store.claim_many(&[request("two")]).await.remove(0);
+        assert_eq!(claimed.unwrap().name(), "acquired");
+        store.operations.traffic.always_look(request("three").key());
+        assert!(store.claim(&request("three")).await.is_err());
+        assert!(store.claim_many(&[request("three")]).await[0].is_err());
+    }
+
+    #[tokio::test]
+    async fn a_database_in_memory_has_one_connection() {
+        let store = SqliteStore::connect("sqlite::memory:", Config::new()).await;
+        let store = store.unwrap();
+        assert!(store.pools.own.is_none());
+        assert_eq!(store.pool().options().get_max_connections(), 1);
+    }
+}
