@@ -11,14 +11,21 @@ use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{MAX_ITEMS, filled_up};
 
-/// About most bytes of results that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB
-/// unless set otherwise.
+/// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
+
+/// MySQL 9.7 answers a statement of more than 16 KiB (its `net_buffer_length`) some 40 ms later than a shorter one, whatever is in
+/// it. Lists are filled up by a third at most.
+const MAX_BYTES_OF_MYSQL: usize = 10 << 10;
+
+/// About what an item takes beside its key and what is of any length.
+const ITEM_BYTES: usize = 100;
 
 /// The positions that one statement takes: each key once, within the limits, in the order of keys, so that two batches
 /// never wait for each other in a circle; the others are left in `pending`.
 fn next_round<'k>(
     pending: &mut Vec<usize>,
+    most_bytes: usize,
     key: impl Fn(usize) -> &'k Key,
     bytes: impl Fn(usize) -> usize,
 ) -> Vec<usize> {
@@ -26,10 +33,13 @@ fn next_round<'k>(
     let mut size = 0;
     let (mut round, rest): (Vec<_>, _) =
         std::mem::take(pending).into_iter().partition(|&position| {
-            let fits = seen.len() < MAX_ITEMS && (size == 0 || size + bytes(position) <= MAX_BYTES);
+            let (scope, operation, id) = parts(key(position));
+            let name = scope.len() + operation.len() + id.len();
+            let bytes = ITEM_BYTES + name + bytes(position);
+            let fits = seen.len() < MAX_ITEMS && (size == 0 || size + bytes <= most_bytes);
             let takes = fits && seen.insert(key(position));
             if takes {
-                size += bytes(position);
+                size += bytes;
             }
             takes
         });
@@ -47,6 +57,15 @@ pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
 }
 
 impl Operations {
+    /// About most bytes of one statement.
+    fn most_bytes(&self) -> usize {
+        match self.returning.get() {
+            // MariaDB.
+            Some(true) => MAX_BYTES,
+            _ => MAX_BYTES_OF_MYSQL,
+        }
+    }
+
     pub(crate) async fn claim_many(
         &self,
         session: &mut Session<'_>,
@@ -71,7 +90,8 @@ impl Operations {
             }
         }
         while !pending.is_empty() {
-            let round = next_round(&mut pending, |position| requests[position].key(), |_| 0);
+            let key = |position: usize| requests[position].key();
+            let round = next_round(&mut pending, self.most_bytes(), key, |_| 0);
             let items: Vec<_> = round.iter().filter_map(|&at| asked[at].as_ref()).collect();
             let mut found = vec![None; items.len()];
             let done = self.claim_round(session, &items, &mut found).await;
@@ -230,7 +250,7 @@ impl Operations {
         let bytes = |position: usize| sealings[position].as_ref().map_or(0, Sealing::len);
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
-            let round = next_round(&mut pending, key, bytes);
+            let round = next_round(&mut pending, self.most_bytes(), key, bytes);
             let items: Vec<_> = round
                 .iter()
                 .filter_map(|&position| {

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore};
-use tokio::time::Instant;
+use tokio::sync::watch;
 
 use super::{Contenders, Group};
 use crate::operations::ClaimFresh;
@@ -23,34 +23,38 @@ const EXPIRED: u64 = 1_000_000;
 const EXPIRED_QUICK: u64 = 100_000;
 /// How many are purged at a time.
 const BATCH: u32 = 1000;
-/// How often, by somebody who is in no hurry: a million rows in less than two minutes.
-const EVERY: Duration = Duration::from_millis(100);
+/// By somebody who is in no hurry, and rests so many times as long as a batch took: as `purge_beside_traffic` does.
+const RESTS: u32 = 9;
+/// So much longer are the rounds, so that some batches and rests fall into each.
+const LONGER: u32 = 3;
 
 /// Claims, while somebody purges.
 struct BesidePurge {
     claims: Measured<ClaimFresh>,
     purger: Arc<dyn IdempotencyStore>,
-    /// From the beginning of a batch to that of the next; without a pause where there is none.
-    every: Option<Duration>,
+    /// How long it rests, in times of a batch.
+    rests: u32,
     purged: AtomicU64,
 }
 
-/// Purges until told to stop, or until nothing is left; how many rows.
+/// Purges until told to stop, or until nothing is left, at least once; how many rows.
 async fn purge(
     store: Arc<dyn IdempotencyStore>,
-    every: Option<Duration>,
-    stop: Arc<AtomicBool>,
+    rests: u32,
+    mut stop: watch::Receiver<bool>,
 ) -> Result<u64, BoxError> {
     let mut purged = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let next = every.map(|every| Instant::now() + every);
+    loop {
+        let began = Instant::now();
         let batch = store.purge(BATCH).await?;
         purged += batch;
-        if batch < u64::from(BATCH) {
+        if batch < u64::from(BATCH) || *stop.borrow() {
             break;
         }
-        if let Some(next) = next {
-            tokio::time::sleep_until(next).await;
+        // Over at once when it is told to stop.
+        let _ = tokio::time::timeout(began.elapsed() * rests, stop.changed()).await;
+        if *stop.borrow() {
+            break;
         }
     }
     match purged {
@@ -65,11 +69,12 @@ impl BesidePurge {
         &self,
         claims: impl Future<Output = Result<Round, BoxError>> + Send,
     ) -> Result<Round, BoxError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let purging = purge(Arc::clone(&self.purger), self.every, Arc::clone(&stop));
+        let (stop, stopped) = watch::channel(false);
+        let purging = purge(Arc::clone(&self.purger), self.rests, stopped);
         let purging = tokio::spawn(purging);
         let round = claims.await;
-        stop.store(true, Ordering::Relaxed);
+        // It may have ended.
+        let _ = stop.send(true);
         self.purged.fetch_add(purging.await??, Ordering::Relaxed);
         round
     }
@@ -111,11 +116,11 @@ pub async fn group(arena: &Arena, expired: u64) -> Result<Contenders, BoxError> 
         .fill(arena.namespace(), expired, Rows::Expired)
         .await?;
     let harness = arena.subject().harness();
-    for (name, every) in [(BESIDE, Some(EVERY)), (HURRIED, None)] {
+    for (name, rests) in [(BESIDE, RESTS), (HURRIED, 0)] {
         group.push(Box::new(BesidePurge {
             claims: Measured::new(name, ClaimFresh(arena.store())),
             purger: harness.open(arena.namespace()).await?,
-            every,
+            rests,
             purged: AtomicU64::new(0),
         }));
     }
@@ -130,7 +135,11 @@ pub(super) async fn measure(subject: &Subject, plan: &Plan) -> Result<Vec<Row>, 
     let arena = subject.arena().await?;
     let expired = plan.pick(&EXPIRED, &EXPIRED_QUICK);
     let group = group(&arena, *expired).await?;
-    let heat = Group::from(group).race(CALLERS, plan).await?;
+    let plan = Plan {
+        round: plan.round * LONGER,
+        ..*plan
+    };
+    let heat = Group::from(group).race(CALLERS, &plan).await?;
     let on = |path| (path, subject.name());
     let mut rows = Vec::new();
     rows.extend(heat.row(on("purge"), BESIDE, ALONE));

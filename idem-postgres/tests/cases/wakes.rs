@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
     AttemptId, BatchStore, BusyPolicy, Completion, ErrorKind, Failure, Idempotency,
-    IdempotencyStore, Listener, Policy, Response, StalePolicy, Wakes,
+    IdempotencyStore, Key, Listener, Policy, Response, StalePolicy, Wakes,
 };
 use idem_postgres::{Announce, PostgresStore, PostgresWakes};
 use sqlx::postgres::{PgConnection, PgListener};
@@ -64,6 +64,19 @@ fn direct() -> CaseResult<PostgresHarness> {
 fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresWakes> {
     let options = direct()?.options()?.application_name(cx.namespace());
     Ok(store.wakes_through(options))
+}
+
+/// Listens. On a busy machine the making of the connection may take longer than the first to listen is kept waiting.
+async fn listen(wakes: &PostgresWakes, key: &Key) -> CaseResult<Listener> {
+    let begin = Instant::now();
+    loop {
+        match wakes.listen(key).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && begin.elapsed() < DEADLINE => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            listener => return Ok(listener?),
+        }
+    }
 }
 
 /// The listening connections of the case; what is done to them is counted.
@@ -139,8 +152,8 @@ async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
     let wakes = wakes(cx, &store)?;
     for how in ENDS {
         let key = cx.key(how);
-        let (mut one, mut two) = (wakes.listen(&key).await?, wakes.listen(&key).await?);
-        let mut other = wakes.listen(&cx.key("other")).await?;
+        let (mut one, mut two) = (listen(&wakes, &key).await?, listen(&wakes, &key).await?);
+        let mut other = listen(&wakes, &cx.key("other")).await?;
         drained(&mut other).await;
         drained(&mut one).await;
         end(&store, cx, how).await?;
@@ -165,7 +178,7 @@ async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
     let mut listening = JoinSet::new();
     for number in 0..200 {
         let (wakes, key) = (wakes.clone(), cx.key(format!("{number}")));
-        listening.spawn(async move { wakes.listen(&key).await });
+        listening.spawn(async move { listen(&wakes, &key).await });
     }
     let mut runs = JoinSet::new();
     for _ in 0..20 {
@@ -192,7 +205,7 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     let wakes = wakes(cx, &store)?;
     let mut listeners = Vec::new();
     for how in ENDS {
-        listeners.push(wakes.listen(&cx.key(how)).await?);
+        listeners.push(listen(&wakes, &cx.key(how)).await?);
     }
     for listener in &mut listeners {
         drained(listener).await;
@@ -294,14 +307,14 @@ async fn a_connection_that_nobody_needs_is_closed(cx: &Context) -> CaseResult {
     let wakes = wakes(cx, &store)?.with_idle(Duration::from_millis(20));
     assert_eq!(connections(cx, "count").await?, 0, "before anybody waits");
     for _ in 0..3 {
-        let one = wakes.listen(&cx.key("one")).await?;
+        let one = listen(&wakes, &cx.key("one")).await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(connections(cx, "count").await?, 1, "while somebody waits");
         drop(one);
         until_connections(cx, 0).await?;
     }
     let kept = wakes.clone().with_idle(HOUR);
-    let one = kept.listen(&cx.key("one")).await?;
+    let one = listen(&kept, &cx.key("one")).await?;
     until_connections(cx, 1).await?;
     drop(kept);
     until_connections(cx, 0).await?;
