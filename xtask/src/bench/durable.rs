@@ -93,9 +93,11 @@ fn settings(instance: &Instance) -> String {
         return "its own".to_owned();
     }
     match instance.name() {
-        "postgres" => "fsync, synchronous_commit, full_page_writes on; shared_buffers 128 MB",
-        "mariadb" => "innodb_flush_log_at_trx_commit 1, no binary log; buffer pool 64 MB",
-        "mysql" => "innodb_flush_log_at_trx_commit 1; buffer pool as built in",
+        "postgres" => {
+            "fsync, synchronous_commit, full_page_writes on; shared_buffers 1 GB, max_wal_size 4 GB"
+        }
+        "mariadb" => "innodb_flush_log_at_trx_commit 1, no binary log; buffer pool and log 1 GB",
+        "mysql" => "innodb_flush_log_at_trx_commit 1, no binary log; buffer pool and redo log 1 GB",
         "redis" | "valkey" => "appendonly yes, appendfsync always, no snapshots",
         _ => "journal on; asked to write majority, journaled",
     }
