@@ -295,6 +295,29 @@ mod tests {
         assert_eq!(gather.waiting().errands, 0);
     }
 
+    #[tokio::test]
+    async fn no_more_errands_are_under_way_than_there_may_be() {
+        let (underway, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, seen) = (Arc::clone(&underway), Arc::clone(&most));
+        let gather: Arc<Gather<u32, u32>> = Gather::new(16, 2, move |items: Vec<u32>| {
+            let (counted, seen) = (Arc::clone(&counted), Arc::clone(&seen));
+            async move {
+                let now = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                seen.fetch_max(now, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                counted.fetch_sub(1, Ordering::Relaxed);
+                items
+            }
+        });
+        let callers: Vec<_> = (0..300)
+            .map(|item| tokio::spawn(asking(&gather, item)))
+            .collect();
+        for (item, caller) in (0..).zip(callers) {
+            assert_eq!(caller.await.unwrap(), Some(item));
+        }
+        assert_eq!(most.load(Ordering::Relaxed), 2);
+    }
+
     #[test]
     fn the_end_of_the_leaders_runtime_is_told_to_those_who_wait_elsewhere() {
         let runtime = || {
