@@ -36,6 +36,11 @@ impl<'r> Asked<'r> {
         })
     }
 
+    /// The size of its metadata.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.metadata.as_ref().map_or(0, String::len)
+    }
+
     /// The claim that an insert with this token has won: the token is the server's clock.
     pub(crate) fn inserted(&self, token: i64) -> Claim {
         Claim::new(
