@@ -8,11 +8,11 @@ use crate::session::Session;
 use crate::transaction::WriteTransaction;
 
 /// An answer for each item, or none yet.
-type Answers<T> = Vec<Option<Result<T>>>;
+pub(crate) type Answers<T> = Vec<Option<Result<T>>>;
 
 impl Operations {
-    /// What is expected to be a duplicate is answered by a read. So is the rest where the write lock is not free, so that no
-    /// duplicate waits for it. What may be acquired is claimed in one transaction.
+    /// What is expected to be a duplicate is answered by a read. The rest is inserted if the write lock is free; so is what
+    /// then is left, so that no duplicate waits for the lock. What may be acquired is claimed in one transaction.
     pub(crate) async fn claim_many(
         &self,
         pools: &Pools,
@@ -29,20 +29,21 @@ impl Operations {
         let unheld = self
             .answer_held(pools, requests, duplicates, &mut answers)
             .await;
-        let mut open = None;
-        if !writes.is_empty() {
-            open = WriteTransaction::begin_at_once(pools, &self.config).await;
-            if open.is_none() {
-                writes = self
-                    .answer_held(pools, requests, writes, &mut answers)
-                    .await;
-            }
+        let mut session = Session::Pool(pools, &self.config);
+        let inserted = self
+            .insert_many(&mut session, requests, &writes, &mut answers)
+            .await;
+        writes.retain(|&position| answers[position].is_none());
+        if let Err(error) = inserted {
+            fill(&mut answers, &writes, Err(error));
+            writes.clear();
         }
+        let mut writes = self
+            .answer_held(pools, requests, writes, &mut answers)
+            .await;
         writes.extend(unheld);
         if !writes.is_empty() {
-            let claimed = self
-                .claim_in_one_commit(open, pools, requests, &writes)
-                .await;
+            let claimed = self.claim_in_one_commit(pools, requests, &writes).await;
             fill(&mut answers, &writes, claimed);
         }
         answers.into_iter().flatten().collect()
@@ -67,22 +68,24 @@ impl Operations {
 
     async fn claim_in_one_commit(
         &self,
-        open: Option<WriteTransaction>,
         pools: &Pools,
         requests: &[ClaimRequest],
         writes: &[usize],
     ) -> Result<Vec<Result<ClaimOutcome>>> {
-        let mut open = match open {
-            Some(open) => open,
-            None => WriteTransaction::begin(pools, &self.config).await?,
-        };
-        let mut claimed = Vec::with_capacity(writes.len());
+        let mut open = WriteTransaction::begin(pools, &self.config).await?;
+        let mut session = Session::Transaction(open.connection()?);
+        let mut claimed: Answers<_> = requests.iter().map(|_| None).collect();
+        self.insert_many(&mut session, requests, writes, &mut claimed)
+            .await?;
         for &position in writes {
-            let mut session = Session::Transaction(open.connection()?);
-            claimed.push(self.claim_seen(&mut session, &requests[position]).await);
+            if claimed[position].is_none() {
+                let outcome = self.claim_seen(&mut session, &requests[position]).await;
+                claimed[position] = Some(outcome);
+            }
         }
         open.commit().await?;
-        Ok(claimed)
+        let mut take = |&position: &usize| claimed[position].take();
+        Ok(writes.iter().filter_map(&mut take).collect())
     }
 
     pub(crate) async fn complete_many(

@@ -4,6 +4,7 @@ mod batch;
 mod capabilities;
 mod config;
 mod error;
+mod fresh;
 mod operations;
 mod pools;
 mod row;

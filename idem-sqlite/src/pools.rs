@@ -1,6 +1,6 @@
 //! [`Pools`]: the connections of a store.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::Result;
 use idem_sqlx::{Connections, Lent};
@@ -10,6 +10,7 @@ use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
 
 use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::session::Query;
+use crate::statements::INSERTED_AT_MOST;
 
 /// How many connections read beside the writer.
 const READERS: usize = 4;
@@ -24,28 +25,40 @@ pub(crate) struct Pools {
     pub(crate) own: Option<Own>,
 }
 
+/// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
+/// has tried, up to 100 ms.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement whether it still
 /// lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     /// Reads run beside the writer.
     readers: Connections<Sqlite>,
-    /// One connection, which does not wait for the write lock. What finds the lock taken goes on with the shared pool,
-    /// where it waits in line; and while anyone has a connection of that pool, this one is left alone. So it
-    /// takes the lock from nobody who waits for it.
+    /// One connection, which does not wait for the write lock. What finds the lock taken, by another process or store, tries
+    /// a few times more and then goes on with the shared pool, where it waits in line; and while anyone has a connection
+    /// of that pool, this one is left alone. So it takes the lock from nobody of this store who waits for it.
     writer: Connections<Sqlite>,
+    /// For how long it is tried.
+    patience: Duration,
 }
 
 impl Own {
     /// Nothing is opened yet.
-    pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+    pub(crate) fn new(
+        options: SqliteConnectOptions,
+        patience: Duration,
+    ) -> Result<Self, sqlx::Error> {
         let hasty = options
             .clone()
             .create_if_missing(false)
-            .busy_timeout(Duration::ZERO);
+            .busy_timeout(Duration::ZERO)
+            // The lock is not held any longer because somebody is slow to take his rows.
+            .row_buffer_size(INSERTED_AT_MOST);
         Ok(Self {
             readers: Connections::new(options, READERS)?,
             writer: Connections::new(hasty, 1)?,
+            patience,
         })
     }
 
@@ -81,8 +94,18 @@ impl Pools {
         under_way: &mut Sent,
     ) -> Result<Vec<SqliteRow>> {
         let statement = Repeatable::of(query).map_err(|error| classify(error, Sent::Harmless))?;
-        if let Some(rows) = self.write_at_once(statement.query(), under_way).await? {
-            return Ok(rows);
+        if let Some(mut lent) = self.lend_writer().await {
+            let began = Instant::now();
+            loop {
+                if let Some(rows) = run_at_once(&mut lent, statement.query(), under_way).await? {
+                    lent.done();
+                    return Ok(rows);
+                }
+                if !self.tries_again(began).await {
+                    break;
+                }
+            }
+            lent.done();
         }
         let acquired = self.shared.acquire().await;
         let mut connection = acquired.map_err(|error| classify(error, Sent::Harmless))?;
@@ -101,22 +124,20 @@ impl Pools {
         let Some(mut lent) = self.lend_writer().await else {
             return Ok(None);
         };
-        let at = |error| classify(error, Sent::Write);
-        let connection = connection(&mut lent).map_err(at)?;
-        *under_way = Sent::Write;
-        let answer = query.fetch_all(connection).await;
-        match answer {
-            Ok(rows) => {
-                lent.done();
-                Ok(Some(rows))
-            }
-            Err(error) if is_transaction_retryable(&error) => {
-                *under_way = Sent::Harmless;
-                lent.done();
-                Ok(None)
-            }
-            Err(error) => Err(at(error)),
+        let rows = run_at_once(&mut lent, query, under_way).await?;
+        lent.done();
+        Ok(rows)
+    }
+
+    /// Whether a statement or transaction that has found the lock taken is tried once more, after a pause. It is not
+    /// when somebody waits for the lock in the shared pool.
+    pub(crate) async fn tries_again(&self, began: Instant) -> bool {
+        let patience = self.own().map(|own| own.patience);
+        let may = self.is_idle() && patience.is_some_and(|patience| began.elapsed() < patience);
+        if may {
+            tokio::time::sleep(PAUSE).await;
         }
+        may
     }
 
     /// The connection that does not wait for the write lock, when nobody else of this process does; none also where
@@ -139,6 +160,25 @@ impl Pools {
     /// Whether nobody has a connection of the shared pool.
     fn is_idle(&self) -> bool {
         self.shared.num_idle() >= self.shared.size() as usize
+    }
+}
+
+/// `None` when the write lock was taken; then nothing has happened.
+async fn run_at_once(
+    lent: &mut Lent<Sqlite>,
+    query: Query<'_>,
+    under_way: &mut Sent,
+) -> Result<Option<Vec<SqliteRow>>> {
+    let at = |error| classify(error, Sent::Write);
+    let connection = connection(lent).map_err(at)?;
+    *under_way = Sent::Write;
+    match query.fetch_all(connection).await {
+        Ok(rows) => Ok(Some(rows)),
+        Err(error) if is_transaction_retryable(&error) => {
+            *under_way = Sent::Harmless;
+            Ok(None)
+        }
+        Err(error) => Err(at(error)),
     }
 }
 

@@ -112,6 +112,36 @@ RETURNING ",
     columns!("1", "NULL"),
 );
 
+/// Claims of many keys that have no row; of each [`PARAMETERS`] parameters: key, fingerprint, attempt id, lease, retention,
+/// whether a stale claim fails, metadata. A row whose key is NULL is no claim. The clock is read once.
+///
+/// Runs under the write lock, and writes no row that is there, whatever its state: [`HELD`] and [`ACQUIRE`] tell what those
+/// claims come to. Of two claims of one key the first that the statement comes to has the row.
+pub(crate) fn insert_many(claims: usize) -> String {
+    let values = vec![ROW; claims].join(", ");
+    [INSERT_MANY, &values, INSERTED].concat()
+}
+
+/// How many parameters of [`insert_many`] a claim has.
+pub(crate) const PARAMETERS: usize = 9;
+
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const INSERT_MANY: &str = concat!(
+    "WITH clock(now) AS MATERIALIZED (SELECT ",
+    now!(),
+    ")
+INSERT INTO {table} (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
+    state, scope, operation, id, fingerprint, attempt_id, metadata)
+SELECT now, now, now + column6, now + column6 + column7, now + column6 + column7,
+    CASE WHEN column8 THEN now + column6 END, 1, 0, column1, column2, column3, column4, column5, column9
+FROM clock CROSS JOIN (VALUES ",
+);
+
+const INSERTED: &str = ") WHERE column1 IS NOT NULL
+ON CONFLICT (scope, operation, id) DO NOTHING
+RETURNING attempt_id, created_at";
+
 /// `?1..?3` key, `?4` the token that was seen, `?5` the stored form of the failure.
 ///
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed

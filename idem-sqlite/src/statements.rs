@@ -7,11 +7,16 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use crate::config::Config;
 use crate::sql;
 
+/// How many claims one statement inserts at most.
+pub(crate) const INSERTED_AT_MOST: usize = 256;
+
 /// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) held: Statement,
     pub(crate) acquire: Statement,
+    /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
+    insert_many: Vec<Statement>,
     pub(crate) abandon: Statement,
     pub(crate) seal: Statement,
     pub(crate) owned: Statement,
@@ -39,6 +44,9 @@ impl Statements {
         Self {
             held: statement(sql::HELD),
             acquire: statement(sql::ACQUIRE),
+            insert_many: (0..=INSERTED_AT_MOST.ilog2())
+                .map(|power| statement(&sql::insert_many(1 << power)))
+                .collect(),
             abandon: statement(sql::ABANDON),
             seal: statement(sql::SEAL),
             owned: statement(sql::OWNED),
@@ -54,6 +62,14 @@ impl Statements {
             watermark: statement(sql::WATERMARK),
             purge_watermarks: statement(sql::PURGE_WATERMARKS),
         }
+    }
+}
+
+impl Statements {
+    /// The statement that inserts so many claims, at most [`INSERTED_AT_MOST`], and how many it has room for.
+    pub(crate) fn insert_many(&self, claims: usize) -> (&Statement, usize) {
+        let room = claims.next_power_of_two().min(INSERTED_AT_MOST);
+        (&self.insert_many[room.ilog2() as usize], room)
     }
 }
 

@@ -80,7 +80,7 @@ impl SqliteStore {
         let shared = open(options.clone(), 1, config.timeout()).await?;
         let own = match is_memory(url) {
             true => None,
-            false => Some(Own::new(options).map_err(at)?),
+            false => Some(Own::new(options, config.timeout() / 4).map_err(at)?),
         };
         Ok(Self::on(Pools { shared, own }, config))
     }

@@ -1,5 +1,7 @@
 //! [`WriteTransaction`]: a transaction of the store's own.
 
+use std::time::Instant;
+
 use idem_core::Result;
 use idem_sqlx::Lent;
 use sqlx::Sqlite;
@@ -7,7 +9,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::config::Config;
-use crate::error::{Sent, classify};
+use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::pools::{Pools, connection};
 use crate::session::timed_out;
 
@@ -27,10 +29,10 @@ pub(crate) enum WriteTransaction {
 impl WriteTransaction {
     /// At once if the write lock is free, otherwise when it is.
     pub(crate) async fn begin(pools: &Pools, config: &Config) -> Result<Self> {
-        if let Some(begun) = Self::begin_at_once(pools, config).await {
-            return Ok(begun);
-        }
         let work = async {
+            if let Some(begun) = Self::begin_on_own(pools).await {
+                return Ok(begun);
+            }
             let connection = pools.shared.acquire().await?;
             let mut guard = CloseUnlessDone::new(connection);
             sqlx::query(BEGIN).execute(&mut *guard.connection).await?;
@@ -42,20 +44,24 @@ impl WriteTransaction {
         }
     }
 
-    /// `None` when the write lock is not free, and when anything is wrong, which [`begin`](Self::begin) then tells.
-    pub(crate) async fn begin_at_once(pools: &Pools, config: &Config) -> Option<Self> {
-        let work = async {
-            let mut lent = pools.lend_writer().await?;
+    /// `None` when the write lock was not to be had, and when anything is wrong, which the shared pool then tells.
+    async fn begin_on_own(pools: &Pools) -> Option<Self> {
+        let mut lent = pools.lend_writer().await?;
+        let began = Instant::now();
+        loop {
             let begun = sqlx::query(BEGIN)
                 .execute(connection(&mut lent).ok()?)
                 .await;
-            if begun.is_ok() {
-                return Some(Self::Own(lent));
+            match begun {
+                Ok(_) => return Some(Self::Own(lent)),
+                Err(error) if is_transaction_retryable(&error) => {}
+                Err(_) => return None,
             }
-            lent.done();
-            None
-        };
-        tokio::time::timeout(config.timeout(), work).await.ok()?
+            if !pools.tries_again(began).await {
+                lent.done();
+                return None;
+            }
+        }
     }
 
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection> {
