@@ -212,7 +212,12 @@ impl Hash for Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.parts().cmp(&other.parts())
+        // Parts that are as long as the other's are in order when the whole texts are.
+        let ends = |key: &Self| (key.scope_end, key.operation_end);
+        match ends(self) == ends(other) {
+            true => self.text.cmp(&other.text),
+            false => self.parts().cmp(&other.parts()),
+        }
     }
 }
 
@@ -288,6 +293,8 @@ mod tests {
         keys.sort();
         assert_eq!(keys[0], key("a", "a", "z"));
         assert_eq!(keys[2], key("b", "a", "a"));
+        assert!(key("a", "b", "b") < key("a", "ba", "a"));
+        assert!(key("a", "b", "a") < key("a", "b", "b"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Many claims or completions at once.
 //!
-//! One command looks at all keys of a batch of claims, so duplicates cost one round trip together. What is written is written
+//! One command looks at all keys of a batch of claims whose operations mostly meet a record, so duplicates cost one round trip
+//! together. What is written is written
 //! key by key, some at a time: the answers of `bulkWrite` (MongoDB 8.0) and of an `update` with many statements are counts,
 //! which prove of no single item that it has won.
 
@@ -80,7 +81,7 @@ impl Operations {
         in_order(answers)
     }
 
-    /// The records of all keys, each by its `_id`.
+    /// The records of the keys that are looked for, each by its `_id`.
     async fn look_many(
         &self,
         requests: &[ClaimRequest],
@@ -89,8 +90,15 @@ impl Operations {
         let mut session = Session::alone(&self.config);
         self.ready(&session).await?;
         let first = groups.iter().filter_map(|group| group.first());
-        let keys = first.filter_map(|&position| requests.get(position));
-        let look = statements::look_many(keys.map(|request| request.key().path()).collect());
+        let keys: Vec<_> = first
+            .filter_map(|&position| requests.get(position).map(ClaimRequest::key))
+            .filter(|key| self.traffic.expects_record(key))
+            .map(Key::path)
+            .collect();
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let look = statements::look_many(keys);
         let found = session.read(&self.collection, look, Sent::Harmless).await?;
         let rows = found.into_iter().map(Row::new);
         Ok(rows
@@ -115,7 +123,8 @@ impl Operations {
                 match check::claim(request, &self.config.limits()) {
                     Ok(checked) => {
                         let asked = Asked::new(request, checked);
-                        self.claim_seen(&mut session, &asked, seen.take()).await
+                        let told = self.claim_seen(&mut session, &asked, seen.take()).await;
+                        told.inspect(|outcome| self.learn(request.key(), outcome))
                     }
                     Err(error) => Err(error),
                 }

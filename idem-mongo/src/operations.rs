@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_core::{
     Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record,
-    Response, Result, StoredRecord, check, encode_failure,
+    Response, Result, StoredRecord, Traffic, check, encode_failure,
 };
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
@@ -31,6 +31,7 @@ pub(crate) struct Operations {
     pub(crate) has_watermarks: AtomicBool,
     /// Whether the deployment was seen to have transactions.
     pub(crate) has_transactions: AtomicBool,
+    pub(crate) traffic: Traffic,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -65,6 +66,7 @@ impl Operations {
             is_ready: AtomicBool::new(false),
             has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
+            traffic: Traffic::new(),
         }
     }
 
@@ -77,6 +79,8 @@ impl Operations {
         Ok(())
     }
 
+    /// Where keys are mostly fresh, the update that decides comes first. Otherwise the look does, because a duplicate is then
+    /// answered without a write, however many there are.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -84,12 +88,22 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
-        let seen = self.look(session, &asked, Sent::Harmless).await?;
-        self.claim_seen(session, &asked, seen).await
+        let seen = match self.traffic.expects_record(request.key()) {
+            true => self.look(session, &asked, Sent::Harmless).await?,
+            false => None,
+        };
+        let outcome = self.claim_seen(session, &asked, seen).await?;
+        self.learn(request.key(), &outcome);
+        Ok(outcome)
     }
 
-    /// Looks first, because a duplicate is answered without a write. What it has written is proven by the document that
-    /// carries this attempt's id.
+    pub(crate) fn learn(&self, key: &Key, outcome: &ClaimOutcome) {
+        let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
+        self.traffic.learn(key, !acquired);
+    }
+
+    /// From what a look has seen, or, where it was not looked, from nothing. What it has written is proven by the document
+    /// that carries this attempt's id.
     pub(crate) async fn claim_seen(
         &self,
         session: &mut Session<'_>,

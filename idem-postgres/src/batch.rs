@@ -14,8 +14,8 @@ const MAX_DEADLOCKS: u32 = 3;
 
 pub(crate) type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
-/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a statement, so that two
-/// batches never wait for each other in a circle.
+/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a statement, and so are
+/// [`Key`]s: two batches never wait for each other in a circle.
 pub(crate) fn parts(key: &Key) -> KeyParts<'_> {
     (key.scope(), key.operation(), key.id())
 }
@@ -30,7 +30,7 @@ pub(crate) trait Item {
 
 /// Sorts by key; of one key, what was named first stays first.
 pub(crate) fn sort<I: Item>(items: &mut [I]) {
-    items.sort_by(|one, other| parts(one.key()).cmp(&parts(other.key())));
+    items.sort_by(|one, other| one.key().cmp(other.key()));
 }
 
 /// The items that one statement takes: each key once, within the limits; the others are left in `pending`. Both are

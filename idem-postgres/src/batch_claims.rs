@@ -4,7 +4,7 @@ use idem_core::check::CheckedClaim;
 use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy, check};
 use sqlx::postgres::PgRow;
 
-use crate::batch::{Item, next_round, parts, repeats, sort, unanswered};
+use crate::batch::{Item, KeyParts, next_round, parts, repeats, sort, unanswered};
 use crate::claims::is_abandoned;
 use crate::error::Sent;
 use crate::operations::Operations;
@@ -143,9 +143,11 @@ impl Operations {
                 bound(&self.sql.insert_many, asked).bind(metadata(asked))
             })
             .await?;
+        let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
-            if let Some(at) = place(&asked, columns.inserted_key()?) {
+            if let Some(at) = place(&asked, next, columns.inserted_key()?) {
+                next = at + 1;
                 answers[at] = Some(Ok(columns.inserted(asked[at].request)?));
             }
         }
@@ -166,9 +168,11 @@ impl Operations {
             })
             .await?;
         let mut answers = unanswered(asked.len());
+        let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
-            if let Some(at) = place(asked, columns.key()?) {
+            if let Some(at) = place(asked, next, columns.key()?) {
+                next = at + 1;
                 answers[at] = Some(Ok(columns.outcome(asked[at].request)?));
             }
         }
@@ -192,8 +196,11 @@ impl Operations {
     }
 }
 
-/// Where the key stands among those that were asked for, which are sorted.
-fn place(asked: &[&Asked<'_>], key: (&str, &str, &str)) -> Option<usize> {
+/// Where the key stands among those that were asked for, which are sorted; mostly it is the next one.
+fn place(asked: &[&Asked<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
+    if asked.get(next).is_some_and(|next| parts(next.key()) == key) {
+        return Some(next);
+    }
     asked
         .binary_search_by(|asked| parts(asked.key()).cmp(&key))
         .ok()

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     attempt_id    bytea    NOT NULL,  -- who holds it; zeros: nobody
     metadata      text,               -- JSON
     result        bytea,              -- the sealed response or failure; while in flight, the last checkpoint
-    PRIMARY KEY (scope, operation, id)
+    PRIMARY KEY (id, operation, scope)  -- ids differ most, so most comparisons end with them
 ) WITH (
     fillfactor = 85,
     autovacuum_vacuum_scale_factor = 0.02,

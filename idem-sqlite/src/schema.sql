@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     attempt_id    BLOB    NOT NULL,  -- who holds it; zeros: nobody
     metadata      TEXT,              -- JSON
     result        BLOB,              -- the sealed response or failure; while in flight, the last checkpoint
-    PRIMARY KEY (scope, operation, id)
+    PRIMARY KEY (id, operation, scope)  -- ids differ most, so most comparisons end with them
 );
 CREATE INDEX IF NOT EXISTS {purge_index} ON {table} (purge_at);
 CREATE INDEX IF NOT EXISTS {sweep_index} ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;

@@ -20,7 +20,7 @@ pub(super) struct Callers<W: Work> {
 impl<W: Work> Batch<W> {
     /// The batch, and who is not in it, because another asks for something else of the same key.
     pub(super) fn new(mut waiters: Vec<Waiter<W>>) -> (Self, Vec<Waiter<W>>) {
-        waiters.sort_by(|one, other| parts(&one.work).cmp(&parts(&other.work)));
+        waiters.sort_by(|one, other| one.work.key().cmp(other.work.key()));
         let mut later = Vec::new();
         let mut batch = Self {
             works: Vec::with_capacity(waiters.len()),
@@ -49,9 +49,4 @@ impl<W: Work> Batch<W> {
             followers: Vec::new(),
         });
     }
-}
-
-fn parts<W: Work>(work: &W) -> (&str, &str, &str) {
-    let key = work.key();
-    (key.scope(), key.operation(), key.id())
 }
