@@ -29,15 +29,9 @@ impl Operations {
         let unheld = self
             .answer_held(pools, requests, duplicates, &mut answers)
             .await;
-        let mut session = Session::Pool(pools, &self.config);
-        let inserted = self
-            .insert_many(&mut session, requests, &writes, &mut answers)
+        self.insert_at_once(pools, requests, &writes, &mut answers)
             .await;
         writes.retain(|&position| answers[position].is_none());
-        if let Err(error) = inserted {
-            fill(&mut answers, &writes, Err(error));
-            writes.clear();
-        }
         let mut writes = self
             .answer_held(pools, requests, writes, &mut answers)
             .await;

@@ -9,7 +9,7 @@ use idem_core::{
 };
 use sqlx::Row;
 
-use crate::error::{Sent, decode};
+use crate::error::decode;
 use crate::operations::{MAX_ASKS, Operations, with_claim, with_key};
 use crate::session::Session;
 use crate::store::{SqliteStore, at};
@@ -23,7 +23,7 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.write(query).await?;
         rows.first().map(drop).ok_or_else(Error::claim_lost)
     }
 
@@ -33,8 +33,7 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
         let query = with_claim(&self.sql.last_checkpoint, claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
+        let row = session.read(query).await?.ok_or_else(Error::claim_lost)?;
         let stored: Option<Vec<u8>> = row.try_get_unchecked(0).map_err(decode)?;
         let stored = stored.map(Bytes::from);
         stored.as_ref().map(Checkpoint::decode).transpose()
@@ -50,8 +49,7 @@ impl Operations {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
         for _ in 0..MAX_ASKS {
             let read = with_key(&self.sql.raised, source).bind(wanted);
-            let rows = session.rows(read, Sent::Harmless).await?;
-            if let Some(row) = rows.first() {
+            if let Some(row) = session.read(read).await? {
                 let current: i64 = row.try_get_unchecked(0).map_err(decode)?;
                 return Ok(match current.cast_unsigned() {
                     current if current == version => Advance::Unchanged,
@@ -61,7 +59,7 @@ impl Operations {
             let raise = with_key(&self.sql.raise, source)
                 .bind(wanted)
                 .bind(retention);
-            if !session.rows(raise, Sent::Write).await?.is_empty() {
+            if !session.write(raise).await?.is_empty() {
                 return Ok(Advance::Advanced);
             }
         }
@@ -74,9 +72,9 @@ impl Operations {
 
     async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
         let query = with_key(&self.sql.watermark, source);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        let version = |row: &sqlx::sqlite::SqliteRow| row.try_get_unchecked::<i64, _>(0);
-        let mark = rows.first().map(version).transpose().map_err(decode)?;
+        let row = session.read(query).await?;
+        let version = |row: sqlx::sqlite::SqliteRow| row.try_get_unchecked::<i64, _>(0);
+        let mark = row.map(version).transpose().map_err(decode)?;
         Ok(mark.map(i64::cast_unsigned))
     }
 }

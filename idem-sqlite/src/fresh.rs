@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use idem_core::check::CheckedClaim;
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp, check,
+    Claim, ClaimOutcome, ClaimRequest, FencingToken, Gather, Result, StalePolicy, Timestamp, check,
 };
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -13,9 +14,57 @@ use sqlx::sqlite::SqliteRow;
 use crate::batch::Answers;
 use crate::error::{Sent, decode};
 use crate::operations::Operations;
-use crate::session::{Query, Session};
+use crate::pools::Pools;
+use crate::session::{Query, Session, timed_out};
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
+use crate::store::SqliteStore;
+
+/// Claims of many callers of keys that have no row. There is one writer, so they would wait for each other; those who wait
+/// for it at the same time are inserted together.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh(Arc<Gather<ClaimRequest, Option<Result<ClaimOutcome>>>>);
+
+impl Fresh {
+    pub(crate) fn new(pools: &Pools, operations: &Arc<Operations>) -> Self {
+        let (pools, operations) = (pools.clone(), Arc::clone(operations));
+        Self(Gather::new(INSERTED_AT_MOST, 1, move |requests| {
+            let (pools, operations) = (pools.clone(), Arc::clone(&operations));
+            async move {
+                let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
+                let all: Vec<_> = (0..requests.len()).collect();
+                operations
+                    .insert_at_once(&pools, &requests, &all, &mut answers)
+                    .await;
+                answers
+            }
+        }))
+    }
+}
+
+impl SqliteStore {
+    /// A claim, with the others who claim now where there are many and keys are mostly fresh.
+    pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let (operations, Fresh(fresh)) = (&self.operations, &self.fresh);
+        let underway = fresh.enter();
+        let are_gathered = underway.is_in_company() && self.pools.own.is_some();
+        if !are_gathered || operations.traffic.expects_record(request.key()) {
+            return operations.claim(&mut self.session(), request).await;
+        }
+        let config = &operations.config;
+        check::claim(request, &config.limits())?;
+        match tokio::time::timeout(config.timeout(), fresh.ask(request.clone())).await {
+            Ok(Some(Some(told))) => told,
+            // The key has a row, which may be of this attempt; or the lock was taken.
+            Ok(_) => {
+                operations
+                    .claim_with(&mut self.session(), request, false)
+                    .await
+            }
+            Err(_) => Err(timed_out(config, Sent::Write)),
+        }
+    }
+}
 
 /// A claim, and at which position its answer belongs.
 struct Asked<'r> {
@@ -67,6 +116,24 @@ impl Operations {
         Ok(())
     }
 
+    /// The same on a connection of the store's own; when it fails, its error is the answer of all.
+    pub(crate) async fn insert_at_once(
+        &self,
+        pools: &Pools,
+        requests: &[ClaimRequest],
+        positions: &[usize],
+        answers: &mut Answers<ClaimOutcome>,
+    ) {
+        let mut session = Session::Pool(pools, &self.config);
+        let inserted = self.insert_many(&mut session, requests, positions, answers);
+        if let Err(error) = inserted.await {
+            let each = error.for_each_item();
+            for &position in positions {
+                answers[position].get_or_insert_with(|| Err(each()));
+            }
+        }
+    }
+
     async fn inserted_rows(
         &self,
         session: &mut Session<'_>,
@@ -81,8 +148,8 @@ impl Operations {
             query = without_claim(query);
         }
         match session {
-            Session::Pool(..) => session.rows_at_once(query).await,
-            Session::Transaction(_) => session.rows(query, Sent::Write).await.map(Some),
+            Session::Pool(..) => session.write_at_once(query).await,
+            Session::Transaction(_) => session.write(query).await.map(Some),
         }
     }
 }

@@ -11,7 +11,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::config::Config;
-use crate::error::{Sent, decode};
+use crate::error::decode;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
@@ -56,7 +56,7 @@ impl Operations {
         let checked = check::claim(request, &self.config.limits())?;
         if !self.traffic.expects_record(request.key()) {
             let query = self.acquiring(request, &checked);
-            let rows = session.rows_at_once(query).await?.unwrap_or_default();
+            let rows = session.write_at_once(query).await?.unwrap_or_default();
             if let Some(row) = rows.first() {
                 self.traffic.learn(request.key(), false);
                 return Columns(row).outcome(request);
@@ -75,7 +75,7 @@ impl Operations {
         self.claim_with(session, request, true).await
     }
 
-    async fn claim_with(
+    pub(crate) async fn claim_with(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
@@ -83,25 +83,25 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
         for _ in 0..MAX_ASKS {
-            let mut rows = match std::mem::take(&mut seen) {
-                true => Vec::new(),
-                false => self.held_rows(session, request).await?,
+            let mut row = match std::mem::take(&mut seen) {
+                true => None,
+                false => self.held_row(session, request).await?,
             };
-            if rows.is_empty() {
+            if row.is_none() {
                 let query = self.acquiring(request, &checked);
-                rows = session.rows(query, Sent::Write).await?;
+                row = session.write(query).await?.into_iter().next();
             }
-            let Some(row) = rows.first() else {
+            let Some(row) = row else {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let outcome = Columns(row).outcome(request)?;
+            let outcome = Columns(&row).outcome(request)?;
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
             self.traffic.learn(request.key(), !acquired);
             if !is_abandoned(&outcome, request) {
                 return Ok(outcome);
             }
-            if let Some(outcome) = self.abandon(session, request, row).await? {
+            if let Some(outcome) = self.abandon(session, request, &row).await? {
                 return Ok(outcome);
             }
         }
@@ -119,13 +119,13 @@ impl Operations {
             .bind(checked.metadata.as_deref())
     }
 
-    async fn held_rows(
+    async fn held_row(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
-    ) -> Result<Vec<SqliteRow>> {
+    ) -> Result<Option<SqliteRow>> {
         let query = with_claimant(&self.sql.held, request);
-        session.rows(query, Sent::Harmless).await
+        session.read(query).await
     }
 
     /// The answer to a claim that is a duplicate, by a read alone; `None` when it may acquire the key or has to fail
@@ -136,8 +136,8 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<Option<ClaimOutcome>> {
         check::claim(request, &self.config.limits())?;
-        let rows = self.held_rows(session, request).await?;
-        let held = rows.first().map(|row| Columns(row).outcome(request));
+        let row = self.held_row(session, request).await?;
+        let held = row.map(|row| Columns(&row).outcome(request));
         let told = held
             .transpose()?
             .filter(|outcome| !is_abandoned(outcome, request));
@@ -158,7 +158,7 @@ impl Operations {
         let query = with_key(&self.sql.abandon, request.key())
             .bind(Columns(seen).token()?.as_i64())
             .bind(failure.to_vec());
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.write(query).await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))
             .transpose()
@@ -190,7 +190,7 @@ impl Operations {
             .bind(sealing.state)
             .bind(&sealing.result[..])
             .bind(sealing.retention);
-        if !session.rows(query, Sent::Write).await?.is_empty() {
+        if !session.write(query).await?.is_empty() {
             return Ok(());
         }
         match self.owned(session, claim).await? {
@@ -210,7 +210,7 @@ impl Operations {
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         let query = with_claim(&self.sql.release, claim);
-        if !session.rows(query, Sent::Write).await?.is_empty() {
+        if !session.write(query).await?.is_empty() {
             return Ok(());
         }
         match self.owned(session, claim).await? {
@@ -226,8 +226,7 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let query = with_claim(&self.sql.owned, claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        let Some(row) = rows.first() else {
+        let Some(row) = session.read(query).await? else {
             return Ok(None);
         };
         let state = row.try_get_unchecked(0).map_err(decode)?;
@@ -242,7 +241,7 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.write(query).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(Claim::new(
@@ -257,8 +256,8 @@ impl Operations {
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = with_key(&self.sql.get, key);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        rows.first().map(|row| Columns(row).record()).transpose()
+        let row = session.read(query).await?;
+        row.map(|row| Columns(&row).record()).transpose()
     }
 }
 

@@ -72,18 +72,18 @@ impl Own {
 }
 
 impl Pools {
-    /// Runs a read.
-    pub(crate) async fn read(&self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
+    /// Runs a read of one row at most: with the row the statement has ended.
+    pub(crate) async fn read(&self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         let at = |error| classify(error, Sent::Harmless);
         let Some(own) = self.own() else {
             let mut connection = self.shared.acquire().await.map_err(at)?;
-            return query.fetch_all(&mut *connection).await.map_err(at);
+            return query.fetch_optional(&mut *connection).await.map_err(at);
         };
         let mut lent = own.readers.lend().await.map_err(at)?;
         let connection = connection(&mut lent).map_err(at)?;
-        let rows = query.fetch_all(connection).await.map_err(at)?;
+        let row = query.fetch_optional(connection).await.map_err(at)?;
         lent.done();
-        Ok(rows)
+        Ok(row)
     }
 
     /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have

@@ -109,8 +109,7 @@ impl SqliteStore {
         let query = sqlx::query(AssertSqlSafe(query)).bind(table.clone());
         let config = &self.operations.config;
         let mut session = Session::Pool(&self.pools, config);
-        let rows = session.rows(query, Sent::Harmless).await?;
-        let found: i64 = match rows.first() {
+        let found: i64 = match session.read(query).await? {
             Some(row) => row.try_get_unchecked(0).map_err(decode)?,
             None => 0,
         };

@@ -9,7 +9,7 @@ use crate::pools::Pools;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
-/// Runs single statements and returns all their rows, which are few.
+/// Runs single statements.
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Pool(&'s Pools, &'s Config),
@@ -17,30 +17,41 @@ pub(crate) enum Session<'s> {
 }
 
 impl Session<'_> {
-    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<SqliteRow>> {
+    /// The row of a statement that reads one at most.
+    pub(crate) async fn read(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+        let (pools, config) = match self {
+            Self::Pool(pools, config) => (pools, config),
+            Self::Transaction(connection) => {
+                let row = query.fetch_optional(&mut **connection).await;
+                return row.map_err(|error| classify(error, Sent::Harmless));
+            }
+        };
+        match tokio::time::timeout(config.timeout(), pools.read(query)).await {
+            Ok(result) => result,
+            Err(_) => Err(timed_out(config, Sent::Harmless)),
+        }
+    }
+
+    /// The rows of a statement that writes, which are few.
+    pub(crate) async fn write(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let (pools, config) = match self {
             Self::Pool(pools, config) => (pools, config),
             Self::Transaction(connection) => {
                 let rows = query.fetch_all(&mut **connection).await;
-                return rows.map_err(|error| classify(error, sent));
+                return rows.map_err(|error| classify(error, Sent::Write));
             }
         };
         let mut under_way = Sent::Harmless;
-        let work = async {
-            match sent {
-                Sent::Harmless => pools.read(query).await,
-                Sent::Write => pools.write(query, &mut under_way).await,
-            }
-        };
+        let work = pools.write(query, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
             Err(_) => Err(timed_out(config, under_way)),
         }
     }
 
-    /// The rows of a statement that writes, if it can be run without waiting for the write lock; in a transaction it is
-    /// not tried. With `None`, nothing has happened.
-    pub(crate) async fn rows_at_once(
+    /// The same if it can be run without waiting for the write lock; in a transaction it is not tried. With `None`,
+    /// nothing has happened.
+    pub(crate) async fn write_at_once(
         &mut self,
         query: Query<'_>,
     ) -> Result<Option<Vec<SqliteRow>>> {

@@ -16,6 +16,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
+use crate::fresh::Fresh;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
 use crate::session::Session;
@@ -29,6 +30,7 @@ pub(crate) const BACKEND: &str = "sqlite";
 pub struct SqliteStore {
     pub(crate) pools: Pools,
     pub(crate) operations: Arc<Operations>,
+    pub(crate) fresh: Fresh,
 }
 
 impl SqliteStore {
@@ -52,9 +54,11 @@ impl SqliteStore {
     }
 
     fn on(pools: Pools, config: Config) -> Self {
+        let operations = Arc::new(Operations::new(config));
         Self {
+            fresh: Fresh::new(&pools, &operations),
             pools,
-            operations: Arc::new(Operations::new(config)),
+            operations,
         }
     }
 
@@ -178,10 +182,7 @@ impl IdempotencyStore for SqliteStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.operations
-            .claim(&mut self.session(), request)
-            .await
-            .map_err(at("claim"))
+        self.claim_once(request).await.map_err(at("claim"))
     }
 
     async fn complete(
@@ -251,7 +252,7 @@ impl IdempotencyStore for SqliteStore {
 impl SqliteStore {
     /// How many rows the statement changed.
     pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
-        let rows = self.session().rows(query, Sent::Write).await?;
+        let rows = self.session().write(query).await?;
         Ok(rows.len() as u64)
     }
 }
