@@ -66,7 +66,7 @@ impl Operations {
             is_ready: AtomicBool::new(false),
             has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
-            traffic: Traffic::new(),
+            traffic: Traffic::expecting_records(),
         }
     }
 

@@ -195,3 +195,128 @@ fn inserted(row: &SqliteRow) -> Result<(&[u8], i64)> {
     let now = row.try_get_unchecked(1).map_err(decode)?;
     Ok((attempt, now))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use idem_core::{AttemptId, BatchStore, Fingerprint, IdempotencyStore, Key, Response};
+    use sqlx::Connection;
+    use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+    use super::*;
+    use crate::Config;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    async fn store() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+        store.migrate().await.unwrap();
+        (folder, store)
+    }
+
+    fn request(id: &str) -> ClaimRequest {
+        let key = Key::new("tenant", "pay", id).unwrap();
+        ClaimRequest::new(key, Fingerprint::raw("request"))
+    }
+
+    async fn inserted(store: &SqliteStore, requests: &[ClaimRequest]) -> Vec<Option<&'static str>> {
+        let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
+        let all: Vec<_> = (0..requests.len()).collect();
+        let operations = &store.operations;
+        operations
+            .insert_at_once(&store.pools, requests, &all, &mut answers)
+            .await;
+        let name = |answer: Option<Result<ClaimOutcome>>| answer.map(|told| told.unwrap().name());
+        answers.into_iter().map(name).collect()
+    }
+
+    #[tokio::test]
+    async fn what_has_a_row_is_left_whatever_its_state() {
+        let (_folder, store) = store().await;
+        let ClaimOutcome::Acquired(done) = store.claim(&request("done")).await.unwrap() else {
+            panic!("a fresh key")
+        };
+        let ClaimOutcome::Acquired(released) = store.claim(&request("released")).await.unwrap()
+        else {
+            panic!("a fresh key")
+        };
+        let response = Response::new(200, "done");
+        store.complete(&done, &response, HOUR).await.unwrap();
+        store.release(&released).await.unwrap();
+        let ids = ["done", "one", "released", "two"];
+        let requests = ids.map(request);
+        let told = inserted(&store, &requests).await;
+        assert_eq!(told, [None, Some("acquired"), None, Some("acquired")]);
+        let told = store.claim_many(&requests).await;
+        let told: Vec<_> = told.into_iter().map(|told| told.unwrap().name()).collect();
+        // The attempts are those of before.
+        assert_eq!(told, ["completed", "acquired", "acquired", "acquired"]);
+    }
+
+    #[tokio::test]
+    async fn one_of_two_claims_of_a_key_or_an_attempt_is_inserted() {
+        let (_folder, store) = store().await;
+        let attempt = AttemptId::random();
+        let requests = [
+            request("key"),
+            request("key"),
+            request("one").with_attempt(attempt),
+            request("two").with_attempt(attempt),
+        ];
+        let told = inserted(&store, &requests).await;
+        let winners = |told: &[Option<&str>]| told.iter().flatten().count();
+        assert_eq!((winners(&told[..2]), winners(&told[2..])), (1, 1));
+        let told = store.claim_many(&requests).await;
+        let told = told.into_iter().map(|told| told.unwrap().name());
+        assert_eq!(told.filter(|told| *told == "acquired").count(), 3);
+    }
+
+    #[tokio::test]
+    async fn batches_of_any_size_are_inserted_in_full() {
+        let (_folder, store) = store().await;
+        for size in [1, 2, 3, 5, 64, 255, 256, 257, 600] {
+            let requests: Vec<_> = (0..size)
+                .map(|number| request(&format!("{number} of {size}")))
+                .collect();
+            let told = inserted(&store, &requests).await;
+            assert_eq!(told, vec![Some("acquired"); size]);
+        }
+        let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_records")
+            .fetch_one(store.pool())
+            .await
+            .unwrap();
+        assert_eq!(rows, 1 + 2 + 3 + 5 + 64 + 255 + 256 + 257 + 600);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_inserted_while_the_lock_is_taken() {
+        let (folder, store) = store().await;
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert_eq!(inserted(&store, &[request("one")]).await, [None]);
+        let claims = [request("one")];
+        let claimed = store.claim_many(&claims);
+        let (claimed, ended) = tokio::join!(claimed, lock.commit());
+        ended.unwrap();
+        assert_eq!(claimed[0].as_ref().unwrap().name(), "acquired");
+    }
+
+    #[tokio::test]
+    async fn callers_in_company_are_answered_each_for_itself() {
+        let (_folder, store) = store().await;
+        let mut claims = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let store = store.clone();
+            let request = request(&(number / 2).to_string());
+            claims.spawn(async move { store.claim(&request).await.unwrap().name() });
+        }
+        let told = claims.join_all().await;
+        let acquired = told.iter().filter(|told| **told == "acquired").count();
+        let in_flight = told.iter().filter(|told| **told == "in_flight").count();
+        assert_eq!((acquired, in_flight), (100, 100));
+    }
+}

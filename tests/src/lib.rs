@@ -20,6 +20,7 @@ mod race;
 pub mod remote;
 mod report;
 mod runner;
+mod states;
 mod suite;
 mod target;
 pub mod worker;
@@ -31,6 +32,7 @@ pub use failure::CaseError;
 pub use harness::{Harness, Product};
 pub use profile::{Profile, Promise};
 pub use runner::main;
+pub use states::{Expected, described};
 pub use suite::{Outcome, Verdict, cases, run_all, run_case};
 pub use target::{Missing, Target};
 

@@ -1,7 +1,6 @@
 //! Cases that only PostgreSQL has, beside those of the suite.
 
 mod bounded;
-mod orders;
 mod reads;
 mod schema;
 mod transactions;
@@ -18,8 +17,6 @@ pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_TAKE_NO_TRANSACTION_ID,
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     bounded::NO_OPERATION_SCANS_A_LARGE_TABLE,
-    orders::WHAT_THE_TRAFFIC_HAS_TAUGHT_CHANGES_NO_VERDICT,
-    orders::CLAIMS_OF_EITHER_ORDER_HAVE_ONE_WINNER,
     schema::SIXTEEN_PROCESSES_MIGRATE_AT_ONCE,
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
     schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
@@ -28,6 +25,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::FOUR_PRIVILEGES_ARE_ENOUGH,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
+    transactions::A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME,
     transactions::SERIALIZABLE_TRANSACTIONS_ARE_REPEATED_AS_A_WHOLE,
     transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
     transactions::LEASES_END_DURING_A_LONG_TRANSACTION,

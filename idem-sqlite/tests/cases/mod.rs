@@ -1,6 +1,5 @@
 //! Cases that only SQLite has, beside those of the suite.
 
-mod orders;
 mod reads;
 mod schema;
 mod transactions;
@@ -12,8 +11,6 @@ use idem_conformance::{Case, CaseFuture, Context};
 
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
-    orders::WHAT_THE_TRAFFIC_HAS_TAUGHT_CHANGES_NO_VERDICT,
-    orders::CLAIMS_OF_EITHER_ORDER_HAVE_ONE_WINNER,
     reads::DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_A_CALLER_WRITES,
@@ -25,6 +22,7 @@ pub(crate) const ALL: &[Case] = &[
     schema::AN_IN_MEMORY_DATABASE_IS_A_STORE,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
+    transactions::A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME,
     transactions::A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK,
     transactions::TRANSACTIONS_THAT_MEET_A_LOCK_ARE_REPEATED,
     transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::cancel::polled;
-use idem_conformance::{Case, CaseResult, Context};
+use idem_conformance::{Case, CaseResult, Context, described};
 use idem_core::{BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore, Record, Response};
 use idem_sqlite::{Config, SqliteStore, Transactions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
@@ -19,6 +19,10 @@ pub(super) const RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
 pub(super) const A_ROLLBACK_LEAVES_NEITHER: Case = case(12, "a_rollback_leaves_neither", |cx| {
     Box::pin(a_rollback_leaves_neither(cx))
 });
+pub(super) const A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME: Case =
+    case(1, "a_claim_in_a_transaction_is_told_the_same", |cx| {
+        Box::pin(a_claim_in_a_transaction_is_told_the_same(cx))
+    });
 pub(super) const A_LOST_CLAIM_ROLLS_THE_BUSINESS_ROW_BACK: Case =
     case(5, "a_lost_claim_rolls_the_business_row_back", |cx| {
         Box::pin(a_lost_claim_rolls_the_business_row_back(cx))
@@ -216,6 +220,22 @@ async fn a_transaction_dropped_at_any_poll_is_not_left_open(cx: &Context) -> Cas
         if finished.is_some() {
             return Ok(());
         }
+    }
+    Ok(())
+}
+
+async fn a_claim_in_a_transaction_is_told_the_same(cx: &Context) -> CaseResult {
+    let store = support::store(cx.namespace()).await?;
+    for expected in cx.claims_in_every_state("in a transaction").await? {
+        let mut transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
+        let outcome = store.claim_in(&mut transaction, &expected.request).await?;
+        transaction.commit().await?;
+        assert_eq!(
+            described(&outcome),
+            expected.told,
+            "{:?}",
+            expected.request.key()
+        );
     }
     Ok(())
 }

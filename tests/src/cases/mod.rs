@@ -5,6 +5,7 @@ mod checkpoint;
 mod checkpoint_ends;
 mod checkpoint_races;
 mod law01_one_winner;
+mod law01_orders;
 mod law01_processes;
 mod law02_losers;
 mod law03_replay;
@@ -33,6 +34,7 @@ use crate::Case;
 /// Every case of every law.
 pub(crate) const ALL: &[&[Case]] = &[
     law01_one_winner::CASES,
+    law01_orders::CASES,
     law01_processes::CASES,
     law02_losers::CASES,
     law03_replay::CASES,
