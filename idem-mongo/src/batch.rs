@@ -10,11 +10,10 @@ use std::collections::HashMap;
 use futures_util::{StreamExt, stream};
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, check};
 
-use crate::error::Sent;
 use crate::operations::Operations;
 use crate::row::Row;
 use crate::session::Session;
-use crate::statements::{self, Asked};
+use crate::statements::Asked;
 
 /// Most keys that are in hand at a time: of one look, for claims.
 const MAX_ITEMS: usize = 500;
@@ -87,23 +86,17 @@ impl Operations {
         requests: &[ClaimRequest],
         groups: &[Vec<usize>],
     ) -> Result<HashMap<String, Row>> {
-        let mut session = Session::alone(&self.config);
-        self.ready(&session).await?;
+        self.ready(&Session::alone(&self.config)).await?;
         let first = groups.iter().filter_map(|group| group.first());
         let keys: Vec<_> = first
             .filter_map(|&position| requests.get(position).map(ClaimRequest::key))
             .filter(|key| self.traffic.expects_record(key))
             .map(Key::path)
             .collect();
-        if keys.is_empty() {
-            return Ok(HashMap::new());
+        match keys.is_empty() {
+            true => Ok(HashMap::new()),
+            false => self.rows_of(keys).await,
         }
-        let look = statements::look_many(keys);
-        let found = session.read(&self.collection, look, Sent::Harmless).await?;
-        let rows = found.into_iter().map(Row::new);
-        Ok(rows
-            .filter_map(|row| Some((row.id()?.to_owned(), row)))
-            .collect())
     }
 
     /// The claims of one key. The look serves the first of them only.
@@ -123,8 +116,7 @@ impl Operations {
                 match check::claim(request, &self.config.limits()) {
                     Ok(checked) => {
                         let asked = Asked::new(request, checked);
-                        let told = self.claim_seen(&mut session, &asked, seen.take()).await;
-                        told.inspect(|outcome| self.learn(request.key(), outcome))
+                        self.claim_from(&mut session, &asked, seen.take()).await
                     }
                     Err(error) => Err(error),
                 }

@@ -92,19 +92,25 @@ impl Operations {
             true => self.look(session, &asked, Sent::Harmless).await?,
             false => None,
         };
-        let outcome = self.claim_seen(session, &asked, seen).await?;
-        self.learn(request.key(), &outcome);
-        Ok(outcome)
+        self.claim_from(session, &asked, seen).await
     }
 
-    pub(crate) fn learn(&self, key: &Key, outcome: &ClaimOutcome) {
+    /// Claims from what was seen, and learns from what it comes to.
+    pub(crate) async fn claim_from(
+        &self,
+        session: &mut Session<'_>,
+        asked: &Asked<'_>,
+        seen: Option<Row>,
+    ) -> Result<ClaimOutcome> {
+        let outcome = self.claim_seen(session, asked, seen).await?;
         let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
-        self.traffic.learn(key, !acquired);
+        self.traffic.learn(asked.request.key(), !acquired);
+        Ok(outcome)
     }
 
     /// From what a look has seen, or, where it was not looked, from nothing. What it has written is proven by the document
     /// that carries this attempt's id.
-    pub(crate) async fn claim_seen(
+    async fn claim_seen(
         &self,
         session: &mut Session<'_>,
         asked: &Asked<'_>,
@@ -148,7 +154,7 @@ impl Operations {
         ))
     }
 
-    async fn look(
+    pub(crate) async fn look(
         &self,
         session: &mut Session<'_>,
         asked: &Asked<'_>,

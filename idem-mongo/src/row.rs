@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 use crate::statements::Asked;
 
 /// A record's document as a read or a claim answers with it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Row(Document);
 
 impl Row {

@@ -15,6 +15,7 @@ use mongodb::options::ClientOptions;
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
+use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::session::Session;
 
@@ -35,6 +36,7 @@ const MAX_POOL_SIZE: u32 = 64;
 pub struct MongoStore {
     client: Client,
     pub(crate) operations: Arc<Operations>,
+    pub(crate) looks: Looks,
 }
 
 impl MongoStore {
@@ -52,7 +54,11 @@ impl MongoStore {
     #[must_use]
     pub fn with_config(client: Client, config: Config) -> Self {
         let operations = Arc::new(Operations::new(&client, config));
-        Self { client, operations }
+        Self {
+            client,
+            looks: Looks::new(&operations),
+            operations,
+        }
     }
 
     /// A store on a client of its own: retryable writes, at most 64 connections, opened as they are needed, and 5 s to
@@ -132,10 +138,7 @@ impl IdempotencyStore for MongoStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.operations
-            .claim(&mut self.session(), request)
-            .await
-            .map_err(at("claim"))
+        self.claim_once(request).await.map_err(at("claim"))
     }
 
     async fn complete(
