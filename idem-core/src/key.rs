@@ -124,6 +124,13 @@ impl Key {
             if place > 0 {
                 path.push(':');
             }
+            if !part
+                .bytes()
+                .any(|byte| matches!(byte, b'%' | b':' | b'{' | b'}'))
+            {
+                path.push_str(part);
+                continue;
+            }
             for character in part.chars() {
                 match character {
                     '%' => path.push_str("%25"),

@@ -222,11 +222,11 @@ impl Inner {
 
     fn keys(&self, key: &Key) -> [String; 2] {
         // Of 256 buckets the one of this key, in whatever process, by its SHA-256.
-        let (namespace, hash) = (&self.namespace, key.hashed());
+        let (namespace, hash, path) = (&*self.namespace, key.hashed(), key.path());
         let bucket = &hash[..2];
         [
-            format!("{namespace}:e:{{{namespace}.{bucket}}}"),
-            format!("{namespace}:c:{{{namespace}.{bucket}}}:{}", key.path()),
+            [namespace, ":e:{", namespace, ".", bucket, "}"].concat(),
+            [namespace, ":c:{", namespace, ".", bucket, "}:", &path].concat(),
         ]
     }
 
@@ -234,7 +234,7 @@ impl Inner {
     /// once after it, so a ticket is no younger than it says and its epoch no older: an invalidation in between is one
     /// before the ticket.
     async fn read(&self, key: &Key) -> Result<CacheRead> {
-        if let Some((now, values)) = self.reads.read(self.keys(key).into()).await?
+        if let Some((now, values)) = self.reads.read(|| self.keys(key).into()).await?
             && let Ok([Value::BulkString(epoch), entry]) = <[Value; 2]>::try_from(values)
         {
             return found(now, epoch, entry);

@@ -139,8 +139,8 @@ impl RedisStore {
 
     /// What the record says, if that is the answer.
     async fn look(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
-        let key = self.operations.record_key(request.key());
-        let read = self.claiming.reads.read(vec![key]).await?;
+        let keys = || vec![self.operations.record_key(request.key())];
+        let read = self.claiming.reads.read(keys).await?;
         Ok(read.and_then(|read| answered(read, request)))
     }
 

@@ -35,17 +35,17 @@ impl Operations {
     /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one key, so it is in one slot
     /// of a cluster.
     pub(crate) fn record_key(&self, key: &Key) -> String {
-        format!("{}:r:{}", self.config.namespace(), key.path())
+        [self.config.namespace(), ":r:", &key.path()].concat()
     }
 
     /// What the keys of all records begin with; it has nothing in it that a pattern would take for its own.
     pub(crate) fn record_prefix(&self) -> String {
-        format!("{}:r:", self.config.namespace())
+        [self.config.namespace(), ":r:"].concat()
     }
 
     /// Where it is told that the record of this key has changed: `namespace:w:…`.
     pub(crate) fn channel(&self, key: &Key) -> String {
-        format!("{}:w:{}", self.config.namespace(), key.path())
+        [self.config.namespace(), ":w:", &key.path()].concat()
     }
 
     /// The channel on which a change is told, or nothing.
@@ -63,7 +63,7 @@ impl Operations {
             return String::new();
         }
         let path = record_key.strip_prefix(&self.record_prefix());
-        format!("{}:w:{}", self.config.namespace(), path.unwrap_or_default())
+        [self.config.namespace(), ":w:", path.unwrap_or_default()].concat()
     }
 
     pub(crate) fn flag(flag: bool) -> u8 {

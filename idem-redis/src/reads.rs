@@ -42,20 +42,16 @@ impl Reads {
 
     /// The values of these keys, together with those that others ask for at the same time; none where only a script may
     /// tell: in a cluster, and while the server is being replaced.
-    pub(crate) async fn read(&self, keys: Vec<String>) -> Answer {
+    pub(crate) async fn read(&self, keys: impl Fn() -> Vec<String> + Send + Sync) -> Answer {
         if !self.link.connector.is_one_node() {
             return Ok(None);
         }
         let underway = self.gather.enter();
-        if underway.is_in_company() && !self.is_split.load(Ordering::Relaxed) {
-            let lone = keys.clone();
-            match self.gather.ask(keys).await {
-                Some(answer) => answer,
-                None => self.link.read(&lone).await,
-            }
-        } else {
-            self.link.read(&keys).await
+        let are_gathered = underway.is_in_company() && !self.is_split.load(Ordering::Relaxed);
+        if are_gathered && let Some(answer) = self.gather.ask(keys()).await {
+            return answer;
         }
+        self.link.read(&keys()).await
     }
 }
 
