@@ -1,5 +1,6 @@
 //! [`Pools`]: the connections of a store.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_core::Result;
@@ -7,6 +8,7 @@ use idem_sqlx::{Connections, Lent};
 use sqlx::query_with;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::session::Query;
@@ -41,6 +43,9 @@ pub(crate) struct Own {
     writer: Connections<Sqlite>,
     /// For how long it is tried.
     patience: Duration,
+    /// Who tries: one at a time, and not on the writer meanwhile. So what would not wait for the lock does not wait for them
+    /// either.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Own {
@@ -59,6 +64,7 @@ impl Own {
             readers: Connections::new(options, READERS)?,
             writer: Connections::new(hasty, 1)?,
             patience,
+            turn: Arc::default(),
         })
     }
 
@@ -94,19 +100,13 @@ impl Pools {
         under_way: &mut Sent,
     ) -> Result<Vec<SqliteRow>> {
         let statement = Repeatable::of(query).map_err(|error| classify(error, Sent::Harmless))?;
-        if let Some(mut lent) = self.lend_writer().await {
-            let began = Instant::now();
-            loop {
-                if let Some(rows) = run_at_once(&mut lent, statement.query(), under_way).await? {
-                    lent.done();
-                    return Ok(rows);
-                }
-                if !self.tries_again(began).await {
-                    break;
-                }
+        let mut tries = self.tries();
+        while tries.again().await {
+            if let Some(rows) = self.write_at_once(statement.query(), under_way).await? {
+                return Ok(rows);
             }
-            lent.done();
         }
+        drop(tries);
         let acquired = self.shared.acquire().await;
         let mut connection = acquired.map_err(|error| classify(error, Sent::Harmless))?;
         *under_way = Sent::Write;
@@ -124,20 +124,30 @@ impl Pools {
         let Some(mut lent) = self.lend_writer().await else {
             return Ok(None);
         };
-        let rows = run_at_once(&mut lent, query, under_way).await?;
-        lent.done();
-        Ok(rows)
+        let at = |error| classify(error, Sent::Write);
+        let connection = connection(&mut lent).map_err(at)?;
+        *under_way = Sent::Write;
+        match query.fetch_all(connection).await {
+            Ok(rows) => {
+                lent.done();
+                Ok(Some(rows))
+            }
+            Err(error) if is_transaction_retryable(&error) => {
+                *under_way = Sent::Harmless;
+                lent.done();
+                Ok(None)
+            }
+            Err(error) => Err(at(error)),
+        }
     }
 
-    /// Whether a statement or transaction that has found the lock taken is tried once more, after a pause. It is not
-    /// when somebody waits for the lock in the shared pool.
-    pub(crate) async fn tries_again(&self, began: Instant) -> bool {
-        let patience = self.own().map(|own| own.patience);
-        let may = self.is_idle() && patience.is_some_and(|patience| began.elapsed() < patience);
-        if may {
-            tokio::time::sleep(PAUSE).await;
+    /// How often what must write tries the connection that does not wait.
+    pub(crate) fn tries(&self) -> Tries<'_> {
+        Tries {
+            pools: self,
+            tried: false,
+            turn: None,
         }
-        may
     }
 
     /// The connection that does not wait for the write lock, when nobody else of this process does; none also where
@@ -163,22 +173,33 @@ impl Pools {
     }
 }
 
-/// `None` when the write lock was taken; then nothing has happened.
-async fn run_at_once(
-    lent: &mut Lent<Sqlite>,
-    query: Query<'_>,
-    under_way: &mut Sent,
-) -> Result<Option<Vec<SqliteRow>>> {
-    let at = |error| classify(error, Sent::Write);
-    let connection = connection(lent).map_err(at)?;
-    *under_way = Sent::Write;
-    match query.fetch_all(connection).await {
-        Ok(rows) => Ok(Some(rows)),
-        Err(error) if is_transaction_retryable(&error) => {
-            *under_way = Sent::Harmless;
-            Ok(None)
+/// Tries for the write lock: once at once, and then, in turn with others who try, each millisecond.
+#[derive(Debug)]
+pub(crate) struct Tries<'p> {
+    pools: &'p Pools,
+    tried: bool,
+    /// Since when it has the turn.
+    turn: Option<(OwnedMutexGuard<()>, Instant)>,
+}
+
+impl Tries<'_> {
+    /// Whether to try now. Not when somebody waits for the lock in the shared pool, and not for ever.
+    pub(crate) async fn again(&mut self) -> bool {
+        let Some(own) = self.pools.own() else {
+            return false;
+        };
+        if !std::mem::replace(&mut self.tried, true) {
+            return true;
         }
-        Err(error) => Err(at(error)),
+        match &self.turn {
+            None => {
+                let turn = Arc::clone(&own.turn).lock_owned().await;
+                self.turn = Some((turn, Instant::now()));
+            }
+            Some(_) => tokio::time::sleep(PAUSE).await,
+        }
+        let is_patient = |(_, since): &(_, Instant)| since.elapsed() < own.patience;
+        self.pools.is_idle() && self.turn.as_ref().is_some_and(is_patient)
     }
 }
 
@@ -319,6 +340,38 @@ mod tests {
         store.operations.traffic.always_look(request("three").key());
         assert!(store.claim(&request("three")).await.is_err());
         assert!(store.claim_many(&[request("three")]).await[0].is_err());
+    }
+
+    /// Not even for another claim that waits for it.
+    #[tokio::test]
+    async fn no_duplicate_waits_for_the_lock() {
+        let (folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let request = |id: &str| {
+            let key = Key::new("tenant", "pay", id).unwrap();
+            ClaimRequest::new(key, Fingerprint::raw("request"))
+        };
+        let held = store.claim(&request("held")).await.unwrap();
+        assert_eq!(held.name(), "acquired");
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for id in ["one", "two", "three"] {
+            let (store, request) = (store.clone(), request(id));
+            waiting.spawn(async move { store.claim(&request).await.unwrap().name() });
+        }
+        let own = store.pools.own.as_ref().unwrap();
+        while own.turn.try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        let duplicate = request("held");
+        let claimed = tokio::time::timeout(own.patience / 2, store.claim(&duplicate));
+        assert_eq!(claimed.await.unwrap().unwrap().name(), "in_flight");
+        assert!(waiting.try_join_next().is_none());
+        lock.rollback().await.unwrap();
+        assert_eq!(waiting.join_all().await, ["acquired"; 3]);
     }
 
     #[tokio::test]

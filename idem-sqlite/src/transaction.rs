@@ -1,7 +1,5 @@
 //! [`WriteTransaction`]: a transaction of the store's own.
 
-use std::time::Instant;
-
 use idem_core::Result;
 use idem_sqlx::Lent;
 use sqlx::Sqlite;
@@ -46,22 +44,19 @@ impl WriteTransaction {
 
     /// `None` when the write lock was not to be had, and when anything is wrong, which the shared pool then tells.
     async fn begin_on_own(pools: &Pools) -> Option<Self> {
-        let mut lent = pools.lend_writer().await?;
-        let began = Instant::now();
-        loop {
+        let mut tries = pools.tries();
+        while tries.again().await {
+            let mut lent = pools.lend_writer().await?;
             let begun = sqlx::query(BEGIN)
                 .execute(connection(&mut lent).ok()?)
                 .await;
             match begun {
                 Ok(_) => return Some(Self::Own(lent)),
-                Err(error) if is_transaction_retryable(&error) => {}
+                Err(error) if is_transaction_retryable(&error) => lent.done(),
                 Err(_) => return None,
             }
-            if !pools.tries_again(began).await {
-                lent.done();
-                return None;
-            }
         }
+        None
     }
 
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection> {
