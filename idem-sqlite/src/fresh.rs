@@ -200,7 +200,9 @@ fn inserted(row: &SqliteRow) -> Result<(&[u8], i64)> {
 mod tests {
     use std::time::Duration;
 
-    use idem_core::{AttemptId, BatchStore, Fingerprint, IdempotencyStore, Key, Response};
+    use idem_core::{
+        AttemptId, BatchStore, Fingerprint, IdempotencyStore, Key, Metadata, Response,
+    };
     use sqlx::Connection;
     use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
@@ -222,9 +224,17 @@ mod tests {
         ClaimRequest::new(key, Fingerprint::raw("request"))
     }
 
+    /// Nothing is inserted while somebody has a connection of the pool, and one that is given back is in it a moment later.
+    async fn until_idle(store: &SqliteStore) {
+        while store.pool().num_idle() < store.pool().size() as usize {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn inserted(store: &SqliteStore, requests: &[ClaimRequest]) -> Vec<Option<&'static str>> {
         let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
         let all: Vec<_> = (0..requests.len()).collect();
+        until_idle(store).await;
         let operations = &store.operations;
         operations
             .insert_at_once(&store.pools, requests, &all, &mut answers)
@@ -254,6 +264,62 @@ mod tests {
         let told: Vec<_> = told.into_iter().map(|told| told.unwrap().name()).collect();
         // The attempts are those of before.
         assert_eq!(told, ["completed", "acquired", "acquired", "acquired"]);
+    }
+
+    /// The row of this key, its instants as what they are after its beginning.
+    async fn row(store: &SqliteStore, id: &str) -> String {
+        let query = "SELECT json_array(scope, operation, token - created_at, lease_ends_at - created_at,
+            expires_at - created_at, purge_at - created_at, sealed_at, sweep_at - created_at, attempts,
+            state, hex(fingerprint), hex(attempt_id), metadata, hex(result))
+            FROM idem_records WHERE id = ?1";
+        let row = sqlx::query_scalar(query).bind(id).fetch_one(store.pool());
+        row.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_inserted_is_what_a_claim_writes() {
+        let (_folder, store) = store().await;
+        let attempt = AttemptId::random();
+        let requests = |series: &str| {
+            let request = |name: &str| request(&format!("{name} {series}")).with_attempt(attempt);
+            [
+                request("plain"),
+                request("lasting")
+                    .with_lease(HOUR)
+                    .with_retention(HOUR * 30)
+                    .with_on_stale(StalePolicy::Fail),
+                request("noted").with_metadata(Metadata::new().with("who", "the first")),
+            ]
+        };
+        let alone = requests("alone");
+        for request in &alone {
+            let mut session = store.session();
+            let claimed = store.operations.claim(&mut session, request).await;
+            assert_eq!(claimed.unwrap().name(), "acquired");
+        }
+        for (request, alone) in requests("inserted").into_iter().zip(&alone) {
+            let mut answers: Answers<_> = vec![None];
+            until_idle(&store).await;
+            let operations = &store.operations;
+            let requests = [request];
+            operations
+                .insert_at_once(&store.pools, &requests, &[0], &mut answers)
+                .await;
+            let Some(Ok(ClaimOutcome::Acquired(claim))) = answers.remove(0) else {
+                panic!("a fresh key")
+            };
+            let [written, expected] = [
+                row(&store, requests[0].key().id()).await,
+                row(&store, alone.key().id()).await,
+            ];
+            assert_eq!(written, expected);
+            let record = store.get(claim.key()).await.unwrap().unwrap();
+            let idem_core::Record::InFlight(record) = record else {
+                panic!("it is in flight")
+            };
+            assert_eq!(record.info.token, claim.token());
+            assert_eq!(record.lease_ends_at, claim.lease_ends_at());
+        }
     }
 
     #[tokio::test]
