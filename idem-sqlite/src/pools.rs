@@ -264,6 +264,11 @@ mod tests {
             .unwrap()
     }
 
+    fn request(id: &str) -> ClaimRequest {
+        let key = Key::new("tenant", "pay", id).unwrap();
+        ClaimRequest::new(key, Fingerprint::raw("request"))
+    }
+
     async fn until_idle(store: &SqliteStore) {
         while !store.pools.is_idle() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -328,10 +333,6 @@ mod tests {
         let (_folder, store) = store().await;
         store.migrate().await.unwrap();
         until_idle(&store).await;
-        let request = |id: &str| {
-            let key = Key::new("tenant", "pay", id).unwrap();
-            ClaimRequest::new(key, Fingerprint::raw("request"))
-        };
         store.pools.own.as_ref().unwrap().readers.close();
         let claimed = store.claim(&request("one")).await.unwrap();
         assert_eq!(claimed.name(), "acquired");
@@ -348,10 +349,6 @@ mod tests {
         let (folder, store) = store().await;
         store.migrate().await.unwrap();
         until_idle(&store).await;
-        let request = |id: &str| {
-            let key = Key::new("tenant", "pay", id).unwrap();
-            ClaimRequest::new(key, Fingerprint::raw("request"))
-        };
         let held = store.claim(&request("held")).await.unwrap();
         assert_eq!(held.name(), "acquired");
         let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
@@ -363,7 +360,9 @@ mod tests {
             waiting.spawn(async move { store.claim(&request).await.unwrap().name() });
         }
         let own = store.pools.own.as_ref().unwrap();
+        let deadline = Instant::now() + own.patience;
         while own.turn.try_lock().is_ok() {
+            assert!(Instant::now() < deadline, "nobody tries for the lock");
             tokio::task::yield_now().await;
         }
         let duplicate = request("held");

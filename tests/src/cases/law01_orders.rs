@@ -118,11 +118,15 @@ async fn what_the_traffic_has_taught_changes_no_verdict(cx: &Context) -> CaseRes
 /// or that is gone when they read it, because its holder has released it.
 async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
     const ROUNDS: usize = 60;
-    const RACERS: usize = 8;
+    const RACERS: usize = 6;
     let stores = [cx.open().await?, cx.open().await?];
     for (store, lesson) in stores.iter().zip([Lesson::FreshKeys, Lesson::Duplicates]) {
         teach(cx, &**store, lesson, LESSONS).await?;
     }
+    let batch = match cx.profile().promises(Promise::Batch) {
+        true => Some(cx.open_batch().await?),
+        false => None,
+    };
     for round in 0..ROUNDS {
         let key = cx.key(format!("raced {round}"));
         let mut racers = JoinSet::new();
@@ -130,6 +134,15 @@ async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
             let (store, request) = (Arc::clone(store), cx.request(&key));
             let asked = Arc::clone(cx.asked_again());
             racers.spawn(async move { race::ask(&asked, || store.claim(&request)).await });
+        }
+        for batch in batch.iter().flat_map(|batch| [batch, batch]) {
+            let (batch, request) = (Arc::clone(batch), cx.request(&key));
+            let asked = Arc::clone(cx.asked_again());
+            racers.spawn(async move {
+                let requests = [request];
+                let claim = || async { batch.claim_many(&requests).await.remove(0) };
+                race::ask(&asked, claim).await
+            });
         }
         // In every other round the winner gives up at once, so that there may be several, one after the other.
         let releases = round % 2 == 1;
