@@ -140,4 +140,36 @@ mod tests {
         assert!(sql.contains("\"dedup_purge_at\" ON \"dedup\""));
         assert!(!sql.contains('{'));
     }
+
+    #[tokio::test]
+    async fn a_table_whose_key_has_another_order_works() {
+        use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
+
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+        let (new, old) = ("(id, operation, scope)", "(scope, operation, id)");
+        let schema = schema_sql(&Config::new());
+        assert!(schema.contains(new));
+        let script = AssertSqlSafe(schema.replace(new, old));
+        sqlx::raw_sql(script).execute(store.pool()).await.unwrap();
+        store.migrate().await.unwrap();
+        let key = |id: &str| Key::new("tenant", "pay", id).unwrap();
+        let request = |id: &str| ClaimRequest::new(key(id), Fingerprint::raw("request"));
+        let names = ["one", "two"].map(request);
+        let fresh = store.claim_many(&names).await;
+        assert!(
+            fresh
+                .iter()
+                .all(|told| told.as_ref().unwrap().name() == "acquired")
+        );
+        assert_eq!(
+            store.claim(&request("one")).await.unwrap().name(),
+            "in_flight"
+        );
+        assert_eq!(
+            store.claim(&request("three")).await.unwrap().name(),
+            "acquired"
+        );
+    }
 }
