@@ -69,7 +69,6 @@ impl<'r> Asked<'r> {
             .bind(attempt)
             .bind(self.lease)
             .bind(self.kept)
-            .bind(self.kept)
             .bind(self.sweep)
             .bind(&self.fingerprint[..])
             .bind(attempt)

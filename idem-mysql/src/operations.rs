@@ -154,7 +154,6 @@ impl Operations {
             let query = sqlx::query(self.sql.renew.text())
                 .bind(lease)
                 .bind(lease)
-                .bind(lease)
                 .bind(lease);
             bind_claim(query, claim)
         };

@@ -36,7 +36,6 @@ fn table_sql(config: &Config, template: &str) -> String {
         .trim_end_matches(';')
         .replace("{table}", &config.qualified_table())
         .replace("{purge_index}", &format!("`{table}_purge_at`"))
-        .replace("{sweep_index}", &format!("`{table}_sweep_at`"))
         .replace("{marks}", &config.qualified_marks())
         .replace("{marks_index}", &format!("`{table}_marks_at`"))
 }

@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     created_at    BIGINT         NOT NULL COMMENT 'first seen',
     lease_ends_at BIGINT         NOT NULL,
     expires_at    BIGINT         NOT NULL COMMENT 'the key is fresh from here on; 0 when released',
-    purge_at      BIGINT         NOT NULL COMMENT 'expires_at, or up to an eighth of the retention later',
+    purge_at      BIGINT         NOT NULL COMMENT 'expires_at, or up to an eighth of the retention later; sweep_at less 2^62 where there is one',
     sealed_at     BIGINT         NULL     COMMENT 'when completed or failed',
     sweep_at      BIGINT         NULL     COMMENT 'lease_ends_at while in flight and not to be taken over',
     attempts      INT            NOT NULL COMMENT 'acquisitions since the key was fresh',
@@ -18,7 +18,6 @@ CREATE TABLE IF NOT EXISTS {table} (
     metadata      MEDIUMBLOB     NULL     COMMENT 'JSON, UTF-8',
     result        LONGBLOB       NULL     COMMENT 'the sealed response or failure; while in flight, the last checkpoint',
     PRIMARY KEY (scope, operation, id),
-    KEY {purge_index} (purge_at),
-    KEY {sweep_index} (sweep_at)
+    KEY {purge_index} (purge_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET = utf8mb4
   COMMENT = 'idem records, schema version 1';

@@ -39,6 +39,22 @@ macro_rules! columns {
     };
 }
 
+/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index serves both: a purge looks at
+/// what is due from zero on, a sweep at what is due below it, and each claim has one index less to write. Instants are
+/// far smaller.
+macro_rules! below {
+    () => {
+        "4611686018427387904"
+    };
+}
+
+/// `purge_at` of a record in flight, once `sweep_at` and `expires_at` are set.
+macro_rules! due {
+    () => {
+        concat!("COALESCE(sweep_at - ", below!(), ", expires_at)")
+    };
+}
+
 macro_rules! key {
     () => {
         "scope = ? AND operation = ? AND id = ?"
@@ -59,7 +75,7 @@ macro_rules! insert {
             "INSERT ",
             $ignore,
             "INTO {table} (
-    token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
+    token, created_at, lease_ends_at, expires_at, sweep_at, purge_at, attempts, state,
     scope, operation, id, fingerprint, attempt_id, metadata)
 VALUES "
         )
@@ -74,7 +90,9 @@ macro_rules! insert_row {
             $before,
             now!(),
             $after,
-            ", token, token + ?, token + ?, expires_at, token + ?, 1, 0, ?, ?, ?, ?, ?, ?)"
+            ", token, token + ?, token + ?, token + ?, ",
+            due!(),
+            ", 1, 0, ?, ?, ?, ?, ?, ?)"
         )
     };
 }
@@ -148,7 +166,7 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
     columns!("CAST(NULL AS BINARY)")
 );
 
-/// Attempt id, lease (3 ×), retention (2 ×) and the other parameters as `operations.rs` binds them.
+/// The parameters as `Asked::take` binds them.
 ///
 /// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
 /// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first
@@ -182,12 +200,12 @@ pub(crate) const TAKE: &str = concat!(
     expires_at = ",
     now!(),
     " + ?,
-    purge_at = ",
-    now!(),
-    " + ?,
     sweep_at = ",
     now!(),
     " + ?,
+    purge_at = ",
+    due!(),
+    ",
     sealed_at = NULL, state = 0, fingerprint = ?, attempt_id = ?, metadata = ?
 WHERE ",
     key!(),
@@ -207,7 +225,7 @@ pub(crate) const ABANDON: &str = concat!(
     "UPDATE {table} SET
     state = 2, result = ?, sealed_at = ",
     now!(),
-    ", sweep_at = NULL,
+    ", sweep_at = NULL, purge_at = GREATEST(purge_at, expires_at),
     attempt_id = x'00000000000000000000000000000000'
 WHERE ",
     key!(),
@@ -326,18 +344,19 @@ WHERE ",
     now!()
 );
 
-/// Lease (4 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last.
+/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last, and `purge_at`
+/// comes after what it is made of.
 pub(crate) const RENEW: &str = concat!(
     "UPDATE {table} SET
-    purge_at = GREATEST(purge_at, expires_at + GREATEST(0, ",
-    now!(),
-    " + ? - lease_ends_at)),
     expires_at = expires_at + GREATEST(0, ",
     now!(),
     " + ? - lease_ends_at),
     sweep_at = CASE WHEN sweep_at IS NOT NULL THEN GREATEST(lease_ends_at, ",
     now!(),
     " + ?) END,
+    purge_at = GREATEST(purge_at, ",
+    due!(),
+    "),
     lease_ends_at = GREATEST(lease_ends_at, ",
     now!(),
     " + ?)

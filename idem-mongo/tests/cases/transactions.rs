@@ -40,6 +40,12 @@ pub(super) const A_CLAIM_BESIDE_A_TRANSACTION_HAS_ONE_WINNER: Case =
     case(1, "a_claim_beside_a_transaction_has_one_winner", |cx| {
         Box::pin(a_claim_beside_a_transaction_has_one_winner(cx))
     });
+pub(super) const A_DUPLICATE_BESIDE_A_TRANSACTION_OF_ANOTHER_PROCESS_IS_TOLD_NOTHING_ELSE: Case =
+    case(
+        1,
+        "a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_else",
+        |cx| Box::pin(a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_else(cx)),
+    );
 pub(super) const A_LOST_RACE_IN_A_TRANSACTION_IS_CONTENTION: Case =
     case(14, "a_lost_race_in_a_transaction_is_contention", |cx| {
         Box::pin(a_lost_race_in_a_transaction_is_contention(cx))
@@ -251,6 +257,55 @@ async fn a_claim_beside_a_transaction_has_one_winner(cx: &Context) -> CaseResult
         }
     }
     assert_eq!(shop.paid().await?, (1, 1));
+    Ok(())
+}
+
+/// The other process knows of no transaction and writes first, because its keys were all fresh.
+async fn a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_else(
+    cx: &Context,
+) -> CaseResult {
+    let shop = Shop::open(cx).await?;
+    let elsewhere = support::harness()?.store(cx.namespace()).await?;
+    for number in 0..20 {
+        let fresh = cx.request(&cx.key(format!("fresh-{number}")));
+        assert!(elsewhere.claim(&fresh).await?.acquired().is_some());
+    }
+    for commits in [true, false] {
+        let request = cx.request(&cx.key(format!("commits-{commits}")));
+        let claim = cx.claim(&request).await?;
+        let mut attempts = shop.transactions.attempts();
+        let mut session = attempts.begin().await?;
+        let paid = Response::new(201, "paid");
+        shop.store
+            .complete_in(&mut session, &claim, &paid, HOUR)
+            .await?;
+        let (store, duplicate) = (elsewhere.clone(), cx.request(request.key()));
+        let mut asking = tokio::spawn(async move {
+            loop {
+                match store.claim(&duplicate).await {
+                    Err(error) if error.kind() == ErrorKind::Contention => {}
+                    outcome => return outcome,
+                }
+            }
+        });
+        // Time for it to meet the transaction, whether it waits for that or not.
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut asking).await;
+        let result = if commits { Ok(()) } else { Err("declined") };
+        let finished = attempts.finish(session, result).await.expect("an end");
+        assert_eq!(finished.is_ok(), commits);
+        // Before the end it is in flight, and after a commit completed.
+        let told = match early {
+            Ok(told) => told??,
+            Err(_) => asking.await??,
+        };
+        assert!(
+            ["in_flight", "completed"].contains(&told.name()),
+            "{told:?}"
+        );
+        let after = elsewhere.claim(&cx.request(request.key())).await?;
+        let ended = if commits { "completed" } else { "in_flight" };
+        assert_eq!(after.name(), ended);
+    }
     Ok(())
 }
 

@@ -1,13 +1,17 @@
 //! The statements of purge and sweep.
 
-/// Which rows a purge deletes. One whose token is ahead of the clock (which was set back) is kept, because the next
-/// token is made from it.
+/// Which rows a purge deletes, those that nobody swept before they expired among them. One whose token is ahead of the clock
+/// (which was set back) is kept, because the next token is made from it.
 macro_rules! purgeable {
     () => {
         concat!(
-            "purge_at <= ",
+            "(purge_at BETWEEN 0 AND ",
             now!(),
-            " AND expires_at <= ",
+            " OR purge_at <= ",
+            now!(),
+            " - ",
+            below!(),
+            ") AND expires_at <= ",
             now!(),
             " AND token < ",
             now!()
@@ -29,7 +33,11 @@ pub(crate) const PURGE: &str = concat!("DELETE FROM {table} WHERE ({keys}) AND "
 macro_rules! sweepable {
     () => {
         concat!(
-            "sweep_at <= ",
+            "purge_at <= ",
+            now!(),
+            " - ",
+            below!(),
+            " AND sweep_at <= ",
             now!(),
             " AND state = 0 AND expires_at > ",
             now!()
@@ -42,14 +50,15 @@ macro_rules! sweepable {
 pub(crate) const SWEEPABLE: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
     sweepable!(),
-    " ORDER BY sweep_at LIMIT ? FOR UPDATE SKIP LOCKED"
+    " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
 /// The failure's stored form, keys.
 pub(crate) const SWEEP: &str = concat!(
     "UPDATE {table} SET state = 2, result = ?, sealed_at = ",
     now!(),
-    ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL
+    ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL,
+    purge_at = GREATEST(purge_at, expires_at)
 WHERE ({keys}) AND ",
     sweepable!()
 );

@@ -3,8 +3,8 @@
 use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseResult, Context, Harness};
 use idem_core::{
-    AttemptId, BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, ErrorKind,
-    FencingToken, IdempotencyStore, Record, Response, StalePolicy,
+    AttemptId, BatchStore, Claim, ClaimOutcome, Completion, Effect, ErrorKind, FencingToken,
+    IdempotencyStore, Record, Response,
 };
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
@@ -29,23 +29,11 @@ pub(super) const A_TOKEN_THAT_IS_KEPT_HOLDS_UP_NO_PURGE: Case =
     case(16, "a_token_that_is_kept_holds_up_no_purge", |cx| {
         Box::pin(a_token_that_is_kept_holds_up_no_purge(cx))
     });
-pub(super) const SWEEP_PASSES_OVER_WHAT_IS_LOCKED: Case =
-    case(16, "sweep_passes_over_what_is_locked", |cx| {
-        Box::pin(sweep_passes_over_what_is_locked(cx))
-    });
 pub(super) const A_PURGE_THAT_IS_REFUSED_LEAVES_NO_TRANSACTION_OPEN: Case = case(
     14,
     "a_purge_that_is_refused_leaves_no_transaction_open",
     |cx| Box::pin(a_purge_that_is_refused_leaves_no_transaction_open(cx)),
 );
-pub(super) const SWEEP_AND_PURGE_GO_BY_THE_LAST_CLAIM: Case =
-    case(16, "sweep_and_purge_go_by_the_last_claim", |cx| {
-        Box::pin(sweep_and_purge_go_by_the_last_claim(cx))
-    });
-pub(super) const A_SWEEP_LEAVES_ALONE_WHAT_WAS_RENEWED: Case =
-    case(16, "a_sweep_leaves_alone_what_was_renewed", |cx| {
-        Box::pin(a_sweep_leaves_alone_what_was_renewed(cx))
-    });
 pub(super) const A_BATCH_COMPLETES_ONLY_WHAT_IS_HELD: Case =
     case(5, "a_batch_completes_only_what_is_held", |cx| {
         Box::pin(a_batch_completes_only_what_is_held(cx))
@@ -59,30 +47,6 @@ pub(super) const A_PURGE_THAT_FAILS_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case = c
     "a_purge_that_fails_half_way_is_not_reported_as_undone",
     |cx| Box::pin(a_purge_that_fails_half_way_is_not_reported_as_undone(cx)),
 );
-pub(super) const A_SWEEP_LEAVES_ALONE_WHAT_HAS_EXPIRED: Case =
-    case(16, "a_sweep_leaves_alone_what_has_expired", |cx| {
-        Box::pin(a_sweep_leaves_alone_what_has_expired(cx))
-    });
-
-/// A late holder whose completion is not committed yet holds up nobody's sweep.
-async fn sweep_passes_over_what_is_locked(cx: &Context) -> CaseResult {
-    let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let requests = ["one", "two", "three"].map(|id| cx.request(&cx.key(id)));
-    let mut late = Vec::new();
-    for request in requests {
-        let request = request.with_on_stale(StalePolicy::Fail);
-        late.push(cx.stale_claim(&request).await?);
-    }
-    let mut transaction = store.pool().begin().await?;
-    let response = Response::new(200, "late");
-    store
-        .complete_in(&mut transaction, &late[1], &response, HOUR)
-        .await?;
-    assert_eq!(store.sweep(10).await?, 2, "all but the locked one");
-    transaction.commit().await?;
-    assert_eq!(store.sweep(10).await?, 0, "it is completed");
-    Ok(())
-}
 
 /// The connection is cut after each message in turn, until a batch needs no more of them.
 async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
@@ -193,28 +157,6 @@ async fn a_token_that_is_kept_holds_up_no_purge(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// It counts as absent: there is nothing to fail.
-async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
-    let request = request.with_lease(cx.short()).with_retention(cx.short());
-    cx.hold(&request).await?;
-    cx.until_free(request.key()).await?;
-    assert_eq!(cx.store().sweep(10).await?, 0);
-    assert_eq!(cx.store().purge(10).await?, 1);
-    Ok(())
-}
-
-async fn a_sweep_leaves_alone_what_was_renewed(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
-    let claim = cx.claim(&request.with_lease(cx.short())).await?;
-    let claim = cx.store().renew(&claim, HOUR).await?;
-    // Time is the subject: the first lease has to end.
-    tokio::time::sleep(cx.short() * 2).await;
-    assert_eq!(cx.store().sweep(10).await?, 0);
-    let response = Response::new(200, "done");
-    Ok(cx.store().complete(&claim, &response, HOUR).await?)
-}
-
 /// An earlier token of the same attempt, the token with another attempt, and what has expired: each is lost.
 async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
@@ -266,30 +208,6 @@ async fn batches_lock_in_the_order_of_keys(cx: &Context) -> CaseResult {
         assert_eq!(answer?.name(), "in_flight");
     }
     assert_eq!(store.contention().deadlocks, 0);
-    Ok(())
-}
-
-/// Not by the policy or the retention of the claim that had the key before.
-async fn sweep_and_purge_go_by_the_last_claim(cx: &Context) -> CaseResult {
-    let [open, closed, brief] = ["open", "closed", "brief"].map(|id| cx.request(&cx.key(id)));
-    let short = |request: &ClaimRequest| request.clone().with_lease(cx.short());
-    let fails = |request: &ClaimRequest| request.clone().with_on_stale(StalePolicy::Fail);
-    cx.hold(&short(&fails(&open)).with_retention(cx.short()))
-        .await?;
-    cx.hold(&short(&closed).with_retention(cx.short())).await?;
-    cx.hold(&short(&brief)).await?;
-    cx.until_free(open.key()).await?;
-    cx.until_free(closed.key()).await?;
-    let live = cx.claim(&cx.request(open.key())).await?;
-    cx.leave_stale(&fails(&cx.request(closed.key()))).await?;
-    assert_eq!(cx.store().sweep(10).await?, 1, "the closed one");
-    let response = Response::new(200, "done");
-    cx.store().complete(&live, &response, HOUR).await?;
-    cx.until_stale(brief.key()).await?;
-    let taken = short(&cx.request(brief.key())).with_retention(cx.short());
-    cx.hold(&taken).await?;
-    cx.until_free(brief.key()).await?;
-    assert_eq!(cx.store().purge(10).await?, 1, "the brief one");
     Ok(())
 }
 

@@ -192,7 +192,8 @@ async fn renew(cx: &Context, connection: &mut MySqlConnection, claim: &Claim) ->
     let table = format!("`{}`.idem_records", cx.namespace());
     let hour = HOUR.as_micros();
     let sql = format!(
-        "UPDATE {table} SET lease_ends_at = lease_ends_at + {hour}, sweep_at = sweep_at + {hour}
+        "UPDATE {table} SET lease_ends_at = lease_ends_at + {hour}, sweep_at = sweep_at + {hour},
+            purge_at = purge_at + {hour}
         WHERE token = {}",
         claim.token().as_i64()
     );

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    Advance, BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind, IdempotencyStore, Response,
-    WatermarkStore,
+    Advance, BatchStore, BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind,
+    IdempotencyStore, Response, WatermarkStore,
 };
 use idem_postgres::{Config, PostgresStore, schema_sql};
 
@@ -19,6 +19,10 @@ pub(super) const SIXTEEN_PROCESSES_MIGRATE_AT_ONCE: Case =
 pub(super) const THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE: Case =
     case(11, "the_printed_schema_is_the_migrated_one", |cx| {
         Box::pin(the_printed_schema_is_the_migrated_one(cx))
+    });
+pub(super) const A_TABLE_WHOSE_KEY_HAS_ANOTHER_ORDER_WORKS: Case =
+    case(11, "a_table_whose_key_has_another_order_works", |cx| {
+        Box::pin(a_table_whose_key_has_another_order_works(cx))
     });
 pub(super) const A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE: Case =
     case(14, "a_missing_table_is_named_with_its_cure", |cx| {
@@ -104,6 +108,38 @@ async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
     let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
     assert!(claim.is_some());
     assert_eq!(cx.store().get(&cx.key("one")).await?, None, "another table");
+    Ok(())
+}
+
+/// As an earlier version made it, with the scope in front.
+async fn a_table_whose_key_has_another_order_works(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let config = Config::new()
+        .with_schema(cx.namespace())?
+        .with_table("by_scope")?;
+    let pool = harness.store(cx.namespace()).await?.pool().clone();
+    let store = PostgresStore::with_config(pool, config.with_statement_mode(harness.mode()));
+    let schema = schema_sql(store.config());
+    let (order, earlier) = ("(id, operation, scope)", "(scope, operation, id)");
+    assert!(schema.contains(order));
+    harness.execute(schema.replace(order, earlier)).await?;
+    store.verify().await?;
+    store.migrate().await?;
+    let requests = ["one", "two"].map(|id| cx.request(&cx.key(id)));
+    let told = store.claim_many(&requests).await;
+    let claims = told.into_iter().map(|told| Ok(told?.acquired()));
+    let claims = claims.collect::<CaseResult<Vec<_>>>()?;
+    let one = claims[0].as_ref().expect("a fresh key");
+    assert!(claims[1].is_some());
+    let duplicate = store.claim(&cx.request(&cx.key("two"))).await?;
+    assert_eq!(duplicate.name(), "in_flight");
+    let done = Response::new(200, "done");
+    let hour = std::time::Duration::from_secs(3600);
+    store.complete(one, &done, hour).await?;
+    let mut told = store.claim_many(&[cx.request(&cx.key("one"))]).await;
+    assert_eq!(told.remove(0)?.name(), "completed");
+    let alone = store.claim(&cx.request(&cx.key("three"))).await?;
+    assert_eq!(alone.name(), "acquired");
     Ok(())
 }
 

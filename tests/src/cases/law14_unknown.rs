@@ -37,13 +37,14 @@ const MOST_MESSAGES: u32 = 40;
 /// How often the cuts are tried again if all fell elsewhere.
 const SWEEPS: u32 = 5;
 
-struct Proxied {
-    proxy: Proxy,
-    store: Arc<dyn IdempotencyStore>,
+/// A store behind a proxy.
+pub(super) struct Proxied {
+    pub(super) proxy: Proxy,
+    pub(super) store: Arc<dyn IdempotencyStore>,
 }
 
 impl Proxied {
-    async fn start(cx: &Context) -> CaseResult<Self> {
+    pub(super) async fn start(cx: &Context) -> CaseResult<Self> {
         let missing = || CaseError::new("`server_address` and `open_through` are needed");
         let server = cx.harness().server_address().ok_or_else(missing)?;
         let proxy = Proxy::start(server).await?;
@@ -56,7 +57,7 @@ impl Proxied {
     }
 
     /// Connects, and lets everything be prepared that a first operation prepares.
-    async fn warm_up(&self, cx: &Context, id: &str) -> CaseResult {
+    pub(super) async fn warm_up(&self, cx: &Context, id: &str) -> CaseResult {
         self.proxy.disarm();
         let request = cx.request(&cx.key(id));
         let claim = || async { Ok(self.store.claim(&request).await.ok()) };
@@ -147,7 +148,8 @@ async fn cut_once(
 }
 
 /// How often it is looked whether an operation that was cut off took effect.
-const SETTLING_LOOKS: usize = 10;
+pub(super) const SETTLING_LOOKS: usize = 10;
+pub(super) const SETTLING_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy)]
 enum Operation {
@@ -172,7 +174,7 @@ impl Operation {
             if self.shows(cx, request, held).await? {
                 return Ok(true);
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(SETTLING_PAUSE).await;
         }
         Ok(false)
     }

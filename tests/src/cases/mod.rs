@@ -21,6 +21,7 @@ mod law10_scopes;
 mod law11_limits;
 mod law12_crash;
 mod law13_cancellation;
+mod law14_crowds;
 mod law14_unknown;
 mod law15_reads;
 mod law16_bounded;
@@ -51,6 +52,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     law12_crash::CASES,
     law13_cancellation::CASES,
     law14_unknown::CASES,
+    law14_crowds::CASES,
     law15_reads::CASES,
     law16_bounded::CASES,
     batch::LAW01,

@@ -28,15 +28,18 @@ pub enum Lie {
     AsksAsAnother,
     /// It says that a response is stored before it has sent it: law 12 broken.
     AcknowledgesEarly,
+    /// It takes the last answer for the one that was lost: law 14 broken.
+    TellsTheLastAnswer,
 }
 
 impl Lie {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Truth,
         Self::NoEffect,
         Self::AsksAsAnother,
         Self::AcknowledgesEarly,
+        Self::TellsTheLastAnswer,
     ];
 }
 
@@ -50,6 +53,7 @@ pub struct RemoteStore {
     namespace: String,
     idle: Mutex<Vec<BufReader<TcpStream>>>,
     lie: Lie,
+    last: Mutex<Option<ClaimOutcome>>,
 }
 
 impl RemoteStore {
@@ -61,6 +65,21 @@ impl RemoteStore {
             namespace: namespace.into(),
             idle: Mutex::default(),
             lie,
+            last: Mutex::default(),
+        }
+    }
+
+    /// What the caller of a claim is told when the answer is this.
+    fn told(&self, answer: Result<Answer>) -> Result<ClaimOutcome> {
+        if self.lie != Lie::TellsTheLastAnswer {
+            return answer.and_then(outcome);
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match (answer, &*last) {
+            (Err(_), Some(last)) => Ok(last.clone()),
+            (answer, _) => answer
+                .and_then(outcome)
+                .inspect(|told| *last = Some(told.clone())),
         }
     }
 
@@ -120,6 +139,13 @@ impl RemoteStore {
     }
 }
 
+fn outcome(answer: Answer) -> Result<ClaimOutcome> {
+    match answer {
+        Answer::Outcome(outcome) => Ok(outcome),
+        _ => Err(nonsense()),
+    }
+}
+
 pub(super) fn nonsense() -> Error {
     Error::corrupt("the server answered another question").at(BACKEND, "")
 }
@@ -148,10 +174,7 @@ impl IdempotencyStore for RemoteStore {
         if self.lie == Lie::AsksAsAnother {
             request = request.with_attempt(idem_core::AttemptId::random());
         }
-        match self.ask(Operation::Claim(request)).await? {
-            Answer::Outcome(outcome) => Ok(outcome),
-            _ => Err(nonsense()),
-        }
+        self.told(self.ask(Operation::Claim(request)).await)
     }
 
     async fn complete(

@@ -289,7 +289,15 @@ pub(crate) const REMOTE: &[(Lie, Bug, &[&str])] = &[
     (
         Lie::NoEffect,
         Bug::None,
-        &["law14::a_claim_cut_off_is_not_reported_as_undone"],
+        &[
+            "law14::a_claim_cut_off_is_not_reported_as_undone",
+            "law14::a_crowd_cut_off_is_not_reported_as_undone",
+        ],
+    ),
+    (
+        Lie::TellsTheLastAnswer,
+        Bug::None,
+        &["law14::duplicates_in_a_crowd_cut_off_are_told_no_others_answer"],
     ),
     (
         Lie::AsksAsAnother,

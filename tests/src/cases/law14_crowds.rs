@@ -1,0 +1,206 @@
+//! Law 14 in company: when a connection is cut under many claims, each is told the truth about itself.
+
+use std::sync::Arc;
+
+use idem_core::{
+    AttemptId, ClaimOutcome, ClaimRequest, Effect, IdempotencyStore, Response, Result,
+};
+use tokio::task::JoinSet;
+
+use super::law14_unknown::{Proxied, SETTLING_LOOKS, SETTLING_PAUSE};
+use crate::case::cases;
+use crate::context::LONG;
+use crate::eventually::eventually;
+use crate::failure::{ensure, ensure_eq};
+use crate::{CaseError, CaseResult, Context, expect};
+
+cases! { law 14:
+    a_crowd_cut_off_is_not_reported_as_undone [Network],
+    duplicates_in_a_crowd_cut_off_are_told_no_others_answer [Network],
+}
+
+/// Claims at a time: enough for a store that gathers them to do so.
+const CALLERS: usize = 32;
+
+/// The cut comes after each number of messages below this.
+const CUTS: u32 = 12;
+
+/// And so on up to here while all fell elsewhere: before a claim comes what its connection needs, on each of a pool.
+const MOST_CUTS: u32 = 60;
+
+/// The answers in the order of the claims, which are made at once.
+async fn claim_together(
+    store: &Arc<dyn IdempotencyStore>,
+    requests: &[ClaimRequest],
+) -> CaseResult<Vec<Result<ClaimOutcome>>> {
+    let mut crowd = JoinSet::new();
+    for (at, request) in requests.iter().enumerate() {
+        let (store, request) = (Arc::clone(store), request.clone());
+        crowd.spawn(async move { (at, store.claim(&request).await) });
+    }
+    let mut told = Vec::with_capacity(requests.len());
+    while let Some(answer) = crowd.join_next().await {
+        told.push(answer?);
+    }
+    told.sort_by_key(|(at, _)| *at);
+    Ok(told.into_iter().map(|(_, answer)| answer).collect())
+}
+
+/// Claims of keys that nobody has claimed.
+fn new_claims(cx: &Context, series: &str) -> Vec<ClaimRequest> {
+    let request = |number| cx.request(&cx.key(format!("{series}, {number}")));
+    (0..CALLERS).map(request).collect()
+}
+
+/// Every connection is open and everything is prepared; what is claimed from now on, and nothing else, is on the wire.
+async fn warm_up(cx: &Context, proxied: &Proxied, series: &str) -> CaseResult {
+    proxied.warm_up(cx, series).await?;
+    let claims = new_claims(cx, &format!("{series}, beforehand"));
+    until_all_are_answered(cx, &proxied.store, &claims).await?;
+    proxied.proxy.quiet().await;
+    Ok(())
+}
+
+/// What an earlier cut has broken may still be told to some.
+async fn until_all_are_answered(
+    cx: &Context,
+    store: &Arc<dyn IdempotencyStore>,
+    claims: &[ClaimRequest],
+) -> CaseResult<Vec<Result<ClaimOutcome>>> {
+    let answered = || async {
+        let told = claim_together(store, claims).await?;
+        Ok(told.iter().all(Result::is_ok).then_some(told))
+    };
+    eventually(cx.profile().patience(), "answers without a cut", answered).await
+}
+
+async fn a_crowd_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    let proxied = Proxied::start(cx).await?;
+    let mut hidden = 0;
+    for messages in 0..MOST_CUTS {
+        if messages >= CUTS && hidden > 0 {
+            return Ok(());
+        }
+        let series = format!("cut after {messages}");
+        hidden += cut_among_new_claims(cx, &proxied, &series, messages).await?;
+    }
+    Err(CaseError::new("no cut fell between a claim and its answer"))
+}
+
+/// How many answers the cut has hidden from their callers: of claims that took effect.
+async fn cut_among_new_claims(
+    cx: &Context,
+    proxied: &Proxied,
+    series: &str,
+    messages: u32,
+) -> CaseResult<usize> {
+    warm_up(cx, proxied, &format!("warm up, {series}")).await?;
+    let requests = new_claims(cx, series);
+    let before = proxied.proxy.cuts();
+    proxied.proxy.cut_after(messages);
+    let told = claim_together(&proxied.store, &requests).await?;
+    proxied.proxy.disarm();
+    let mut undone = Vec::new();
+    for (request, told) in requests.iter().zip(&told) {
+        if let Err(error) = told {
+            ensure!(error.is_retryable(), "not retryable: {error}");
+            if error.effect() == Effect::None {
+                undone.push(request);
+            }
+        }
+    }
+    stay_undone(cx, &undone).await?;
+    let mut hidden = 0;
+    for (request, told) in requests.iter().zip(&told) {
+        let took_effect = cx.store().get(request.key()).await?.is_some();
+        let again = expect::acquired(cx.store().claim(request).await?)?;
+        ensure_eq!(again.attempts(), 1, "its own claim, asked for again");
+        match told {
+            Ok(ClaimOutcome::Acquired(claim)) => {
+                ensure_eq!(claim.attempts(), 1, "a key that nobody else has claimed");
+                ensure_eq!(claim.token(), again.token(), "token of what was acquired");
+            }
+            Ok(other) => return Err(CaseError::new(format!("told {}", other.name()))),
+            Err(_) => hidden += usize::from(took_effect),
+        }
+    }
+    // It asked again by itself.
+    let recovered = told.iter().all(Result::is_ok) && proxied.proxy.cuts() > before;
+    Ok(hidden + usize::from(recovered))
+}
+
+/// A server that has a request may take a moment to act on it.
+async fn stay_undone(cx: &Context, undone: &[&ClaimRequest]) -> CaseResult {
+    if undone.is_empty() {
+        return Ok(());
+    }
+    for _ in 0..SETTLING_LOOKS {
+        for request in undone {
+            let record = cx.store().get(request.key()).await?;
+            ensure!(record.is_none(), "told that nothing was done: {record:?}");
+        }
+        tokio::time::sleep(SETTLING_PAUSE).await;
+    }
+    Ok(())
+}
+
+async fn duplicates_in_a_crowd_cut_off_are_told_no_others_answer(cx: &Context) -> CaseResult {
+    let proxied = Proxied::start(cx).await?;
+    let done = new_claims(cx, "done");
+    for (number, request) in done.iter().enumerate() {
+        let claim = cx.claim(request).await?;
+        let response = Response::new(200, number.to_string());
+        cx.store().complete(&claim, &response, LONG).await?;
+    }
+    for messages in 0..CUTS {
+        cut_among_duplicates(cx, &proxied, &done, messages).await?;
+    }
+    Ok(())
+}
+
+/// The first of these cuts comes before anything is answered, unless a cache answers and nothing is asked.
+async fn cut_among_duplicates(
+    cx: &Context,
+    proxied: &Proxied,
+    done: &[ClaimRequest],
+    messages: u32,
+) -> CaseResult {
+    let duplicate = |request: &ClaimRequest| request.clone().with_attempt(AttemptId::random());
+    let duplicates = || done.iter().map(duplicate).collect::<Vec<_>>();
+    let series = format!("warm up, cut after {messages}");
+    proxied.warm_up(cx, &series).await?;
+    let told = until_all_are_answered(cx, &proxied.store, &duplicates()).await?;
+    ensure_eq!(own_answers(&told)?, CALLERS, "answers without a cut");
+    proxied.proxy.quiet().await;
+
+    proxied.proxy.cut_after(messages);
+    let told = claim_together(&proxied.store, &duplicates()).await?;
+    proxied.proxy.disarm();
+    own_answers(&told)?;
+    let mut again = Vec::with_capacity(done.len());
+    for request in duplicates() {
+        again.push(cx.store().claim(&request).await);
+    }
+    ensure_eq!(own_answers(&again)?, CALLERS, "answers after the cut");
+    Ok(())
+}
+
+/// How many have their own result; the others have an error that may be asked about again.
+fn own_answers(told: &[Result<ClaimOutcome>]) -> CaseResult<usize> {
+    let mut own = 0;
+    for (number, told) in told.iter().enumerate() {
+        match told {
+            Ok(ClaimOutcome::Completed(completed)) => {
+                let body = completed.response.body();
+                ensure_eq!(body, number.to_string().as_bytes(), "result");
+                own += 1;
+            }
+            Ok(other) => {
+                let name = other.name();
+                return Err(CaseError::new(format!("{number} was told {name}")));
+            }
+            Err(error) => ensure!(error.is_retryable(), "not retryable: {error}"),
+        }
+    }
+    Ok(own)
+}
