@@ -29,7 +29,7 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
             "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate"
                 .to_owned(),
         ),
-        SqlxError::Io(_) | SqlxError::WorkerCrashed => (
+        error if is_lost(error) => (
             ErrorKind::Unavailable,
             Effect::Unknown,
             "the connection to the server was lost".to_owned(),
@@ -76,6 +76,17 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
         Sent::Write => effect,
     };
     Error::new(kind, effect, message).with_source(error)
+}
+
+/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it speaks TLS: one that
+/// is shutting down, or a proxy in front of none. No server answers that byte.
+/// <https://github.com/transact-rs/sqlx/issues/4395>
+fn is_lost(error: &SqlxError) -> bool {
+    match error {
+        SqlxError::Io(_) | SqlxError::WorkerCrashed => true,
+        SqlxError::Protocol(told) => told.starts_with("unexpected response from SSLRequest: 0x00"),
+        _ => false,
+    }
 }
 
 /// An answer that cannot be read.
@@ -247,6 +258,16 @@ mod tests {
             assert_eq!((found, found_effect), (kind, effect), "{code}");
             assert!(!message.is_empty());
         }
+    }
+
+    #[test]
+    fn a_connection_that_ended_at_the_question_for_tls_is_lost() {
+        let answered = |byte: &str| {
+            let told = format!("unexpected response from SSLRequest: {byte} (tls.rs:95)");
+            classify(SqlxError::Protocol(told), Sent::Harmless).kind()
+        };
+        assert_eq!(answered("0x00"), ErrorKind::Unavailable);
+        assert_eq!(answered("0x48"), ErrorKind::Corrupt, "a server of HTTP");
     }
 
     #[test]

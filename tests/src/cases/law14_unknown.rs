@@ -19,6 +19,7 @@ use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { law 14:
     a_claim_cut_off_is_not_reported_as_undone [Network],
+    a_claim_cut_off_while_it_connects_is_not_reported_as_undone [Network],
     a_completion_cut_off_is_not_reported_as_undone [Network],
     a_failure_cut_off_is_not_reported_as_undone [Network],
     a_release_cut_off_is_not_reported_as_undone [Network],
@@ -70,14 +71,30 @@ impl Proxied {
     }
 }
 
+/// What the client has done before the operation that is cut off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Its connection is open, and everything is prepared.
+    WarmUp,
+    /// Nothing but to open the store.
+    Open,
+}
+
 /// Cuts the operation after each of its messages in turn, until one needs no more of them. At least one cut has to
 /// fall between the operation and its answer; a client's own housekeeping may draw some on itself.
-async fn cut_everywhere(cx: &Context, operation: Operation) -> CaseResult {
-    let proxied = Proxied::start(cx).await?;
+async fn cut_everywhere(cx: &Context, operation: Operation, before: Before) -> CaseResult {
+    let mut proxied = Proxied::start(cx).await?;
     for sweep in 0..SWEEPS {
         let mut hidden = 0;
         for messages in 0..MOST_MESSAGES {
             let id = format!("sweep {sweep}, cut after {messages}");
+            match before {
+                Before::WarmUp => proxied.warm_up(cx, &format!("warm up, {id}")).await?,
+                Before::Open => {
+                    proxied = Proxied::start(cx).await?;
+                    proxied.proxy.quiet().await;
+                }
+            }
             match cut_once(cx, &proxied, operation, &id, messages).await? {
                 Cut::Nowhere if hidden > 0 => return Ok(()),
                 Cut::Nowhere => break,
@@ -106,7 +123,6 @@ async fn cut_once(
     id: &str,
     messages: u32,
 ) -> CaseResult<Cut> {
-    proxied.warm_up(cx, &format!("warm up, {id}")).await?;
     let request = cx.request(&cx.key(id));
     let held = match operation {
         Operation::Claim | Operation::Advance => None,
@@ -246,31 +262,35 @@ impl Operation {
 }
 
 async fn a_claim_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Claim).await
+    cut_everywhere(cx, Operation::Claim, Before::WarmUp).await
+}
+
+async fn a_claim_cut_off_while_it_connects_is_not_reported_as_undone(cx: &Context) -> CaseResult {
+    cut_everywhere(cx, Operation::Claim, Before::Open).await
 }
 
 async fn a_completion_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Complete).await
+    cut_everywhere(cx, Operation::Complete, Before::WarmUp).await
 }
 
 async fn a_failure_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Fail).await
+    cut_everywhere(cx, Operation::Fail, Before::WarmUp).await
 }
 
 async fn a_release_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Release).await
+    cut_everywhere(cx, Operation::Release, Before::WarmUp).await
 }
 
 async fn a_renewal_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Renew).await
+    cut_everywhere(cx, Operation::Renew, Before::WarmUp).await
 }
 
 async fn a_checkpoint_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Checkpoint).await
+    cut_everywhere(cx, Operation::Checkpoint, Before::WarmUp).await
 }
 
 async fn an_advance_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
-    cut_everywhere(cx, Operation::Advance).await
+    cut_everywhere(cx, Operation::Advance, Before::WarmUp).await
 }
 
 async fn a_server_out_of_reach_is_unavailable(cx: &Context) -> CaseResult {

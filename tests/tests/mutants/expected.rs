@@ -291,6 +291,7 @@ pub(crate) const REMOTE: &[(Lie, Bug, &[&str])] = &[
         Bug::None,
         &[
             "law14::a_claim_cut_off_is_not_reported_as_undone",
+            "law14::a_claim_cut_off_while_it_connects_is_not_reported_as_undone",
             "law14::a_crowd_cut_off_is_not_reported_as_undone",
         ],
     ),
