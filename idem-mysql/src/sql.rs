@@ -39,9 +39,9 @@ macro_rules! columns {
     };
 }
 
-/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index serves both: a purge looks at
-/// what is due from zero on, a sweep at what is due below it, and each claim has one index less to write. Instants are
-/// far smaller.
+/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index serves both, and each
+/// claim has one index less to write: below zero are those that are to be swept, and only those, in the order in which their
+/// leases end. Instants are far smaller.
 macro_rules! below {
     () => {
         "4611686018427387904"

@@ -1,7 +1,8 @@
 //! The statements of purge and sweep.
 
-/// Which rows a purge deletes, those that nobody swept before they expired among them. One whose token is ahead of the clock
-/// (which was set back) is kept, because the next token is made from it.
+/// Which rows a purge deletes, those that nobody swept before they expired among them: so it looks from zero on, and below at
+/// those whose lease has ended. One whose token is ahead of the clock (which was set back) is kept, because the next token
+/// is made from it.
 macro_rules! purgeable {
     () => {
         concat!(

@@ -72,7 +72,7 @@ impl Proxied {
 }
 
 /// What the client has done before the operation that is cut off.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Before {
     /// Its connection is open, and everything is prepared.
     WarmUp,
