@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use idem_core::{BatchStore, BoxError, IdempotencyStore};
 
-use crate::{Harness, Product, Profile};
+use crate::{CallerTransaction, Harness, Product, Profile};
 
 /// The stores of another harness, which promises batches, each behind an `idem_core::Coalesced` of its own, of one lane: with
 /// few lanes callers wait, and who waits is in a batch.
@@ -79,6 +79,10 @@ impl<H: Harness> Harness for Coalesced<H> {
     ) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         let store = self.harness.open_batch_through(namespace, address).await?;
         Ok(store.map(gathered))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        self.harness.begin(namespace).await
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

@@ -10,7 +10,7 @@ use idem_core::{
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::{CaseError, CaseResult, Harness, Profile, eventually, expect};
+use crate::{CallerTransaction, CaseError, CaseResult, Harness, Profile, eventually, expect};
 
 /// A lease or retention during which nothing may lapse.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
@@ -141,6 +141,16 @@ impl Context {
     pub async fn open_batch(&self) -> CaseResult<Arc<dyn BatchStore>> {
         let opened = self.harness.open_batch(&self.namespace).await?;
         opened.ok_or_else(|| CaseError::new("batches are promised, but `open_batch` gives none"))
+    }
+
+    /// Begins a transaction of a caller's.
+    ///
+    /// # Errors
+    ///
+    /// What the harness answers; that it promises transactions and begins none.
+    pub async fn begin(&self) -> CaseResult<Box<dyn CallerTransaction>> {
+        let begun = self.harness.begin(&self.namespace).await?;
+        begun.ok_or_else(|| CaseError::new("transactions are promised, but `begin` gives none"))
     }
 
     /// A generator of its own for each call, all from the seed of the case.

@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{
+    BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response, Result,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::Profile;
@@ -84,8 +87,36 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Begins a transaction of a caller's, on a connection of its own. For a profile that promises
+    /// [`Transactions`](crate::Promise::Transactions).
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let _ = namespace;
+        Ok(None)
+    }
+
     /// Where the server listens. For a profile that promises [`Network`](crate::Promise::Network).
     fn server_address(&self) -> Option<SocketAddr> {
         None
     }
+}
+
+/// An open transaction of a caller's, with the store's transaction methods. Dropped, it is rolled back.
+#[async_trait]
+pub trait CallerTransaction: Send {
+    /// Claims in this transaction, as `claim_in`.
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome>;
+
+    /// Completes in this transaction, as `complete_in`.
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()>;
+
+    /// Commits what was done.
+    async fn commit(self: Box<Self>) -> Result<(), BoxError>;
+
+    /// Undoes what was done.
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError>;
 }

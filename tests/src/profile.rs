@@ -25,6 +25,10 @@ pub enum Promise {
     /// The latest version of each source: [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks)
     /// gives them.
     Watermarks,
+    /// Records are claimed and completed in a caller's transaction: the harness begins one.
+    Transactions,
+    /// An open transaction that holds one key keeps no other key waiting.
+    RowLocks,
     /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
     /// profile that is not [`self_expiring`](Profile::self_expiring).
     ExactPurge,
@@ -62,6 +66,8 @@ impl fmt::Display for Promise {
             Self::Batch => "batch",
             Self::Checkpoints => "checkpoints",
             Self::Watermarks => "watermarks",
+            Self::Transactions => "transactions",
+            Self::RowLocks => "row locks",
             Self::ExactPurge => "exact purge",
             Self::FakeTime => "libfaketime",
         })
@@ -130,6 +136,18 @@ impl Profile {
     #[must_use]
     pub fn watermarks(self) -> Self {
         self.promising(Promise::Watermarks)
+    }
+
+    /// Promises [`Promise::Transactions`].
+    #[must_use]
+    pub fn transactions(self) -> Self {
+        self.promising(Promise::Transactions)
+    }
+
+    /// Promises [`Promise::RowLocks`].
+    #[must_use]
+    pub fn row_locks(self) -> Self {
+        self.promising(Promise::RowLocks)
     }
 
     /// Takes [`Promise::ExactPurge`] back: the server expires records by itself.

@@ -25,6 +25,7 @@ mod law14_crowds;
 mod law14_unknown;
 mod law15_reads;
 mod law16_bounded;
+mod locked_keys;
 pub(crate) mod promises;
 mod watermark;
 mod watermark_ends;
@@ -55,6 +56,10 @@ pub(crate) const ALL: &[&[Case]] = &[
     law14_crowds::CASES,
     law15_reads::CASES,
     law16_bounded::CASES,
+    locked_keys::LAW01,
+    locked_keys::LAW06,
+    locked_keys::LAW15,
+    locked_keys::LAW16,
     batch::LAW01,
     batch::LAW02,
     batch::LAW06,

@@ -1,0 +1,394 @@
+//! Keys that an open transaction of a caller's holds locked: nobody waits long for them, and other
+//! keys go on.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use idem_core::{
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
+    IdempotencyStore, Response,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::case::cases;
+use crate::context::LONG;
+use crate::failure::{ensure, ensure_eq};
+use crate::{CallerTransaction, CaseError, CaseResult, Context, expect, race};
+
+cases! { LAW01, law 1:
+    beside_an_open_transaction_there_is_no_second_winner [Transactions],
+    a_claim_that_was_rolled_back_leaves_the_key_to_one_winner [Transactions],
+    a_transaction_that_meets_anothers_claim_does_not_win_too [Transactions, RowLocks],
+}
+
+cases! { LAW06, law 6:
+    a_step_beside_the_claims_own_open_transaction_is_not_lost [Transactions],
+    a_step_beside_the_takeovers_own_open_transaction_is_not_lost [Transactions],
+}
+
+cases! { LAW15, law 15:
+    replays_beside_an_open_transaction_wait_for_nobody [Transactions],
+}
+
+cases! { LAW16, law 16:
+    a_key_held_by_an_open_transaction_keeps_no_other_waiting [Transactions, RowLocks],
+    a_batch_with_a_locked_key_answers_the_others [Transactions, RowLocks, Batch],
+    a_batch_of_completions_with_a_locked_key_answers_the_others [Transactions, RowLocks, Batch],
+    a_step_on_a_record_that_an_open_transaction_has_locked_waits_shortly [Transactions],
+}
+
+/// How long a transaction stays open at most.
+const OPEN: Duration = Duration::from_secs(5);
+
+/// Callers of the locked key, and as many of others.
+const CALLERS: usize = 64;
+
+/// Keys of the others.
+const OTHERS: usize = 1000;
+
+/// Of the others' claims, so many are answered while the key is locked: nine of ten.
+const ENOUGH: usize = OTHERS / 10 * 9;
+
+/// Between two claims of one caller.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The answer, which must come while the transaction is still open.
+async fn in_time<T>(what: &str, answer: impl Future<Output = T>) -> CaseResult<T> {
+    let answer = timeout(OPEN, answer).await;
+    answer.map_err(|_| CaseError::new(format!("{what}: no answer within {OPEN:?}")))
+}
+
+/// A claim in an open transaction.
+async fn held(
+    cx: &Context,
+    request: &ClaimRequest,
+) -> CaseResult<(Box<dyn CallerTransaction>, Claim)> {
+    let mut transaction = cx.begin().await?;
+    let claim = expect::acquired(transaction.claim(request).await?)?;
+    Ok((transaction, claim))
+}
+
+/// Somebody else's claim of the same key.
+fn rival(request: &ClaimRequest) -> ClaimRequest {
+    request.clone().with_attempt(AttemptId::random())
+}
+
+/// Whether it is the truth about a key that an open transaction holds: nobody may say who wins.
+fn is_undecided(answer: &Result<ClaimOutcome, Error>) -> CaseResult<bool> {
+    match answer {
+        Ok(ClaimOutcome::InFlight(_)) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::Contention => Ok(true),
+        Err(error) => Err(CaseError::new(format!("not contention: {error}"))),
+    }
+}
+
+/// The claim's step could not be done, and it may be repeated.
+#[track_caller]
+fn contended<T>(answer: Result<T, Error>) -> CaseResult {
+    let error = expect::refused(answer, ErrorKind::Contention)?;
+    ensure!(error.is_retryable(), "contention is to be repeated");
+    Ok(())
+}
+
+async fn beside_an_open_transaction_there_is_no_second_winner(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("held"));
+    let (mut transaction, claim) = held(cx, &request).await?;
+    for _ in 0..3 {
+        let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
+        ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+    }
+    let response = Response::new(200, "in the transaction");
+    transaction.complete(&claim, &response, LONG).await?;
+    let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
+    ensure!(is_undecided(&told)?, "told {told:?} beside an open result");
+    transaction.commit().await?;
+    let answer = race::ask(cx.asked_again(), || cx.store().claim(&request)).await?;
+    let completed = expect::completed(answer)?;
+    ensure_eq!(completed.response, response, "what was committed");
+    Ok(())
+}
+
+async fn a_claim_that_was_rolled_back_leaves_the_key_to_one_winner(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("rolled back"));
+    let (transaction, _) = held(cx, &request).await?;
+    let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
+    ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+    transaction.rollback().await?;
+    let rivals = (0..16).map(|_| rival(&request)).collect();
+    let outcomes = race::claims(cx, rivals).await?;
+    let won = |outcome: &&ClaimOutcome| matches!(outcome, ClaimOutcome::Acquired(_));
+    ensure_eq!(outcomes.iter().filter(won).count(), 1, "winners");
+    Ok(())
+}
+
+async fn a_transaction_that_meets_anothers_claim_does_not_win_too(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("twice"));
+    let (mut first, claim) = held(cx, &request).await?;
+    for _ in 0..2 {
+        let mut second = cx.begin().await?;
+        let rival = rival(&request);
+        let told = in_time("claim in a transaction", second.claim(&rival)).await?;
+        ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+        second.rollback().await?;
+    }
+    let response = Response::new(200, "the first");
+    first.complete(&claim, &response, LONG).await?;
+    first.commit().await?;
+    let mut third = cx.begin().await?;
+    let completed = expect::completed(third.claim(&rival(&request)).await?)?;
+    ensure_eq!(completed.response, response, "what was committed");
+    third.rollback().await.map_err(CaseError::from)
+}
+
+/// Nobody but its transaction can see the claim, and that is not to be told as its loss.
+async fn every_step_is_contended(cx: &Context, claim: &Claim) -> CaseResult {
+    let (store, response) = (cx.store(), Response::new(200, "too early"));
+    contended(in_time("complete", store.complete(claim, &response, LONG)).await?)?;
+    let failure = Failure::new("declined", "too early");
+    contended(in_time("fail", store.fail(claim, &failure, LONG)).await?)?;
+    contended(in_time("renew", store.renew(claim, LONG)).await?)?;
+    contended(in_time("release", store.release(claim)).await?)
+}
+
+async fn a_step_beside_the_claims_own_open_transaction_is_not_lost(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("own"));
+    let (transaction, claim) = held(cx, &request).await?;
+    every_step_is_contended(cx, &claim).await?;
+    transaction.commit().await?;
+    complete_at_last(cx, &claim).await
+}
+
+async fn a_step_beside_the_takeovers_own_open_transaction_is_not_lost(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("taken over"));
+    let old = cx.stale_claim(&request).await?;
+    let (transaction, claim) = held(cx, &rival(&request)).await?;
+    ensure!(claim.token() > old.token(), "a takeover");
+    every_step_is_contended(cx, &claim).await?;
+    transaction.commit().await?;
+    complete_at_last(cx, &claim).await?;
+    let response = Response::new(200, "the old holder's");
+    expect::lost(cx.store().complete(&old, &response, LONG).await).map(drop)
+}
+
+/// The transaction has ended, so the claim can be completed, once the store has noticed.
+async fn complete_at_last(cx: &Context, claim: &Claim) -> CaseResult {
+    let response = Response::new(200, "at last");
+    let complete = || cx.store().complete(claim, &response, LONG);
+    race::ask(cx.asked_again(), complete).await?;
+    Ok(())
+}
+
+async fn a_step_on_a_record_that_an_open_transaction_has_locked_waits_shortly(
+    cx: &Context,
+) -> CaseResult {
+    let request = cx.request(&cx.key("being completed"));
+    let claim = cx.claim(&request).await?;
+    let response = Response::new(200, "in the transaction");
+    let mut transaction = cx.begin().await?;
+    transaction.complete(&claim, &response, LONG).await?;
+    every_step_is_contended(cx, &claim).await?;
+    let in_flight = expect::in_flight(cx.store().claim(&rival(&request)).await?)?;
+    ensure_eq!(in_flight.info.token, claim.token(), "the committed record");
+    transaction.commit().await?;
+    let again = || cx.store().complete(&claim, &response, LONG);
+    race::ask(cx.asked_again(), again).await?;
+    let other = Response::new(200, "another");
+    let refused = race::ask(cx.asked_again(), || {
+        cx.store().complete(&claim, &other, LONG)
+    })
+    .await;
+    expect::refused(refused, ErrorKind::AlreadySealed).map(drop)
+}
+
+/// Callers who claim one key again and again until it has a result, which they count.
+struct Callers {
+    tasks: JoinSet<CaseResult>,
+    over: Arc<AtomicBool>,
+}
+
+impl Callers {
+    fn of(cx: &Context, request: &ClaimRequest, response: &Response) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for _ in 0..CALLERS {
+            let (store, over) = (Arc::clone(cx.store()), Arc::clone(&over));
+            let (request, response) = (rival(request), response.clone());
+            let patience = cx.profile().patience();
+            tasks.spawn(async move {
+                let mut since_over = None;
+                loop {
+                    let is_over = over.load(Ordering::SeqCst);
+                    let told = store.claim(&request).await;
+                    if let Ok(ClaimOutcome::Completed(completed)) = told {
+                        ensure!(is_over || over.load(Ordering::SeqCst), "told too early");
+                        ensure_eq!(completed.response, response, "the result");
+                        return Ok(());
+                    }
+                    ensure!(is_undecided(&told)?, "told {told:?} about a locked key");
+                    let since = *since_over.get_or_insert_with(Instant::now);
+                    if !is_over {
+                        since_over = None;
+                    }
+                    ensure!(since.elapsed() < patience, "the result is not found");
+                    sleep(PAUSE).await;
+                }
+            });
+        }
+        Self { tasks, over }
+    }
+
+    /// From now on the result may be found, and has to be.
+    fn committing(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    async fn all_replayed(mut self) -> CaseResult {
+        while let Some(caller) = self.tasks.join_next().await {
+            caller??;
+        }
+        Ok(())
+    }
+}
+
+/// Counts the claims of other keys that are answered while the key is locked, not how long they take: without this
+/// promise it was a few dozen.
+async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
+    let request = cx.request(&cx.key("locked"));
+    let response = Response::new(200, "at last");
+    let (mut transaction, claim) = held(cx, &request).await?;
+    let callers = Callers::of(cx, &request, &response);
+    let acquired = Arc::new(AtomicUsize::new(0));
+    let mut traffic = JoinSet::new();
+    for caller in 0..CALLERS {
+        let (store, acquired) = (Arc::clone(cx.store()), Arc::clone(&acquired));
+        let numbers = (caller..OTHERS).step_by(CALLERS);
+        let requests: Vec<_> = numbers
+            .map(|number| cx.request(&cx.key(format!("other {number}"))))
+            .collect();
+        let asked = Arc::clone(cx.asked_again());
+        traffic.spawn(async move {
+            for request in requests {
+                let outcome = race::ask(&asked, || store.claim(&request)).await?;
+                drop(expect::acquired(outcome)?);
+                acquired.fetch_add(1, Ordering::SeqCst);
+            }
+            CaseResult::Ok(())
+        });
+    }
+    let all = async {
+        while let Some(caller) = traffic.join_next().await {
+            caller??;
+        }
+        CaseResult::Ok(())
+    };
+    let went_on = timeout(OPEN, all).await;
+    let acquired = acquired.load(Ordering::SeqCst);
+    ensure!(
+        acquired >= ENOUGH,
+        "while one key was locked, {acquired} of {OTHERS} other keys were claimed"
+    );
+    if let Ok(went_on) = went_on {
+        went_on?;
+    }
+    transaction.complete(&claim, &response, LONG).await?;
+    callers.committing();
+    transaction.commit().await?;
+    callers.all_replayed().await
+}
+
+async fn replays_beside_an_open_transaction_wait_for_nobody(cx: &Context) -> CaseResult {
+    let done = cx.request(&cx.key("done"));
+    let claim = cx.claim(&done).await?;
+    let response = Response::new(200, "done");
+    cx.store().complete(&claim, &response, LONG).await?;
+    let underway = cx.request(&cx.key("under way"));
+    cx.hold(&underway).await?;
+    let locked = cx.request(&cx.key("locked"));
+    let late = Response::new(200, "at last");
+    let (mut transaction, claim) = held(cx, &locked).await?;
+    let callers = Callers::of(cx, &locked, &late);
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let told = in_time("replay", cx.store().claim(&rival(&done))).await??;
+        ensure_eq!(expect::completed(told)?.response, response, "the replay");
+        let told = in_time("look", cx.store().claim(&rival(&underway))).await??;
+        expect::in_flight(told)?;
+        ensure!(begun.elapsed() < 2 * OPEN, "replays wait for the lock");
+    }
+    transaction.complete(&claim, &late, LONG).await?;
+    callers.committing();
+    transaction.commit().await?;
+    callers.all_replayed().await
+}
+
+async fn a_batch_with_a_locked_key_answers_the_others(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let locked = cx.request(&cx.key("locked"));
+    let (transaction, _) = held(cx, &locked).await?;
+    // Once before anybody knows that the key is locked, once after.
+    for round in 0..2 {
+        let mut requests: Vec<_> = (0..20)
+            .map(|number| cx.request(&cx.key(format!("{round}, {number}"))))
+            .collect();
+        requests.insert(10, rival(&locked));
+        let answers = in_time("batch", store.claim_many(&requests)).await?;
+        ensure_eq!(answers.len(), requests.len(), "answers");
+        for (at, answer) in answers.into_iter().enumerate() {
+            if at == 10 {
+                ensure!(is_undecided(&answer)?, "told {answer:?} about a locked key");
+                continue;
+            }
+            drop(expect::acquired(answer.map_err(|error| at_item(at, &error))?)?);
+        }
+    }
+    transaction.rollback().await?;
+    let again = rival(&locked);
+    let outcome = race::ask(cx.asked_again(), || cx.store().claim(&again)).await?;
+    expect::acquired(outcome).map(drop)
+}
+
+fn at_item(at: usize, error: &Error) -> CaseError {
+    CaseError::new(format!("item {at}: {error}"))
+}
+
+async fn a_batch_of_completions_with_a_locked_key_answers_the_others(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let mut claims = Vec::new();
+    for number in 0..20 {
+        claims.push(
+            cx.claim(&cx.request(&cx.key(format!("one of {number}"))))
+                .await?,
+        );
+    }
+    let response = Response::new(200, "done");
+    let mut transaction = cx.begin().await?;
+    let inside = Response::new(200, "in the transaction");
+    transaction.complete(&claims[10], &inside, LONG).await?;
+    let completion = |claim: &Claim| Completion {
+        claim: claim.clone(),
+        response: response.clone(),
+        retention: LONG,
+    };
+    let completions: Vec<_> = claims.iter().map(completion).collect();
+    let answers = in_time("batch", store.complete_many(&completions)).await?;
+    ensure_eq!(answers.len(), completions.len(), "answers");
+    for (at, answer) in answers.into_iter().enumerate() {
+        if at == 10 {
+            let error = expect::refused(answer, ErrorKind::Contention)?;
+            ensure_eq!(error.effect(), Effect::None, "the effect");
+            continue;
+        }
+        answer.map_err(|error| at_item(at, &error))?;
+    }
+    transaction.commit().await?;
+    let record = expect::record(cx.store().get(claims[10].key()).await?)?;
+    let idem_core::Record::Completed(completed) = record else {
+        return Err(CaseError::new("the transaction's result is not there"));
+    };
+    ensure_eq!(completed.response, inside, "what was committed");
+    Ok(())
+}
