@@ -5,7 +5,7 @@ use std::sync::Arc;
 use idem_conformance::Harness;
 use idem_core::{BatchStore, BoxError, Coalesced, IdempotencyStore};
 
-use crate::{Bare, Filler};
+use crate::{Bare, Filler, Locker};
 
 /// A backend, as the conformance suite gets at it, and what it is compared with.
 #[derive(Clone)]
@@ -13,6 +13,7 @@ pub struct Subject {
     harness: Arc<dyn Harness>,
     bare: Option<Arc<dyn Bare>>,
     filler: Option<Arc<dyn Filler>>,
+    locker: Option<Arc<dyn Locker>>,
 }
 
 impl Subject {
@@ -22,6 +23,7 @@ impl Subject {
             harness,
             bare: None,
             filler: None,
+            locker: None,
         }
     }
 
@@ -36,6 +38,13 @@ impl Subject {
     #[must_use]
     pub fn with_filler(mut self, filler: Arc<dyn Filler>) -> Self {
         self.filler = Some(filler);
+        self
+    }
+
+    /// The same with a way to keep a key locked.
+    #[must_use]
+    pub fn with_locker(mut self, locker: Arc<dyn Locker>) -> Self {
+        self.locker = Some(locker);
         self
     }
 
@@ -61,6 +70,12 @@ impl Subject {
     #[must_use]
     pub fn filler(&self) -> Option<&Arc<dyn Filler>> {
         self.filler.as_ref()
+    }
+
+    /// The way to keep a key locked, if there is one.
+    #[must_use]
+    pub fn locker(&self) -> Option<&Arc<dyn Locker>> {
+        self.locker.as_ref()
     }
 
     /// A fresh namespace, opened.

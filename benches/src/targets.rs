@@ -64,7 +64,7 @@ const COALESCED: &str = "claim_fresh_coalesced";
 const HELD: &str = "bare held";
 
 /// The first line that a row fits counts; a row that fits none is only shown.
-const TARGETS: [Target; 15] = [
+const TARGETS: [Target; 17] = [
     target(("replay", On::Any, ANY), HELD, AT_LEAST, 0.90),
     target((FRESH, REDIS, [512, 512]), HELD, AT_LEAST, 0.85),
     target(
@@ -106,6 +106,18 @@ const TARGETS: [Target; 15] = [
         "claim + replay",
         AT_MOST,
         4.0,
+    ),
+    target(
+        ("locked_key", On::Any, [64, 64]),
+        "no locked key",
+        AT_LEAST,
+        0.90,
+    ),
+    target(
+        ("locked_key_coalesced", On::Any, [64, 64]),
+        "coalesced, no locked key",
+        AT_LEAST,
+        0.90,
     ),
     target(("table_size_1e7", On::Any, ANY), "1e4 rows", AT_LEAST, 0.85),
     target(("purge", On::Any, ANY), "no purge", AT_LEAST, 0.85),

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{BatchStore, BoxError, ClaimRequest, IdempotencyStore};
 use idem_mongo::mongodb::bson::spec::BinarySubtype;
 use idem_mongo::mongodb::bson::{Binary, Document, doc};
 use idem_mongo::mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use idem_mongo::mongodb::{Client, Collection};
-use idem_mongo::{Config, MongoStore};
+use idem_mongo::{Config, MongoStore, Transactions};
 
 use super::namespace;
 use crate::bare::one_row;
-use crate::{Bare, Share, Statements, Subject};
+use crate::locker::holding;
+use crate::{Bare, Locker, OpenTransaction, Share, Statements, Subject};
 
 /// A server; each namespace is a database.
 #[derive(Debug)]
@@ -23,7 +24,9 @@ struct Mongo {
 
 pub(super) fn subject(url: String) -> Subject {
     let mongo = Arc::new(Mongo { url });
-    Subject::new(Arc::clone(&mongo) as Arc<dyn Harness>).with_bare(mongo)
+    Subject::new(Arc::clone(&mongo) as Arc<dyn Harness>)
+        .with_bare(Arc::clone(&mongo) as Arc<dyn Bare>)
+        .with_locker(mongo)
 }
 
 impl Mongo {
@@ -89,6 +92,21 @@ impl Harness for Mongo {
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let database = self.client(None).await?.database(namespace);
         Ok(database.drop().await?)
+    }
+}
+
+#[async_trait]
+impl Locker for Mongo {
+    async fn lock(
+        &self,
+        namespace: &str,
+        request: &ClaimRequest,
+    ) -> Result<OpenTransaction, BoxError> {
+        let store = self.store(namespace).await?;
+        let mut attempts = Transactions::new(store.client().clone()).attempts();
+        let mut session = attempts.begin().await?;
+        let outcome = store.claim_in(&mut session, request).await?;
+        holding(session, &outcome)
     }
 }
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
-use idem_mysql::{Config, MySqlStore};
+use idem_core::{BatchStore, BoxError, ClaimRequest, IdempotencyStore};
+use idem_mysql::{Config, MySqlStore, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, MySqlPool, Row};
 use tokio::sync::Mutex;
 
 use super::{POOL, namespace, statements};
 use crate::bare::one_row;
-use crate::{Bare, Filler, Rows, Share, Statements, Subject};
+use crate::locker::holding;
+use crate::{Bare, Filler, Locker, OpenTransaction, Rows, Share, Statements, Subject};
 
 /// A server; each namespace is a database.
 #[derive(Debug)]
@@ -26,7 +27,8 @@ pub(super) fn subject(name: &'static str, url: String) -> Subject {
     let mysql = Arc::new(MySql { name, url });
     Subject::new(Arc::clone(&mysql) as Arc<dyn Harness>)
         .with_bare(Arc::clone(&mysql) as Arc<dyn Bare>)
-        .with_filler(mysql)
+        .with_filler(Arc::clone(&mysql) as Arc<dyn Filler>)
+        .with_locker(mysql)
 }
 
 impl MySql {
@@ -89,6 +91,21 @@ impl Harness for MySql {
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let drop = format!("DROP DATABASE IF EXISTS `{namespace}`");
         self.execute(drop).await
+    }
+}
+
+#[async_trait]
+impl Locker for MySql {
+    async fn lock(
+        &self,
+        namespace: &str,
+        request: &ClaimRequest,
+    ) -> Result<OpenTransaction, BoxError> {
+        let store = self.store(namespace).await?;
+        let mut attempts = Transactions::new(store.pool().clone()).attempts();
+        let mut transaction = attempts.begin().await?;
+        let outcome = store.claim_in(&mut transaction, request).await?;
+        holding(transaction, &outcome)
     }
 }
 

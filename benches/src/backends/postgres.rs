@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{BatchStore, BoxError, ClaimRequest, IdempotencyStore};
 use idem_postgres::{Config, PostgresStore};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgPool, Row};
@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 
 use super::{POOL, namespace, statements};
 use crate::bare::one_row;
-use crate::{Bare, Filler, Rows, Share, Statements, Subject};
+use crate::locker::holding;
+use crate::{Bare, Filler, Locker, OpenTransaction, Rows, Share, Statements, Subject};
 
 /// A server; each namespace is a schema.
 #[derive(Debug, Clone)]
@@ -25,7 +26,8 @@ pub(super) fn subject(url: String) -> Subject {
     let postgres = Arc::new(Postgres { url });
     Subject::new(Arc::clone(&postgres) as Arc<dyn Harness>)
         .with_bare(Arc::clone(&postgres) as Arc<dyn Bare>)
-        .with_filler(postgres)
+        .with_filler(Arc::clone(&postgres) as Arc<dyn Filler>)
+        .with_locker(postgres)
 }
 
 impl Postgres {
@@ -84,6 +86,20 @@ impl Harness for Postgres {
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let drop = format!("DROP SCHEMA IF EXISTS \"{namespace}\" CASCADE");
         self.execute(namespace, drop).await
+    }
+}
+
+#[async_trait]
+impl Locker for Postgres {
+    async fn lock(
+        &self,
+        namespace: &str,
+        request: &ClaimRequest,
+    ) -> Result<OpenTransaction, BoxError> {
+        let store = self.store(namespace).await?;
+        let mut transaction = store.pool().begin().await?;
+        let outcome = store.claim_in(&mut transaction, request).await?;
+        holding(transaction, &outcome)
     }
 }
 

@@ -6,6 +6,7 @@ mod cold_start;
 mod contended;
 mod group;
 mod hybrid;
+mod locked_key;
 mod memory_life;
 mod payload;
 mod purge;
@@ -28,6 +29,7 @@ pub mod groups {
     pub use super::cold_start::group as cold_start;
     pub use super::contended::group as contended;
     pub use super::hybrid::{hit_group as hybrid_hit, miss_group as hybrid_miss};
+    pub use super::locked_key::group as locked_key;
     pub use super::payload::{SIZES as PAYLOADS, group as payload};
     pub use super::purge::group as purge;
     pub use super::replay::group as replay;
@@ -37,11 +39,12 @@ pub mod groups {
 }
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 10] = [
+pub const PATHS: [&str; 11] = [
     "claim_fresh",
     "claim_complete",
     "replay",
     "contended",
+    "locked_key",
     "payload",
     "hybrid",
     "purge",
@@ -69,6 +72,7 @@ pub async fn measure(
         "claim_complete" => claim_complete::measure(subject, plan, extras).await,
         "replay" => replay::measure(subject, plan, extras).await,
         "contended" => contended::measure(subject, plan).await,
+        "locked_key" => locked_key::measure(subject, plan).await,
         "payload" => payload::measure(subject, plan).await,
         "purge" => purge::measure(subject, plan).await,
         "table_size" => table_size::measure(subject, plan).await,
