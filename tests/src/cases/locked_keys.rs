@@ -342,7 +342,9 @@ async fn a_batch_with_a_locked_key_answers_the_others(cx: &Context) -> CaseResul
                 ensure!(is_undecided(&answer)?, "told {answer:?} about a locked key");
                 continue;
             }
-            drop(expect::acquired(answer.map_err(|error| at_item(at, &error))?)?);
+            drop(expect::acquired(
+                answer.map_err(|error| at_item(at, &error))?,
+            )?);
         }
     }
     transaction.rollback().await?;

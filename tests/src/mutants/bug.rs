@@ -149,6 +149,12 @@ pub enum Bug {
     PurgeTakesLiveMarks,
     /// A purge of the records takes the marks with it.
     MarksGoWithRecords,
+    /// Sees what an open transaction has not committed, and claims over it.
+    IgnoresTransactions,
+    /// Tells the holder that its claim is lost while the transaction that made it is open.
+    LosesBesideTransactions,
+    /// Waits for the end of a transaction on one of its few connections.
+    WaitsForTransactions,
     /// Offers less than its profile promises.
     OffersLess,
 }
@@ -228,6 +234,9 @@ impl Bug {
         Self::StaleVersionKeepsMark,
         Self::PurgeTakesLiveMarks,
         Self::MarksGoWithRecords,
+        Self::IgnoresTransactions,
+        Self::LosesBesideTransactions,
+        Self::WaitsForTransactions,
         Self::OffersLess,
     ];
 }

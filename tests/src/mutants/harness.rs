@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::{BatchStore, BoxError, IdempotencyStore};
 
+use super::transactions::Transaction;
 use super::{Bug, MutantStore};
-use crate::{Harness, Product, Profile};
+use crate::{CallerTransaction, Harness, Product, Profile};
 
 /// Opens stores with a bug.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl Harness for MutantHarness {
 
     fn profile(&self) -> Profile {
         let profile = Profile::new().batch().checkpoints().watermarks();
+        let profile = profile.transactions().row_locks();
         profile.with_patience(self.patience)
     }
 
@@ -70,6 +72,10 @@ impl Harness for MutantHarness {
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(Some(Arc::new(self.handle(namespace)?)))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        Ok(Some(Box::new(Transaction::begin(self.handle(namespace)?))))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {

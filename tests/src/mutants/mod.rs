@@ -12,6 +12,7 @@ mod harness;
 mod operations;
 mod row;
 mod store;
+mod transactions;
 
 pub use bug::Bug;
 pub use harness::MutantHarness;

@@ -21,7 +21,7 @@ impl MutantStore {
         }
     }
 
-    fn claim_now(&self, request: &ClaimRequest) -> ClaimOutcome {
+    pub(super) fn claim_now(&self, request: &ClaimRequest) -> ClaimOutcome {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let key = self.key(request.key());
@@ -156,7 +156,7 @@ impl MutantStore {
             .ok_or_else(Error::claim_lost)
     }
 
-    fn seal(&self, claim: &Claim, state: State, retention: Duration) -> Result<()> {
+    pub(super) fn seal(&self, claim: &Claim, state: State, retention: Duration) -> Result<()> {
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let row = self.owned(shared, claim, now)?;
@@ -248,6 +248,9 @@ impl MutantStore {
 
     pub(super) async fn claim_checked(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.check(check::claim(request, &self.limits()))?;
+        if let Some(answer) = self.beside_transactions(request).await {
+            return answer;
+        }
         if let Some(completed) = self.remembered(request.key()) {
             return Ok(ClaimOutcome::Completed(completed));
         }
@@ -308,6 +311,7 @@ impl IdempotencyStore for MutantStore {
         let checked =
             check::retention(retention).and_then(|_| check::response(response, &self.limits()));
         self.check(checked)
+            .and_then(|()| self.step_beside_transactions(claim))
             .map_err(|error| error.at("mutant", "complete"))?;
         let kept = disguise::response(self.bug, response);
         if self.bug == Bug::SealsInTwoSteps {
@@ -327,18 +331,21 @@ impl IdempotencyStore for MutantStore {
             check::retention(retention).and_then(|_| check::failure(failure, &self.limits()));
         let sealed = self
             .check(checked)
+            .and_then(|()| self.step_beside_transactions(claim))
             .and_then(|()| self.seal(claim, State::Failed(failure.clone(), 0), retention));
         sealed.map_err(|error| error.at("mutant", "fail"))
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        let released = self.release_now(claim);
+        let free = self.step_beside_transactions(claim);
+        let released = free.and_then(|()| self.release_now(claim));
         released.map_err(|error| error.at("mutant", "release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         let renewed = self
             .check(check::lease(lease))
+            .and_then(|()| self.step_beside_transactions(claim))
             .and_then(|()| self.renew_now(claim, lease));
         renewed.map_err(|error| error.at("mutant", "renew"))
     }
@@ -349,7 +356,7 @@ impl IdempotencyStore for MutantStore {
         }
         let shared = &mut *self.shared();
         let now = self.now(shared);
-        let row = shared.rows.get(&self.key(key));
+        let row = self.committed(shared, &self.key(key));
         Ok(row.and_then(|row| row.record(now)))
     }
 

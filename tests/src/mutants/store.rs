@@ -9,6 +9,7 @@ use idem_core::{ClaimOutcome, Completed, Key};
 
 use super::capabilities::Mark;
 use super::row::Row;
+use super::transactions::Held;
 use super::{Bug, disguise};
 
 /// What all handles share.
@@ -18,6 +19,10 @@ pub(super) struct Shared {
     pub(super) marks: BTreeMap<Vec<String>, Mark>,
     /// Keys that somebody is at work on, for [`Bug::PoisonedByDrop`].
     pub(super) busy: BTreeSet<Vec<String>>,
+    /// What was committed of the keys that open transactions hold.
+    pub(super) held: BTreeMap<Vec<String>, Held>,
+    /// Calls that wait for a transaction, for [`Bug::WaitsForTransactions`].
+    pub(super) waiting: usize,
     pub(super) last_token: i64,
     pub(super) last_now: i64,
 }
@@ -61,6 +66,11 @@ impl MutantStore {
             cache: Mutex::default(),
             handles: Arc::clone(&self.handles),
         }
+    }
+
+    /// Other rows instead of these.
+    pub(super) fn replace(&self, shared: Shared) {
+        *self.shared() = shared;
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {

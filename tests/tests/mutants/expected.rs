@@ -279,6 +279,18 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law10::marks_and_records_do_not_see_each_other"],
     ),
     (
+        Bug::IgnoresTransactions,
+        &["law01::beside_an_open_transaction_there_is_no_second_winner"],
+    ),
+    (
+        Bug::LosesBesideTransactions,
+        &["law06::a_step_beside_the_claims_own_open_transaction_is_not_lost"],
+    ),
+    (
+        Bug::WaitsForTransactions,
+        &["law16::a_key_held_by_an_open_transaction_keeps_no_other_waiting"],
+    ),
+    (
         Bug::OffersLess,
         &["law02::a_store_offers_what_its_profile_promises"],
     ),
