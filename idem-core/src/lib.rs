@@ -6,6 +6,7 @@ pub mod check;
 mod checkpoint;
 mod claim;
 mod compressed;
+pub mod decision;
 mod digest;
 pub mod engine;
 mod error;

@@ -1,10 +1,10 @@
 //! One record as the memory store keeps it.
 
 use super::shard::Lease;
+use crate::decision::{ClaimDecision, RecordFacts, RecordState, decide};
 use crate::{
-    AttemptId, Checkpoint, Claim, ClaimRequest, Completed, Failed, FailedPolicy, Failure,
-    FencingToken, Fingerprint, InFlight, Key, Metadata, Record, RecordInfo, Response, StalePolicy,
-    Timestamp,
+    AttemptId, Checkpoint, ClaimRequest, Completed, Failed, Failure, FencingToken, Fingerprint,
+    InFlight, Key, Metadata, Record, RecordInfo, Response, StalePolicy, Timestamp,
 };
 
 /// The mark of a row that stands in no queue.
@@ -104,39 +104,53 @@ impl Row {
 
     /// Decides a claim, and fails the row when it is stale and may not be taken over.
     pub(super) fn decide(&mut self, request: &ClaimRequest, now: Timestamp) -> Decision {
-        let Some(record) = self.record(now) else {
-            return Decision::fresh(now);
-        };
-        if self.fingerprint != *request.fingerprint() {
-            return Decision::Lose(record);
-        }
-        match &self.state {
-            State::InFlight { checkpoint, .. } if self.attempt == request.attempt() => {
-                Decision::Own(Held {
+        match decide(Some(&self.facts()), request, now) {
+            ClaimDecision::Fresh => return Decision::fresh(now),
+            ClaimDecision::Own => {
+                return Decision::Own(Held {
                     token: self.token,
                     attempts: self.attempts,
                     created_at: self.created_at,
-                    checkpoint: checkpoint.clone(),
-                })
+                    checkpoint: self.checkpoint(),
+                });
             }
+            ClaimDecision::TakeOver => return self.acquired_again(self.checkpoint()),
+            ClaimDecision::Retry => return self.acquired_again(None),
+            ClaimDecision::Abandon => self.abandon(now),
+            ClaimDecision::Report => {}
+        }
+        // A record that is reported is live, and abandoning leaves the end of its retention.
+        self.record(now)
+            .map_or_else(|| Decision::fresh(now), Decision::Lose)
+    }
+
+    /// What decisions about it depend on.
+    pub(super) fn facts(&self) -> RecordFacts {
+        let (state, on_stale, lease_ends_at) = match &self.state {
             State::InFlight {
+                lease_ends_at,
                 on_stale,
-                checkpoint,
                 ..
-            } if self.is_stale(now) => {
-                let both = [*on_stale, request.on_stale()];
-                if both == [StalePolicy::TakeOver; 2] {
-                    return self.acquired_again(checkpoint.clone());
-                }
-                self.abandon(now);
-                // Still live: abandoning leaves the end of the retention as it was.
-                self.record(now)
-                    .map_or_else(|| self.acquired_again(None), Decision::Lose)
-            }
-            State::Failed { .. } if request.on_failed() == FailedPolicy::Retry => {
-                self.acquired_again(None)
-            }
-            _ => Decision::Lose(record),
+            } => (RecordState::InFlight, *on_stale, *lease_ends_at),
+            State::Completed { .. } => (RecordState::Completed, StalePolicy::TakeOver, UNQUEUED),
+            State::Failed { .. } => (RecordState::Failed, StalePolicy::TakeOver, UNQUEUED),
+            State::Released => (RecordState::Released, StalePolicy::TakeOver, UNQUEUED),
+        };
+        RecordFacts {
+            state,
+            fingerprint: self.fingerprint,
+            token: self.token,
+            attempt: self.attempt,
+            on_stale,
+            lease_ends_at,
+            expires_at: self.expires_at,
+        }
+    }
+
+    fn checkpoint(&self) -> Option<Box<Checkpoint>> {
+        match &self.state {
+            State::InFlight { checkpoint, .. } => checkpoint.clone(),
+            _ => None,
         }
     }
 
@@ -150,15 +164,6 @@ impl Row {
 
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at > now
-    }
-
-    /// Whether this claim is the latest acquisition. What was abandoned is held by nobody.
-    pub(super) fn is_owned_by(&self, claim: &Claim) -> bool {
-        self.token == claim.token() && self.attempt == claim.attempt()
-    }
-
-    pub(super) fn is_stale(&self, now: Timestamp) -> bool {
-        matches!(self.state, State::InFlight { lease_ends_at, .. } if lease_ends_at <= now)
     }
 
     /// When it is to be looked at for the end of its retention. While a lease lasts that is the lease's end: by then

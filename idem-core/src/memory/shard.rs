@@ -5,6 +5,7 @@ use super::queue::Queue;
 use super::row::{Decision, Held, Row, State, UNQUEUED};
 use super::rows::{Place, Rows};
 use super::work::{Progress, Work};
+use crate::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
 use crate::{
     Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record, Response,
     Result, Timestamp,
@@ -113,19 +114,17 @@ impl Shard {
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
-        let row = owned(&mut self.rows, place, claim, now)?;
-        match (&row.state, &result) {
-            (State::InFlight { .. }, _) => {}
-            (State::Completed { response, .. }, Sealing::Response(given)) if response == *given => {
-                return Ok(());
-            }
-            (State::Failed { failure, .. }, Sealing::Failure(given)) if failure == *given => {
-                return Ok(());
-            }
-            (State::Completed { .. } | State::Failed { .. }, _) => {
-                return Err(Error::already_sealed());
-            }
-            (State::Released, _) => return Err(Error::claim_lost()),
+        let row = self.rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+        let is_same = || match (&row.state, &result) {
+            (State::Completed { response, .. }, Sealing::Response(given)) => response == *given,
+            (State::Failed { failure, .. }, Sealing::Failure(given)) => failure == *given,
+            _ => false,
+        };
+        match decide_seal(Some(&row.facts()), claim, is_same, now) {
+            StepDecision::Apply => {}
+            StepDecision::Done => return Ok(()),
+            StepDecision::Lost => return Err(Error::claim_lost()),
+            StepDecision::AlreadySealed => return Err(Error::already_sealed()),
         }
         row.state = match result {
             Sealing::Response(response) => State::Completed {
@@ -149,22 +148,17 @@ impl Shard {
         claim: &Claim,
         now: Timestamp,
     ) -> Result<()> {
-        let row = self
-            .rows
-            .get_mut(place)
-            .filter(|row| row.is_owned_by(claim))
-            .filter(|row| row.is_live(now) || matches!(row.state, State::Released))
-            .ok_or_else(Error::claim_lost)?;
-        match row.state {
-            State::Released => Ok(()),
-            State::InFlight { .. } => {
+        let row = self.rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+        match decide_release(Some(&row.facts()), claim, now) {
+            StepDecision::Done => Ok(()),
+            StepDecision::Apply => {
                 row.state = State::Released;
                 row.expires_at = Timestamp::default();
                 self.expiries
                     .schedule(&place.hash, row.expires_at, &mut row.expiry_queued);
                 Ok(())
             }
-            State::Completed { .. } | State::Failed { .. } => Err(Error::claim_lost()),
+            StepDecision::Lost | StepDecision::AlreadySealed => Err(Error::claim_lost()),
         }
     }
 
@@ -175,7 +169,7 @@ impl Shard {
         lease_ends_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim> {
-        let row = owned(&mut self.rows, place, claim, now)?;
+        let row = held(&mut self.rows, place, claim, now)?;
         let State::InFlight {
             lease_ends_at: ends,
             ..
@@ -216,7 +210,7 @@ impl Shard {
         claim: &Claim,
         now: Timestamp,
     ) -> Result<&mut Option<Box<Checkpoint>>> {
-        match &mut owned(&mut self.rows, place, claim, now)?.state {
+        match &mut held(&mut self.rows, place, claim, now)?.state {
             State::InFlight { checkpoint, .. } => Ok(checkpoint),
             _ => Err(Error::claim_lost()),
         }
@@ -286,14 +280,16 @@ fn schedule(
     leases.schedule(&place.hash, row.sweep_due(), &mut row.lease_queued);
 }
 
-/// The live row of the claim, if it is its owner.
-fn owned<'a>(
+/// The row that the claim holds in flight.
+fn held<'a>(
     rows: &'a mut Rows,
     place: Place<'_>,
     claim: &Claim,
     now: Timestamp,
 ) -> Result<&'a mut Row> {
-    rows.get_mut(place)
-        .filter(|row| row.is_live(now) && row.is_owned_by(claim))
-        .ok_or_else(Error::claim_lost)
+    let row = rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+    match decide_renewal(Some(&row.facts()), claim, now) {
+        StepDecision::Apply => Ok(row),
+        _ => Err(Error::claim_lost()),
+    }
 }

@@ -4,6 +4,7 @@ mod batch;
 mod checkpoint;
 mod checkpoint_ends;
 mod checkpoint_races;
+mod decisions;
 mod law01_one_winner;
 mod law01_orders;
 mod law01_processes;
@@ -56,6 +57,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     law14_crowds::CASES,
     law15_reads::CASES,
     law16_bounded::CASES,
+    decisions::LAW01,
+    decisions::LAW05,
     locked_keys::LAW01,
     locked_keys::LAW06,
     locked_keys::LAW15,
