@@ -77,7 +77,8 @@ pub struct Turn {
 pub enum TryTurn {
     /// Send the statement.
     Turn(Turn),
-    /// Another caller of this process has its turn: ask for this key by itself, later.
+    /// Ask for this key by itself, after the batch: another caller of this process has its turn, or
+    /// the key was locked a moment ago and would keep the whole batch waiting.
     Busy,
     /// The key is known to be locked: answer with this.
     Locked(Error),
@@ -161,6 +162,10 @@ impl LockedKeys {
     #[must_use]
     pub fn try_turn(&self, key: &Key) -> TryTurn {
         match self.0.admit(self.0.hash(key)) {
+            Admission::Turn(turn) if turn.pause.is_some() => {
+                turn.give_back();
+                TryTurn::Busy
+            }
             Admission::Turn(turn) => TryTurn::Turn(turn),
             Admission::Busy(_) => TryTurn::Busy,
             Admission::Locked => TryTurn::Locked(Self::error()),
@@ -301,6 +306,12 @@ impl State {
 }
 
 impl Turn {
+    /// Nothing was learnt of the key: it is as it was.
+    fn give_back(mut self) {
+        let now = Instant::now();
+        self.ends_with = self.pause.map(|pause| Lock { until: now, pause });
+    }
+
     /// The wait for the key's lock was in vain: the key counts as locked for a while.
     pub fn found_locked(mut self) {
         let lock = Lock::after(self.pause);
@@ -381,6 +392,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
             assert!(!keys.is_locked(&key));
         }
+        assert!(matches!(keys.try_turn(&key), TryTurn::Busy), "by itself");
         let trying = turn(&keys, &key).await;
         assert!(
             is_refused(&keys, &key),
