@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Claim, Error, IdempotencyStore, Limits, Result};
+use crate::{Claim, Error, IdempotencyStore, Limits, Result, carried};
 
 /// The first byte of a stored checkpoint, which no sealed result has.
 const FORM: u8 = 0x10;
@@ -49,14 +49,11 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits or the value has no JSON
-    /// form.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits, the value has no JSON
+    /// form, or holds what JSON does not carry and `serde_json` writes as `null`: a number that is not finite,
+    /// `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(name: impl Into<String>, value: &T) -> Result<Self> {
-        let data = serde_json::to_vec(value).map_err(|source| {
-            Error::invalid_input("the checkpoint's data cannot be written as JSON")
-                .with_source(source)
-        })?;
-        Self::new(name, data)
+        Self::new(name, carried::to_json("the checkpoint's data", value)?)
     }
 
     /// The name.
@@ -225,5 +222,19 @@ mod tests {
         );
         assert!(point.from_json::<u8>().is_err());
         assert!(!format!("{point:?}").contains("seat"));
+    }
+
+    #[test]
+    fn values_that_json_does_not_carry_are_refused() {
+        for error in [
+            Checkpoint::json("measured", &[1.0, f64::NAN]).unwrap_err(),
+            Checkpoint::json("measured", &Some(None::<u8>)).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(
+                error.to_string().contains("checkpoint's data has"),
+                "{error}"
+            );
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The one error type of the family.
 
+use std::any::type_name_of_val;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+
+use crate::Redacted;
 
 /// A boxed error of any kind, as kept for [`Error::source`](StdError::source).
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -53,8 +56,10 @@ pub enum Effect {
 /// Why an operation of a store did not succeed.
 ///
 /// Neither the message nor the `Debug` form contains a key, a payload or a connection secret. The
-/// driver's own error is kept as the [`source`](StdError::source) and is not repeated in the
-/// message; a driver's error may quote data, so decide before logging whole chains.
+/// driver's own error is kept as the [`source`](StdError::source). Its text is in neither form,
+/// because a driver's error may quote data: `Debug` shows its type and class, as
+/// [`Redacted`] does. A reporter that walks the chain of sources shows the texts; decide before
+/// using one.
 pub struct Error(Box<Repr>);
 
 struct Repr {
@@ -63,7 +68,12 @@ struct Repr {
     backend: &'static str,
     operation: &'static str,
     message: Cow<'static, str>,
-    source: Option<BoxError>,
+    source: Option<Source>,
+}
+
+struct Source {
+    error: BoxError,
+    type_name: &'static str,
 }
 
 impl Error {
@@ -115,10 +125,14 @@ impl Error {
         Self::new(ErrorKind::Corrupt, Effect::None, message)
     }
 
-    /// Keeps the error underneath.
+    /// Keeps the error underneath. Of its text nothing is ever shown, in `Display` or `Debug`.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
-        self.0.source = Some(source.into());
+        let type_name = type_name_of_val(&source);
+        self.0.source = Some(Source {
+            error: source.into(),
+            type_name,
+        });
         self
     }
 
@@ -226,9 +240,17 @@ impl fmt::Debug for Error {
     }
 }
 
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Redacted::new(&*self.error)
+            .with_type_name(self.type_name)
+            .fmt(f)
+    }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as _)
+        self.0.source.as_ref().map(|source| &*source.error as _)
     }
 }
 
@@ -269,5 +291,33 @@ mod tests {
             .with_source(std::io::Error::other("the cause"));
         assert_eq!(error.to_string(), "the record cannot be read");
         assert_eq!(error.source().unwrap().to_string(), "the cause");
+    }
+
+    #[test]
+    fn neither_form_shows_the_source_s_text() {
+        const SECRET: &str = "SECRET-4242";
+        let source = serde_json::from_str::<u8>(&format!("\"{SECRET}\"")).unwrap_err();
+        let error = Error::corrupt("the record cannot be read").with_source(source);
+        let batched = error.for_each_item()();
+        let shown = format!("{batched} {batched:#} {batched:?} {batched:#?}");
+        assert!(!shown.contains(SECRET), "the forms show the secret");
+        assert!(shown.contains("category: Data"), "{shown}");
+        let mut chain = batched.source();
+        let mut texts = Vec::new();
+        while let Some(error) = chain {
+            texts.push(error.to_string());
+            chain = error.source();
+        }
+        let last = texts.last().unwrap();
+        assert!(last.contains(SECRET), "who asks for it gets it");
+    }
+
+    #[test]
+    fn debug_names_the_type_of_the_source() {
+        let error = Error::corrupt("the record cannot be read").with_source(fmt::Error);
+        assert!(
+            format!("{error:?}").contains("source: Some(core::fmt::Error { .. })"),
+            "{error:?}"
+        );
     }
 }

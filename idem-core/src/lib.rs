@@ -2,6 +2,7 @@
 
 mod backoff;
 mod batch;
+mod carried;
 pub mod check;
 mod checkpoint;
 mod claim;
@@ -23,6 +24,7 @@ mod metadata;
 mod nonce;
 mod recipe;
 mod record;
+mod redacted;
 mod request;
 mod response;
 mod sealed;
@@ -55,6 +57,7 @@ pub use metadata::Metadata;
 pub use nonce::Nonce;
 pub use recipe::{Target, normalize_name};
 pub use record::{Completed, Conflict, Failed, InFlight, Record, RecordInfo};
+pub use redacted::Redacted;
 pub use request::{ClaimRequest, FailedPolicy, StalePolicy};
 pub use response::Response;
 pub use sealed::{Sealed, encode_failure, encode_response};

@@ -1,5 +1,7 @@
 //! [`StoredRecord`]: a record in the columns that backends keep, read in one place.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::{
@@ -9,7 +11,9 @@ use crate::{
 
 /// The columns of a record, for backends that keep it in columns or fields. Instants are microseconds since 1970 on
 /// the store's clock.
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows how long metadata and result are, not what they say.
+#[derive(Clone)]
 pub struct StoredRecord<'r> {
     /// One of the constants below.
     pub state: i64,
@@ -36,6 +40,24 @@ pub struct StoredRecord<'r> {
     pub result: Option<Bytes>,
     /// The clock when the store answered.
     pub now: i64,
+}
+
+impl fmt::Debug for StoredRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredRecord")
+            .field("state", &self.state)
+            .field("token", &self.token)
+            .field("attempts", &self.attempts)
+            .field("created_at", &self.created_at)
+            .field("expires_at", &self.expires_at)
+            .field("lease_ends_at", &self.lease_ends_at)
+            .field("fails_when_stale", &self.fails_when_stale)
+            .field("sealed_at", &self.sealed_at)
+            .field("metadata_bytes", &self.metadata.map(str::len))
+            .field("result_bytes", &self.result.as_ref().map(Bytes::len))
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
 }
 
 impl StoredRecord<'_> {

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::{Body, HttpPolicy, ProblemType};
 
 /// A problem that is being worded.
-#[derive(Debug)]
 pub(crate) struct Problem {
     kind: ProblemType,
     status: StatusCode,

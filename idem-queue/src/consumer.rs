@@ -178,7 +178,6 @@ impl Consumer {
 }
 
 /// How work ended that was not sealed with a value.
-#[derive(Debug)]
 enum Ended {
     Temporary(BoxError),
     Failed(&'static str),

@@ -18,6 +18,8 @@ use crate::{Disposition, NotDone, Reason};
 /// | the key belongs to another message | `Reject` | nothing more |
 /// | done, but not known to be sealed | `Requeue` with back-off | as the store has it |
 /// | the store is out of reach | `Requeue` with back-off | nothing that is known |
+///
+/// `Debug` does not show the value.
 #[derive(Debug)]
 #[must_use = "the broker has to be told"]
 pub struct Handled<T>(Result<Outcome<T>, NotDone>);

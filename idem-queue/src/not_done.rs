@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use idem_core::{BoxError, Error};
+use idem_core::{BoxError, Error, Redacted};
 
 use crate::Disposition;
 
@@ -15,7 +15,10 @@ pub struct NotDone {
 }
 
 /// Why a delivery has no value.
-#[derive(Debug, thiserror::Error)]
+///
+/// Neither `Display` nor `Debug` shows the text of the work's error, which may quote the message: it is the
+/// [`source`](StdError::source).
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// Another consumer works on it, or did and its lease has not ended.
@@ -46,6 +49,23 @@ pub enum Reason {
     Store(#[source] Error),
 }
 
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InFlight => f.write_str("InFlight"),
+            Self::Temporary(error) => f
+                .debug_tuple("Temporary")
+                .field(&Redacted::new(&**error))
+                .finish(),
+            Self::Failed { code } => f.debug_struct("Failed").field("code", code).finish(),
+            Self::Conflict => f.write_str("Conflict"),
+            Self::Unsealed(error) => f.debug_tuple("Unsealed").field(error).finish(),
+            Self::Unreadable(error) => f.debug_tuple("Unreadable").field(error).finish(),
+            Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
+        }
+    }
+}
+
 impl NotDone {
     /// What the broker is told.
     #[must_use]
@@ -69,5 +89,27 @@ impl fmt::Display for NotDone {
 impl StdError for NotDone {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.reason.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_the_work_s_error_is_not_shown() {
+        let source = idem_core::Response::new(200, "\"SECRET-4242\"");
+        let unreadable = source.from_json::<u8>().unwrap_err();
+        for reason in [
+            Reason::Temporary("SECRET-4242".into()),
+            Reason::Unreadable(unreadable),
+        ] {
+            let not_done = NotDone {
+                disposition: Disposition::Ack,
+                reason,
+            };
+            let shown = format!("{not_done} {not_done:?} {not_done:#?}");
+            assert!(!shown.contains("SECRET"), "the text is shown");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! [`Ticket`]: what a queued job carries.
 
+use std::fmt;
+
 use idem_core::{Claim, Fingerprint};
 use serde::{Deserialize, Serialize};
 
@@ -41,10 +43,21 @@ pub enum Enqueued {
 }
 
 /// What became of a job that was taken from the queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` does not show the value.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Ran<T> {
     /// It was done, now or by another delivery of the same message.
     Done(T),
     /// It had waited for too long, or was cancelled, and others may have taken its place: drop it.
     Superseded,
+}
+
+impl<T> fmt::Debug for Ran<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(_) => f.debug_tuple("Done").finish_non_exhaustive(),
+            Self::Superseded => f.write_str("Superseded"),
+        }
+    }
 }

@@ -1,16 +1,21 @@
 //! [`WorkError`]: whether trying again may help.
 
-use idem_core::BoxError;
+use std::fmt;
+
+use idem_core::{BoxError, Redacted};
 
 /// Why work was not done. Every other error becomes [`Temporary`](Self::Temporary) by `?`: when in doubt, it is tried
 /// again.
-#[derive(Debug, thiserror::Error)]
+///
+/// Neither `Display` nor `Debug` shows the text of the work's own error, which may quote the message: it is the
+/// [`source`](std::error::Error::source).
+#[derive(thiserror::Error)]
 pub enum WorkError {
     /// It may work later: a service that is away, a lock, a limit. The message is released and comes again.
-    #[error("a temporary error: {0}")]
+    #[error("a temporary error of the work")]
     Temporary(#[source] BoxError),
     /// It will never work: the message makes no sense. It is recorded as failed, and does not come again.
-    #[error("a permanent error: {0}")]
+    #[error("a permanent error of the work")]
     Permanent(#[source] BoxError),
 }
 
@@ -25,6 +30,16 @@ impl WorkError {
     #[must_use]
     pub fn permanent(error: impl Into<BoxError>) -> Self {
         Self::Permanent(error.into())
+    }
+}
+
+impl fmt::Debug for WorkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, error) = match self {
+            Self::Temporary(error) => ("Temporary", error),
+            Self::Permanent(error) => ("Permanent", error),
+        };
+        f.debug_tuple(name).field(&Redacted::new(&**error)).finish()
     }
 }
 
@@ -47,5 +62,24 @@ impl From<std::io::Error> for WorkError {
 impl From<idem_core::Error> for WorkError {
     fn from(error: idem_core::Error) -> Self {
         Self::temporary(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn text_of_the_work_s_error_is_its_source_only() {
+        for error in [
+            WorkError::temporary("SECRET-4242"),
+            WorkError::permanent("SECRET-4242"),
+        ] {
+            let shown = format!("{error} {error:?} {error:#?}");
+            assert!(!shown.contains("SECRET"), "the text is shown");
+            assert_eq!(error.source().unwrap().to_string(), "SECRET-4242");
+        }
     }
 }

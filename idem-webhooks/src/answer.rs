@@ -1,5 +1,6 @@
 //! [`Answer`]: what becomes of a delivery, and what its provider is told.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header};
@@ -23,7 +24,8 @@ use crate::run::{Broken, Sealed};
 /// | [`Error`](Self::Error) | 500 | sends again | released, unless the policy records errors |
 /// | [`Unsealed`](Self::Unsealed) | 503, `Retry-After` | sends again | not known to be sealed |
 /// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where somebody has to act | sends again | nothing that is known |
-#[derive(Debug)]
+///
+/// `Debug` shows neither the challenge nor what is stored; of the handler's error it shows that error's own `Debug`.
 #[non_exhaustive]
 pub enum Answer<E> {
     /// It was handled now, and that is sealed.
@@ -60,6 +62,30 @@ pub enum Answer<E> {
     Unsealed(Error),
     /// The store gave no verdict; the handler was not asked.
     Store(Error),
+}
+
+impl<E: fmt::Debug> fmt::Debug for Answer<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handled => f.write_str("Handled"),
+            Self::Duplicate { sealed_at } => f
+                .debug_struct("Duplicate")
+                .field("sealed_at", sealed_at)
+                .finish(),
+            Self::Stale { current } => f.debug_struct("Stale").field("current", current).finish(),
+            Self::Challenge(_) => f.debug_tuple("Challenge").finish_non_exhaustive(),
+            Self::Rejected(rejection) => f.debug_tuple("Rejected").field(rejection).finish(),
+            Self::InFlight { retry_after } => f
+                .debug_struct("InFlight")
+                .field("retry_after", retry_after)
+                .finish(),
+            Self::Conflict => f.write_str("Conflict"),
+            Self::Failed { code } => f.debug_struct("Failed").field("code", code).finish(),
+            Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
+            Self::Unsealed(error) => f.debug_tuple("Unsealed").field(error).finish(),
+            Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
+        }
+    }
 }
 
 /// When to come back to a store that is out of reach.
@@ -155,5 +181,23 @@ impl<E> Answer<E> {
             Self::Store(_) => "cannot be handled now",
         };
         Bytes::from_static(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_neither_challenge_nor_stored_text() {
+        let stored = idem_core::Response::new(200, "\"SECRET-4242\"");
+        let unreadable = stored.from_json::<u8>().unwrap_err();
+        for answer in [
+            Answer::<()>::Challenge("SECRET-4242".to_owned()),
+            Answer::Store(unreadable),
+        ] {
+            let shown = format!("{answer:?} {answer:#?}");
+            assert!(!shown.contains("SECRET"), "the text is shown");
+        }
     }
 }

@@ -16,7 +16,6 @@ pub(crate) enum Sealed {
 }
 
 /// Why an event was not sealed.
-#[derive(Debug)]
 pub(crate) enum Broken<E> {
     /// Whether it is out of order could not be learned: the handler was not asked.
     Mark(Error),

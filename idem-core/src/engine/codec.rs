@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Response, Result};
+use crate::{Error, Response, Result, carried};
 
 impl Response {
     /// The response that [`Idempotency::run`](crate::Idempotency::run) stores for this value: status 200,
@@ -14,11 +14,10 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or holds what JSON does not
+    /// carry and `serde_json` writes as `null`: a number that is not finite, `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
-        let body = serde_json::to_vec(value).map_err(|source| {
-            Error::invalid_input("the result cannot be written as JSON").with_source(source)
-        })?;
+        let body = carried::to_json(WHAT, value)?;
         Ok(Self::new(200, body).with_header("content-type", "application/json"))
     }
 
@@ -39,8 +38,12 @@ impl Response {
     }
 }
 
+/// What errors call a value.
+const WHAT: &str = "the result";
+
 /// How values are stored and read back.
 pub(super) trait Codec<T> {
+    /// The response of this value, which decodes to an equal one.
     fn encode(value: &T) -> Result<Response>;
     fn decode(response: Response) -> Result<T>;
 }
@@ -50,7 +53,9 @@ pub(super) struct Json;
 
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(value: &T) -> Result<Response> {
-        Response::json(value)
+        let response = Response::json(value)?;
+        carried::reads_back::<T>(WHAT, response.body())?;
+        Ok(response)
     }
 
     fn decode(response: Response) -> Result<T> {

@@ -7,7 +7,8 @@ use crate::{Conflict, Error, Failed, InFlight};
 
 /// Why a run gave no sealed value: `E` is the work's error, `T` its value.
 ///
-/// `Debug` and `Display` show neither the value nor what is stored.
+/// `Debug` and `Display` show neither the value, nor what is stored, nor the text of a store's or codec's source. The
+/// work's own error shows itself: what its `Debug` and `Display` say is the application's to decide.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E, T> {
@@ -38,8 +39,8 @@ pub enum RunError<E, T> {
     /// not find it.
     ///
     /// The source says why: `ClaimLost` (somebody else has acquired the key in between, or a sweep has
-    /// failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form; later callers
-    /// get [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for long.
+    /// failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that reads back as
+    /// the value; later callers get [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for long.
     #[error("the work has run, but its result is not known to be stored")]
     Unsealed {
         /// The work's value.

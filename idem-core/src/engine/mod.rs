@@ -27,7 +27,7 @@
 //! | the work | becomes of the claim | the caller gets |
 //! | --- | --- | --- |
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
-//! | returns `Ok` of what cannot be stored | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::Unsealed`] with the value |
+//! | returns `Ok` of what cannot be stored, or not be read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::Unsealed`] with the value |
 //! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::Unsealed`] with the value |
 //! | returns `Err` | released, recorded or left ([`ErrorPolicy`]) | [`RunError::Work`] |
 //! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
@@ -37,6 +37,15 @@
 //!
 //! A claim that is to be released or recorded while the store cannot be reached, or when the runtime or the
 //! process has ended, lapses with its lease, and the [`StalePolicy`](crate::StalePolicy) decides.
+//!
+//! # Values
+//!
+//! A value is sealed only if its JSON reads back as an equal one, which is tried before the seal: a value that the
+//! first caller gets and no later one is an error of the first call. JSON carries neither numbers that are not finite,
+//! nor a `Some` of what is written as `null` (`Some(None)`, `Some(())`); and a type's `Deserialize` has to read what
+//! its `Serialize` writes, and give what writes the same again, in any order. Everything else is
+//! [`RunError::Unsealed`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the
+//! error, and the key is never free for a second run.
 //!
 //! # Lost claims
 //!

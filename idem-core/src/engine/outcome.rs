@@ -1,9 +1,13 @@
 //! [`Outcome`]: a value, and whether it is new.
 
+use std::fmt;
+
 use crate::Timestamp;
 
 /// The value of a run, and whether the work ran for it now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `Debug` does not show the value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome<T> {
     /// The work ran now, in this call.
     Fresh(T),
@@ -68,6 +72,18 @@ impl<T> Outcome<T> {
                 value: change(value),
                 sealed_at,
             },
+        }
+    }
+}
+
+impl<T> fmt::Debug for Outcome<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fresh(_) => f.debug_tuple("Fresh").finish_non_exhaustive(),
+            Self::Replayed { sealed_at, .. } => f
+                .debug_struct("Replayed")
+                .field("sealed_at", sealed_at)
+                .finish_non_exhaustive(),
         }
     }
 }

@@ -19,7 +19,8 @@ impl Work {
     /// # Errors
     ///
     /// [`ClaimLost`](ErrorKind::ClaimLost) when somebody else works on it now: stop.
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when it is too large, has no JSON form, or its name is none.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) when it is too large, has no JSON form or one that does not carry it (see
+    /// [`Checkpoint::json`]), or its name is none.
     /// [`Misconfigured`](ErrorKind::Misconfigured) when the store keeps no checkpoints. When the store cannot be
     /// reached it is asked again for as long as the policy's patience.
     ///

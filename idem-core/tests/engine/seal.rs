@@ -4,9 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use idem_core::{
-    ErrorKind, Failure, IdempotencyStore, Limits, MemoryStore, Outcome, Policy, Record, Response,
-    RunError, Work,
+    ErrorKind, Failure, Fingerprint, HandOver, IdempotencyStore, Limits, MemoryStore, Metadata,
+    Outcome, Policy, Record, Response, RunError, Work,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::support::{Effects, Fault, Scripted, calm, counted, idem, key, until, until_failed};
 
@@ -118,6 +121,77 @@ async fn a_result_without_a_json_form_never_runs_again() {
     let error = idem.run(key(), &1, work).await.unwrap_err();
     assert_eq!(error.into_unsealed().unwrap().len(), 1);
     assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+}
+
+/// Runs work that gives this value, twice: it runs once, its value is not lost, and nobody is ever told that what is
+/// stored is corrupt.
+async fn is_unstorable<T>(value: T, why: &str)
+where
+    T: Serialize + DeserializeOwned + Clone + Send + Sync,
+{
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let effects = Effects::default();
+    let work = async |_: Work| {
+        effects.happen();
+        Ok::<_, io::Error>(value.clone())
+    };
+    let error = idem.run(key(), &1, work).await.unwrap_err();
+    let source = error.store_error().unwrap();
+    assert_eq!(source.kind(), ErrorKind::InvalidInput);
+    assert!(source.to_string().contains(why), "{source}");
+    assert!(error.into_unsealed().is_some());
+    let RunError::Failed(failed) = idem.run(key(), &1, work).await.unwrap_err() else {
+        panic!("{why}: the second run is not refused");
+    };
+    assert_eq!(failed.failure.code(), Failure::UNSTORABLE);
+    assert_eq!((effects.count(), store.calls("complete")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_result_that_json_does_not_carry_never_runs_again() {
+    is_unstorable(f64::INFINITY, "not finite").await;
+    is_unstorable(vec![Some(f64::NAN)], "not finite").await;
+    is_unstorable(Some(None::<u8>), "`Some(None)`").await;
+    is_unstorable(Some(()), "`Some(None)`").await;
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    is_unstorable(deep, "cannot be read back").await;
+}
+
+#[tokio::test]
+async fn a_handed_over_result_that_json_does_not_carry_never_runs_again() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let fingerprint = Fingerprint::of(&1).unwrap();
+    let hour = Duration::from_secs(3600);
+    let handed = idem.hand_over(key(), fingerprint, Metadata::new(), hour, async |_| {
+        Ok::<_, io::Error>(())
+    });
+    let HandOver::New(claim) = handed.await.unwrap() else {
+        panic!("the key is new");
+    };
+    let work = async |_: Work| Ok::<_, io::Error>(f64::NAN);
+    let ran = idem.run_claimed(&claim, fingerprint, work).await;
+    assert!(ran.unwrap_err().into_unsealed().unwrap().is_nan());
+    assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+}
+
+#[tokio::test]
+async fn errors_of_a_run_show_nothing_of_what_is_stored() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    let text = async |_: Work| Ok::<_, io::Error>("SECRET-4242".to_owned());
+    idem.run(key(), &1, text).await.unwrap();
+    let number = async |_: Work| Ok::<_, io::Error>(7);
+    let error = idem.run(key(), &1, number).await.unwrap_err();
+    assert_eq!(error.store_error().unwrap().kind(), ErrorKind::Corrupt);
+    let shown = format!("{error} {error:?} {error:#?}");
+    assert!(!shown.contains("SECRET"), "the stored text is shown");
+    let replay = idem.run(key(), &1, text).await;
+    assert!(
+        !format!("{replay:?}").contains("SECRET"),
+        "the value is shown"
+    );
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ async fn a_failed_compensation_is_told_and_the_rest_still_run() {
             let stopped = saga.run(&idem, &key(), 7).await.unwrap_err();
             let text = stopped.to_string();
             assert!(
-                text.contains("`c`") && text.contains("`b`: undo b"),
+                text.contains("`c`") && text.contains("`b`") && !text.contains("undo b"),
                 "{text}"
             );
             let Some(SagaStop::Compensation {
@@ -161,6 +161,7 @@ async fn a_failed_compensation_is_told_and_the_rest_still_run() {
                 panic!("{text}");
             };
             assert_eq!((failures[0].step.as_str(), failures.len()), ("b", 1));
+            assert_eq!(failures[0].reason.to_string(), "undo b");
             assert_eq!(told, undone);
         }
         let end = saga.run(&idem, &key(), 7).await.unwrap().into_inner();
@@ -255,4 +256,53 @@ async fn a_saga_that_is_none_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains(word), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_step_whose_value_json_does_not_carry_is_undone_with_the_others() {
+    let (log, idem) = (Log::default(), idem());
+    let saga = Saga::new()
+        .step("a", log.does("a"))
+        .undone_by(log.does("undo a"))
+        .step("measure", async |_: Step| Ok(Some(f64::NAN)))
+        .undone_by(log.does("undo measure"));
+    let end = saga.run(&idem, &key(), 7).await.unwrap().into_inner();
+    let SagaEnd::Compensated {
+        failed_step,
+        reason,
+        ..
+    } = end
+    else {
+        panic!("not undone");
+    };
+    assert_eq!(failed_step, "measure");
+    assert!(reason.contains("not finite"), "{reason}");
+    assert_eq!(log.read(), ["a", "undo measure", "undo a"]);
+}
+
+#[tokio::test]
+async fn reasons_are_in_the_fields_of_a_stop_and_in_no_text() {
+    let (log, idem) = (Log::default(), idem());
+    let secret = "SECRET-4242";
+    let saga = Saga::new()
+        .step("a", log.does("a"))
+        .undone_by(log.fails(secret, 1, StepError::permanent))
+        .step("b", log.fails(secret, 1, StepError::permanent));
+    let error = saga.run(&idem, &key(), 7).await.unwrap_err();
+    assert!(
+        !format!("{error} {error:?} {error:#?}").contains("SECRET"),
+        "a reason is shown"
+    );
+    let Some(SagaStop::Compensation { reason, .. }) = error.into_work() else {
+        panic!("no compensation failed");
+    };
+    assert_eq!(reason, secret);
+
+    let saga = Saga::new().step("a", log.fails(secret, 1, StepError::temporary));
+    let other = idem_core::Key::new("tenant", "order", "other").unwrap();
+    let error = saga.run(&idem, &other, 7).await.unwrap_err();
+    assert!(
+        !format!("{error} {error:?} {error:#?}").contains("SECRET"),
+        "a reason is shown"
+    );
 }

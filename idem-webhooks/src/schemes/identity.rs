@@ -3,7 +3,6 @@
 use idem_core::Fingerprint;
 
 /// Which event it is, and by what its deliveries are known to be the same.
-#[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) id: String,
     pub(crate) topic: Option<String>,

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::BoxError;
+use crate::{BoxError, Redacted};
 
 /// Why a text or file of policies was refused: where, which key, and the reason.
 ///
 /// Shown as `policies.toml:7:1: operations.build.lease: …`.
-#[derive(Debug)]
+/// Names and values of the file may be quoted in it; of the parser's own error `Debug` shows the class only.
 pub struct PolicyFileError {
     file: Option<PathBuf>,
     line: Option<usize>,
@@ -81,6 +81,20 @@ impl PolicyFileError {
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
+    }
+}
+
+impl fmt::Debug for PolicyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = self.source.as_deref();
+        f.debug_struct("PolicyFileError")
+            .field("file", &self.file)
+            .field("line", &self.line)
+            .field("column", &self.column)
+            .field("key", &self.key)
+            .field("reason", &self.reason)
+            .field("source", &source.map(|source| Redacted::new(source)))
+            .finish()
     }
 }
 

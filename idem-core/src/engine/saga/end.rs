@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::BoxError;
+use crate::{BoxError, Redacted};
 
 /// How a saga ended, for good: sealed under its key, and replayed.
 ///
@@ -59,7 +59,8 @@ impl fmt::Debug for SagaEnd {
 }
 
 /// A compensation that failed.
-#[derive(Debug)]
+///
+/// `Debug` shows the step and the class of the reason.
 pub struct NotUndone {
     /// The step that it was to undo.
     pub step: String,
@@ -67,8 +68,19 @@ pub struct NotUndone {
     pub reason: BoxError,
 }
 
+impl fmt::Debug for NotUndone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotUndone")
+            .field("step", &self.step)
+            .field("reason", &Redacted::new(&*self.reason))
+            .finish()
+    }
+}
+
 /// Why a run of a saga stopped before its end. Its key is released: run it again to go on.
-#[derive(Debug, thiserror::Error)]
+///
+/// Neither `Display` nor `Debug` shows the text of a reason, which may quote data; the fields have it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SagaStop {
     /// A step did not come to an end: a temporary error, somebody else at work on it, or a store without a verdict.
@@ -83,7 +95,7 @@ pub enum SagaStop {
 
     /// A step failed for good, and not all that was done before it could be undone. The compensations that succeeded
     /// are not run again.
-    #[error("the step `{failed_step}` failed ({reason}), and {} of the steps before could not be undone: {}", .failures.len(), listed(.failures))]
+    #[error("the step `{failed_step}` failed, and {} of the steps before could not be undone: {}", .failures.len(), listed(.failures))]
     Compensation {
         /// The step that failed.
         failed_step: String,
@@ -101,8 +113,30 @@ pub enum SagaStop {
 }
 
 fn listed(failures: &[NotUndone]) -> String {
-    let texts = failures
-        .iter()
-        .map(|failure| format!("`{}`: {}", failure.step, failure.reason));
-    texts.collect::<Vec<_>>().join(", ")
+    let names = failures.iter().map(|failure| format!("`{}`", failure.step));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Debug for SagaStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step { step, reason } => f
+                .debug_struct("Step")
+                .field("step", step)
+                .field("reason", &Redacted::new(&**reason))
+                .finish(),
+            Self::Compensation {
+                failed_step,
+                undone,
+                failures,
+                ..
+            } => f
+                .debug_struct("Compensation")
+                .field("failed_step", failed_step)
+                .field("undone", undone)
+                .field("failures", failures)
+                .finish_non_exhaustive(),
+            Self::Lost => f.write_str("Lost"),
+        }
+    }
 }

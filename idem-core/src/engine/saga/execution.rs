@@ -125,7 +125,7 @@ impl<R: Send + Sync + 'static> Execution<'_, R> {
                 let reason = format!("{}: {}", failure.code(), failure.message());
                 Ok(Passed::InDoubt(reason))
             }
-            Err(RunError::Work(error)) => Err(stopped(error.into())),
+            Err(RunError::Work(error)) => Err(stopped(error.into_reason())),
             Err(error) => Err(stopped(error.into())),
         }
     }
@@ -172,7 +172,7 @@ impl<R: Send + Sync + 'static> Execution<'_, R> {
         let key = self.key.derive(&format!("saga/undo/{name}"));
         match self.once(&key, compensation, Err).await {
             Ok(_) => Ok(()),
-            Err(RunError::Work(error)) => Err(error.into()),
+            Err(RunError::Work(error)) => Err(error.into_reason()),
             Err(error) => Err(error.into()),
         }
     }

@@ -85,7 +85,8 @@ impl<R> Saga<R> {
 }
 
 impl<R: Send + Sync + 'static> Saga<R> {
-    /// The same with one step more, of a name that no other step has. Its value is kept as JSON.
+    /// The same with one step more, of a name that no other step has. Its value is kept as JSON. A step whose value
+    /// JSON does not carry (see [`Response::json`](crate::Response::json)) has happened and is undone with the others.
     #[must_use]
     pub fn step<T, F, Fut>(mut self, name: impl Into<String>, action: F) -> Self
     where

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BoxError, Error, Response, Result, Work};
+use crate::{BoxError, Error, Redacted, Response, Result, Work, carried};
 
 /// One step or compensation as it is kept.
 pub(super) struct Step<R> {
@@ -38,7 +38,7 @@ where
 }
 
 /// What a step or a compensation comes to, as it is sealed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sealed {
     Done(Value),
@@ -50,23 +50,46 @@ pub(super) enum Sealed {
 
 impl Sealed {
     fn of<T: Serialize>(value: T) -> Self {
-        match serde_json::to_value(value) {
+        match kept(&value) {
             Ok(value) => Self::Done(value),
-            Err(error) => Self::Unkept(format!("the value has no JSON form: {error}")),
+            Err(error) => Self::Unkept(error.to_string()),
         }
     }
 }
 
+/// The value as it is kept.
+fn kept<T: Serialize>(value: &T) -> Result<Value> {
+    carried::check("the value", value)?;
+    serde_json::to_value(value).map_err(|source| {
+        Error::invalid_input("the value cannot be written as JSON").with_source(source)
+    })
+}
+
 /// Why a step did not happen.
-#[derive(Debug, thiserror::Error)]
+///
+/// Neither `Display` nor `Debug` shows the text of the reason, which may quote data: it is the
+/// [`source`](std::error::Error::source).
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
     /// Not now: the saga stops, and its next run tries the step again.
-    #[error("{0}")]
+    #[error("a temporary error of a step")]
     Temporary(#[source] BoxError),
     /// Never: the steps before it are undone.
-    #[error("{0}")]
+    #[error("a permanent error of a step")]
     Permanent(#[source] BoxError),
+}
+
+impl fmt::Debug for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, reason) = match self {
+            Self::Temporary(reason) => ("Temporary", reason),
+            Self::Permanent(reason) => ("Permanent", reason),
+        };
+        f.debug_tuple(name)
+            .field(&Redacted::new(&**reason))
+            .finish()
+    }
 }
 
 impl StepError {
@@ -74,6 +97,13 @@ impl StepError {
     #[must_use]
     pub fn temporary(error: impl Into<BoxError>) -> Self {
         Self::Temporary(error.into())
+    }
+
+    /// What the step gave as the reason.
+    pub(super) fn into_reason(self) -> BoxError {
+        match self {
+            Self::Temporary(reason) | Self::Permanent(reason) => reason,
+        }
     }
 
     /// [`Permanent`](Self::Permanent). Its text is kept, and replayed.
@@ -128,12 +158,10 @@ impl<R> SagaStep<R> {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or one that does not carry it:
+    /// see [`Response::json`].
     pub fn response<T: Serialize>(&self, value: T) -> Result<Response> {
-        let value = serde_json::to_value(value).map_err(|source| {
-            Error::invalid_input("the value cannot be written as JSON").with_source(source)
-        })?;
-        Response::json(&Sealed::Done(value))
+        Response::json(&Sealed::Done(kept(&value)?))
     }
 }
 
