@@ -16,6 +16,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 pub struct Body<B: HttpBody<Data = Bytes>> {
     read: VecDeque<Result<Frame<Bytes>, B::Error>>,
     rest: Option<Pin<Box<B>>>,
+    /// Whether there was a pause before the error that ends what was read.
+    has_paused: bool,
 }
 
 impl<B: HttpBody<Data = Bytes>> Body<B> {
@@ -24,6 +26,7 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
         Self {
             read: VecDeque::new(),
             rest: Some(Box::pin(body)),
+            has_paused: false,
         }
     }
 
@@ -95,6 +98,7 @@ impl<B: HttpBody<Data = Bytes>> From<Bytes> for Body<B> {
         Self {
             read: frame.into_iter().collect(),
             rest: None,
+            has_paused: false,
         }
     }
 }
@@ -109,6 +113,13 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        // A server that is given the data and the error in one go drops the connection before it has sent the data. It
+        // sends when nothing more is there, so for a moment nothing is.
+        if matches!(self.read.front(), Some(Err(_))) && !self.has_paused {
+            self.has_paused = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if let Some(frame) = self.read.pop_front() {
             return Poll::Ready(Some(frame));
         }

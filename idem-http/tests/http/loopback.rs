@@ -89,6 +89,42 @@ async fn a_client_that_disconnects_before_its_body_is_sent_leaves_nothing() {
     );
 }
 
+#[tokio::test]
+async fn a_body_that_breaks_off_reaches_the_client_as_far_as_it_got() {
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        let parts = [Ok("part one, "), Ok("part two"), Err("broken")];
+        Body::from_stream(futures_util::stream::iter(parts))
+    });
+    let address = app.serve().await;
+    for run in 1..=2 {
+        let mut stream = connect(address, "content-length: 2\r\n\r\n{}").await;
+        let mut answer = Vec::new();
+        // The connection ends, in an orderly way or not.
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "run {run}: {answer}");
+        assert!(
+            answer.contains("part one, ") && answer.contains("part two"),
+            "run {run}: {answer}"
+        );
+        assert!(!answer.ends_with("0\r\n\r\n"), "run {run}: it seems whole");
+        assert_eq!(app.runs(), run, "what broke off is released");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_at_once_still_has_a_head() {
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>("broken")]))
+    });
+    let address = app.serve().await;
+    let mut stream = connect(address, "content-length: 2\r\n\r\n{}").await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_64_racing_clients_one_request_is_handled_and_all_get_its_answer() {
     let app = App::counting(layer(HttpPolicy::ietf()));
