@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::check;
+
 /// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so that
 /// callers who failed together do not come back together, and never beyond the deadline.
 #[derive(Debug)]
@@ -17,13 +19,8 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 impl Backoff {
     pub(crate) fn new(limit: Duration) -> Self {
-        let now = Instant::now();
-        // A limit beyond what the clock can hold is as good as a year.
-        let deadline = now
-            .checked_add(limit)
-            .unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60));
         Self {
-            deadline,
+            deadline: check::deadline(limit),
             next: FIRST,
         }
     }

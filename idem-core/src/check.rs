@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::time::whole_millis_as_micros;
 use crate::{
@@ -38,6 +39,24 @@ pub fn retention(retention: Duration) -> Result<i64> {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::MAX_VERSION).
 pub fn version(version: u64) -> Result<i64> {
     watermark::checked(version)
+}
+
+/// The longest time that [`deadline`] waits: a year.
+pub const MAX_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The instant after this time, for loops that end by a limit of a caller's. A limit above [`MAX_LIMIT`] counts as that
+/// one: `Instant + Duration` panics where the clock cannot hold the sum, as with [`Duration::MAX`], which means "no
+/// limit" to whoever sets it.
+#[must_use]
+pub fn deadline(limit: Duration) -> Instant {
+    deadline_from(Instant::now(), limit)
+}
+
+/// [`deadline`], counted from another instant.
+#[must_use]
+pub fn deadline_from(start: Instant, limit: Duration) -> Instant {
+    // No clock is a year before its end.
+    start.checked_add(limit.min(MAX_LIMIT)).unwrap_or(start)
 }
 
 fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
@@ -195,6 +214,15 @@ mod tests {
         assert!(error.to_string().contains("at most 315360000 s"), "{error}");
         assert_eq!(lease(MAX_LEASE).unwrap(), 30 * 86_400 * 1_000_000);
         assert_eq!(lease(Duration::from_nanos(1)).unwrap(), 1000);
+    }
+
+    #[test]
+    fn no_limit_is_too_long_for_the_clock() {
+        let start = Instant::now();
+        let after = |limit| deadline_from(start, limit) - start;
+        assert_eq!(after(Duration::from_millis(5)), Duration::from_millis(5));
+        assert_eq!(after(Duration::MAX), MAX_LIMIT);
+        assert!(deadline(Duration::MAX) >= start + MAX_LIMIT);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use http_body::Body as HttpBody;
-use idem_core::{Error, Failed, Failure, Response as Stored, Timestamp};
+use idem_core::{Error, ErrorKind, Failed, Failure, Response as Stored, Timestamp};
 use serde_json::Value;
 
 use crate::date::http_date;
@@ -100,12 +100,21 @@ pub(crate) fn reused(policy: &HttpPolicy, differences: Option<Value>) -> Problem
     }
 }
 
-/// Whether the store could not be reached, as opposed to being wrongly set up.
+/// Whether the store could not be reached, as opposed to being wrongly set up, or to have answered that the key is
+/// contended.
 pub(crate) fn is_unreachable(error: &Error) -> bool {
-    error.is_retryable()
+    error.is_retryable() && !is_contended(error)
+}
+
+/// Whether a transaction that is still open holds the key: somebody works on it.
+fn is_contended(error: &Error) -> bool {
+    error.kind() == ErrorKind::Contention
 }
 
 pub(crate) fn store_failed(error: &Error) -> Problem {
+    if is_contended(error) {
+        return in_flight(Some(STORE_PAUSE));
+    }
     if !is_unreachable(error) {
         return Problem::misconfigured(error);
     }

@@ -41,6 +41,7 @@ pub enum OnStoreError {
     /// It is handled as if it had no key. A retry runs again, also one of a request that was answered before the
     /// store went away: choose it only where being away is worse than happening twice.
     ///
-    /// It holds for a store that is out of reach or overloaded, not for one that is wrongly set up.
+    /// It holds for a store that is out of reach or overloaded, not for one that is wrongly set up, nor for a key that a
+    /// transaction holds which is still open: that is answered with `409`.
     Open,
 }

@@ -11,13 +11,13 @@
 //! `examples/tonic` is a server and a client that do.
 
 use http::HeaderMap;
-use idem_core::RunError;
+use idem_core::{ErrorKind, RunError};
 
 use crate::{IDEMPOTENCY_KEY, IdempotencyKey, KeyError, KeyForm};
 
 /// `INVALID_ARGUMENT`, also for a key that is malformed or missing.
 pub const INVALID_ARGUMENT: i32 = 3;
-/// `ABORTED`: to be sent again, unchanged and after a pause.
+/// `ABORTED`: being worked on; to be sent again, unchanged and after a pause.
 pub const ABORTED: i32 = 10;
 /// `INTERNAL`.
 pub const INTERNAL: i32 = 13;
@@ -44,6 +44,7 @@ pub fn code<E, T>(error: &RunError<E, T>) -> Option<i32> {
         RunError::Conflict(_) => Some(INVALID_ARGUMENT),
         RunError::InFlight(_) => Some(ABORTED),
         RunError::Failed(_) => Some(DATA_LOSS),
+        RunError::Store(error) if error.kind() == ErrorKind::Contention => Some(ABORTED),
         RunError::Store(error) if error.is_retryable() => Some(UNAVAILABLE),
         _ => Some(INTERNAL),
     }

@@ -15,7 +15,8 @@ pub enum ProblemType {
     KeyMalformed,
     /// The key was used for another request: `422`, or as the policy says.
     KeyReused,
-    /// The request with this key is being worked on: `409` with `Retry-After`.
+    /// The request with this key is being worked on, or a transaction that is still open holds it: `409` with
+    /// `Retry-After`.
     RequestInFlight,
     /// The request's body is over the limit: `413`.
     RequestTooLarge,

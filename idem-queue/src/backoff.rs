@@ -23,7 +23,9 @@ impl Backoff {
         let doublings = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
         let delay = self.first.saturating_mul(factor).min(self.longest);
-        delay.mul_f64(rand::random_range(0.5..=1.0))
+        let half = delay / 2;
+        let more = half.mul_f64(rand::random_range(0.0..=1.0));
+        half.saturating_add(more)
     }
 }
 
@@ -47,6 +49,14 @@ mod tests {
                 delay <= full && delay >= full / 2,
                 "{deliveries}: {delay:?}"
             );
+        }
+    }
+
+    #[test]
+    fn no_delay_is_too_long() {
+        let backoff = Backoff::new(Duration::MAX, Duration::MAX);
+        for deliveries in [0, 1, 2, u64::MAX] {
+            assert!(backoff.after(deliveries) >= Duration::MAX / 2 - Duration::from_secs(1));
         }
     }
 }

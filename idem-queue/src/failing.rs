@@ -28,7 +28,7 @@ pub(crate) async fn record(
 ) -> Result<()> {
     let claim = work.claim().ok_or_else(Error::claim_lost)?;
     let policy = idempotency.policy_for(work.key());
-    let deadline = Instant::now() + policy.patience();
+    let deadline = check::deadline(policy.patience());
     loop {
         let store = idempotency.store();
         let call = store.fail(&claim, failure, policy.failure_retention());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore, Policy, Record,
-    Response, Work,
+    BusyPolicy, ErrorKind, Failure, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore,
+    Policy, Record, Response, Work,
 };
 use idem_queue::{Backoff, Consumer, Disposition, Handled, Message, Reason, WorkError};
 use support::Fragile;
@@ -336,4 +336,57 @@ async fn who_was_paused_and_overtaken_does_not_acknowledge() {
     assert!(matches!(late.reason(), Some(Reason::Unsealed(error)) if error.is_claim_lost()));
     let again = works(&consumer, &message(3)).await;
     assert_eq!(again.into_result().unwrap().into_inner(), "parcel");
+}
+
+#[tokio::test]
+async fn a_message_whose_key_a_transaction_holds_comes_again() {
+    let store = Fragile::default();
+    let consumer = consumer(store.clone());
+    Fragile::set(&store.is_contended, true);
+    let handled = works(&consumer, &message(1)).await;
+    assert!(is_requeued(&handled), "{handled:?}");
+    let Some(Reason::Store(error)) = handled.reason() else {
+        panic!("{handled:?}");
+    };
+    assert_eq!(error.kind(), ErrorKind::Contention);
+    Fragile::set(&store.is_contended, false);
+    let handled = works(&consumer, &message(2)).await;
+    assert_eq!(handled.disposition(), Disposition::Ack);
+}
+
+#[tokio::test]
+async fn durations_without_end_are_no_panic() {
+    let policy = Policy::default()
+        .with_patience(Duration::MAX)
+        .with_on_busy(BusyPolicy::wait(Duration::MAX));
+    let store = MemoryStore::new();
+    let consumer = Consumer::new(Idempotency::new(store.clone()).with_policy(policy))
+        .with_backoff(Backoff::new(Duration::MAX, Duration::MAX));
+    let handled = fails(&consumer, 1, away()).await;
+    let Disposition::Requeue { delay } = handled.disposition() else {
+        panic!("{handled:?}");
+    };
+    assert!(delay > Duration::from_secs(1), "{delay:?}");
+    let handled = fails(&consumer, 2, WorkError::permanent("no such order")).await;
+    assert_eq!(handled.disposition(), Disposition::Reject);
+    assert_eq!(failure(&store).await.message(), "no such order");
+}
+
+#[tokio::test]
+async fn a_delivery_shows_neither_value_nor_error() {
+    let consumer = consumer(MemoryStore::new());
+    let secret = || WorkError::temporary("SECRET-4242");
+    let failed = fails(&consumer, 1, secret()).await;
+    let done = consumer
+        .handle(&message(2), async |_: Work| Ok("SECRET-4242".to_owned()))
+        .await;
+    let number = async |_: Work| Ok(7_u8);
+    let unreadable = consumer.handle(&message(3), number).await;
+    let shown = format!("{failed:?} {done:?} {unreadable:?} {:?}", secret());
+    assert!(!shown.contains("SECRET"), "a value or an error is shown");
+    let texts = [
+        failed.into_result().unwrap_err().to_string(),
+        unreadable.into_result().unwrap_err().to_string(),
+    ];
+    assert!(!texts.concat().contains("SECRET"), "an error is shown");
 }

@@ -160,7 +160,8 @@ impl<E> Answer<E> {
         headers.insert(header::CONTENT_TYPE, kind);
         if let Some(pause) = self.retry_after() {
             // Whole seconds, upwards: who comes a little late meets nobody.
-            let seconds = pause.as_secs() + u64::from(pause.subsec_nanos() > 0);
+            let more = u64::from(pause.subsec_nanos() > 0);
+            let seconds = pause.as_secs().saturating_add(more);
             headers.insert(header::RETRY_AFTER, seconds.max(1).into());
         }
         response

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idem_core::{Advance, Effect, Error, ErrorKind, Idempotency, Key, Policy, Result};
+use idem_core::{Advance, Effect, Error, ErrorKind, Idempotency, Key, Policy, Result, check};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -42,7 +42,7 @@ pub(crate) async fn advance(
     version: u64,
 ) -> Result<Advance> {
     let marks = idempotency.store().watermarks().ok_or_else(no_watermarks)?;
-    let deadline = Instant::now() + policy.patience();
+    let deadline = check::deadline(policy.patience());
     let mut pause = FIRST_PAUSE;
     loop {
         let call = marks.advance(source, version, policy.retention());

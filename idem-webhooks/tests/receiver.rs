@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use idem_core::{ErrorKind, ErrorPolicy, Idempotency, IdempotencyStore, MemoryStore, Work};
+use idem_core::{
+    BusyPolicy, ErrorKind, ErrorPolicy, Idempotency, IdempotencyStore, MemoryStore, Work,
+};
 use idem_webhooks::http::StatusCode;
-use idem_webhooks::{Answer, Event, Receiver, Rejection, Version, policy};
+use idem_webhooks::{Answer, Event, Provider, Receiver, Rejection, Verifier, Version, policy};
 use support::Fragile;
 use support::delivery::{Handled, headers, receiver, verifier, versioned};
 use tokio::sync::Notify;
@@ -363,4 +365,27 @@ async fn scopes_do_not_see_each_other() {
         assert!(matches!(answer, Answer::Handled), "{scope}: {answer:?}");
     }
     assert!(Receiver::new(store, verifier(), "").is_err());
+}
+
+#[tokio::test]
+async fn durations_without_end_are_no_panic() {
+    let endless = policy()
+        .with_patience(Duration::MAX)
+        .with_on_busy(BusyPolicy::wait(Duration::MAX));
+    let store = MemoryStore::new();
+    let idempotency = Idempotency::new(store.clone()).with_policy(endless);
+    let (receiver, handled) = (
+        versioned(store).with_idempotency(idempotency),
+        Handled::default(),
+    );
+    let first = handled.deliver(&receiver, "one", BODY).await;
+    assert!(matches!(first, Answer::Handled), "{first:?}");
+    let never = Verifier::new(Provider::GitHub, "secret")
+        .unwrap()
+        .with_tolerance(Duration::MAX);
+    assert!(never.verify(&never.sign(b"{}"), b"{}").is_ok());
+    let late: Answer<String> = Answer::InFlight {
+        retry_after: Duration::MAX,
+    };
+    assert_eq!(late.response().status(), StatusCode::CONFLICT);
 }

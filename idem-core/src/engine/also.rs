@@ -105,7 +105,8 @@ impl Work {
         let lease = context.policy.lease();
         let policy = context.policy.as_ref().clone();
         let mut context = context.clone();
-        context.policy = Arc::new(policy.with_on_busy(BusyPolicy::wait(lease + lease / 2)));
+        context.policy =
+            Arc::new(policy.with_on_busy(BusyPolicy::wait(lease.saturating_add(lease / 2))));
         let request = ClaimRequest::new(key.clone(), others.fingerprint)
             .with_lease(lease)
             .with_retention(context.policy.failure_retention())

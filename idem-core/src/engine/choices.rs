@@ -12,11 +12,16 @@ use super::duration_text;
 pub enum BusyPolicy {
     /// It is refused at once with [`RunError::InFlight`](super::RunError::InFlight).
     ///
+    /// A key that a transaction holds which is still open has no record yet that could be shown. The store is asked
+    /// again for the policy's [patience](super::Policy::with_patience), then the run ends with
+    /// [`RunError::Store`](super::RunError::Store) and [`Contention`](crate::ErrorKind::Contention).
+    ///
     /// The default, because a caller that waits holds its connection and its memory while it learns nothing,
     /// and only it knows for how long that is worth while: retry storms are made of callers that wait.
     #[default]
     Refuse,
-    /// It waits for the result, at most so long, and is refused then.
+    /// It waits for the result, at most so long, and is refused then; so it does for the end of a transaction that
+    /// holds the key.
     ///
     /// The limit bounds the pauses; a call of the store that is under way when it passes is still heard.
     Wait {

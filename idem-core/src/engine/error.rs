@@ -31,7 +31,9 @@ pub enum RunError<E, T> {
     Work(E),
 
     /// The store gave no verdict, so the work was not started. After an unknown
-    /// [`effect`](Error::effect) the key may be claimed in vain until the lease ends.
+    /// [`effect`](Error::effect) the key may be claimed in vain until the lease ends. With the kind
+    /// [`Contention`](crate::ErrorKind::Contention) a transaction that is still open holds the key: somebody else is at
+    /// work under it.
     #[error("the store gave no verdict, the work was not started")]
     Store(#[source] Error),
 

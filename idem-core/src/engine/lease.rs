@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Claim;
+use crate::{Claim, check};
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///
@@ -124,7 +123,5 @@ impl Lease {
 }
 
 fn deadline(claim: &Claim, sent: Instant) -> Instant {
-    // Beyond what the clock can hold is as good as a year.
-    sent.checked_add(claim.lease_granted())
-        .unwrap_or_else(|| sent + Duration::from_secs(365 * 24 * 60 * 60))
+    check::deadline_from(sent, claim.lease_granted())
 }

@@ -109,8 +109,9 @@ impl Policy {
         self
     }
 
-    /// How long the store is asked again when it cannot be reached; 10 s unless told. A call that is not
-    /// answered within half of it is asked again. A result is sealed with at least a lease's patience.
+    /// How long the store is asked again when it cannot be reached, or the key is contended and the caller does
+    /// not [wait](Self::with_on_busy); 10 s unless told. A call that is not answered within half of it is asked
+    /// again. A result is sealed with at least a lease's patience. More than a year counts as a year.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

@@ -10,7 +10,10 @@ use super::context::{Context, Doubt, in_time};
 use super::held::Held;
 use super::observe::Decision;
 use crate::backoff::Backoff;
-use crate::{ClaimOutcome, ClaimRequest, Completed, Conflict, Failed, InFlight, Listener, Result};
+use crate::{
+    ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight, Listener,
+    MAX_LOCK_WAIT, Result,
+};
 
 /// What became of a claim.
 #[derive(Debug)]
@@ -52,6 +55,38 @@ pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<V
     context.to_its_end(asking.run()).await
 }
 
+/// Why the key cannot be had now.
+enum Busy {
+    /// Somebody else works on it.
+    InFlight(InFlight),
+    /// A transaction that is still open holds it, or others race for it all the time: nobody can tell yet what becomes
+    /// of it.
+    Contended(Error),
+}
+
+impl Busy {
+    /// After which time to ask again at the latest.
+    fn longest_pause(&self) -> Duration {
+        match self {
+            // Soon after the lease ends, there is something to take over.
+            Self::InFlight(in_flight) => in_flight.lease_remaining(),
+            Self::Contended(_) => Duration::MAX,
+        }
+    }
+
+    /// What the caller learns who does not wait, or no longer.
+    fn verdict(self) -> Result<Verdict> {
+        match self {
+            Self::InFlight(in_flight) => Ok(Verdict::InFlight(in_flight)),
+            Self::Contended(error) => Err(error),
+        }
+    }
+}
+
+fn is_contended(error: &Error) -> bool {
+    error.kind() == ErrorKind::Contention
+}
+
 struct Asking {
     context: Context,
     request: ClaimRequest,
@@ -66,7 +101,7 @@ impl Asking {
             BusyPolicy::Wait { limit } => Some(Backoff::new(limit)),
         };
         let patience = self.context.policy.patience();
-        let mut found = None;
+        let mut found: Option<Busy> = None;
         let mut ears = None;
         let mut _place = None;
         let mut _waits = None;
@@ -76,36 +111,46 @@ impl Asking {
                 (Some(wait), Some(_)) => wait.left().min(patience),
                 _ => patience,
             };
-            let in_flight = match (self.ask(limit).await, found) {
-                (Ok(Verdict::InFlight(in_flight)), _) => in_flight,
+            let contended = match (&wait, &found) {
+                (None, _) => patience,
+                // A race for the key that is over in a moment is no wait.
+                (Some(_), None) => patience.min(MAX_LOCK_WAIT),
+                (Some(_), Some(_)) => Duration::ZERO,
+            };
+            let busy = match (self.ask(limit, contended).await, found) {
+                (Ok(Verdict::InFlight(in_flight)), _) => Busy::InFlight(in_flight),
                 (Ok(verdict), _) => return Ok(verdict),
+                (Err(error), found) if is_contended(&error) && wait.is_some() => match found {
+                    // The record that was seen says more.
+                    Some(Busy::InFlight(in_flight)) => Busy::InFlight(in_flight),
+                    _ => Busy::Contended(error),
+                },
                 // The wait ended in a moment in which the store could not be reached.
-                (Err(error), Some(in_flight)) if error.is_retryable() && limit < patience => {
-                    return Ok(Verdict::InFlight(in_flight));
+                (Err(error), Some(busy)) if error.is_retryable() && limit < patience => {
+                    return busy.verdict();
                 }
                 (Err(error), _) => return Err(error),
             };
             let Some(backoff) = &mut wait else {
-                return Ok(Verdict::InFlight(in_flight));
+                return busy.verdict();
             };
             // What happened before the listening began is found by asking once more, at once.
             let goes_on = if is_first {
                 let Some(free) = self.context.waiting.place() else {
-                    return Ok(Verdict::InFlight(in_flight));
+                    return busy.verdict();
                 };
                 _place = Some(free);
                 _waits = Some(self.context.observers.waits(self.request.key()));
                 ears = Some(self.listen(backoff.left()).await);
                 true
             } else {
-                // Soon after the lease ends, there is something to take over.
-                let longest = in_flight.lease_remaining();
+                let longest = busy.longest_pause();
                 self.caller.waits(backoff, longest, ears.as_mut()).await
             };
             if !goes_on {
-                return Ok(Verdict::InFlight(in_flight));
+                return busy.verdict();
             }
-            found = Some(in_flight);
+            found = Some(busy);
         }
     }
 
@@ -125,9 +170,11 @@ impl Asking {
     }
 
     /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
-    /// answer was lost is recognised.
-    async fn ask(&mut self, limit: Duration) -> Result<Verdict> {
-        let mut backoff = Backoff::new(limit);
+    /// answer was lost is recognised. A store that answers that the key is contended is there: that has a limit of
+    /// its own.
+    async fn ask(&mut self, limit: Duration, contended: Duration) -> Result<Verdict> {
+        let mut away = Backoff::new(limit);
+        let mut contended = Backoff::new(contended);
         loop {
             let sent = Instant::now();
             let call = self.context.store.claim(&self.request);
@@ -138,7 +185,11 @@ impl Asking {
                 }
                 Err(error) => {
                     let error = self.doubt.about_all(error);
-                    if !error.is_retryable() || !self.pause(&mut backoff).await {
+                    let backoff = match is_contended(&error) {
+                        true => &mut contended,
+                        false => &mut away,
+                    };
+                    if !error.is_retryable() || !self.pause(backoff).await {
                         return Err(error);
                     }
                     let observers = &self.context.observers;

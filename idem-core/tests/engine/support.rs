@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Late,
     /// It is refused for good, without effect.
     Broken,
+    /// A transaction that is still open holds the key: refused without effect.
+    Contended,
 }
 
 #[derive(Debug)]
@@ -134,6 +136,9 @@ impl Scripted {
                     Effect::None,
                     "scripted",
                 ));
+            }
+            Some(Fault::Contended) => {
+                return Err(Error::new(ErrorKind::Contention, Effect::None, "scripted"));
             }
             Some(Fault::LostAnswer | Fault::Silence | Fault::Late) | None => {}
         }

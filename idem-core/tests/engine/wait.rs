@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use idem_core::{
-    BusyPolicy, Claim, ClaimRequest, Failure, Fingerprint, IdempotencyStore, Outcome, Policy,
-    Response, RunError, StalePolicy,
+    BusyPolicy, Claim, ClaimRequest, ErrorKind, Failure, Fingerprint, IdempotencyStore, Outcome,
+    Policy, Response, RunError, Saga, SagaStep, StalePolicy,
 };
 use tokio::task::JoinHandle;
 
@@ -185,4 +185,121 @@ async fn a_dropped_waiting_caller_asks_no_more_and_leaves_nothing_behind() {
     store.release(&claim).await.unwrap();
     until_free(&store).await;
     assert_eq!(effects.count(), 0);
+}
+
+/// A run of a key that a transaction holds until `free_after`, and how long it took.
+async fn contended(policy: Policy, free_after: Duration) -> (Result<u32, ErrorKind>, Duration) {
+    let store = Scripted::new();
+    store.always("claim", Fault::Contended);
+    let idem = idem(&store, policy);
+    let began = tokio::time::Instant::now();
+    let healing = async {
+        tokio::time::sleep(free_after).await;
+        store.heal();
+        std::future::pending::<()>().await;
+    };
+    let effects = Effects::default();
+    let outcome = tokio::select! {
+        outcome = idem.run(key(), &1, |_| counted(effects.clone())) => outcome,
+        () = healing => unreachable!(),
+    };
+    let outcome = outcome.map(Outcome::into_inner).map_err(|error| {
+        assert!(matches!(error, RunError::Store(_)), "{error:?}");
+        error.store_error().unwrap().kind()
+    });
+    assert_eq!(effects.count(), u32::from(outcome.is_ok()));
+    (outcome, began.elapsed())
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_contended_key_is_asked_for_as_long_as_the_patience() {
+    let patient = calm().with_patience(2 * SECOND);
+    let (outcome, took) = contended(patient.clone(), MINUTES).await;
+    assert_eq!(outcome, Err(ErrorKind::Contention));
+    assert!(took >= 2 * SECOND && took < 3 * SECOND, "{took:?}");
+    let (outcome, took) = contended(patient, SECOND).await;
+    assert_eq!(outcome, Ok(1));
+    assert!(took < 2 * SECOND, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_waits_for_a_contended_key_too() {
+    let waits = |limit| {
+        calm()
+            .with_patience(2 * SECOND)
+            .with_on_busy(BusyPolicy::wait(limit))
+    };
+    let (outcome, took) = contended(waits(30 * SECOND), 20 * SECOND).await;
+    assert_eq!(outcome, Ok(1));
+    assert!(took >= 20 * SECOND && took < 21 * SECOND, "{took:?}");
+    for limit in [SECOND / 2, 30 * SECOND] {
+        let (outcome, took) = contended(waits(limit), MINUTES).await;
+        assert_eq!(outcome, Err(ErrorKind::Contention));
+        assert!(took >= limit && took < limit + SECOND, "{took:?}");
+    }
+    // What is over in a moment is no wait.
+    let (outcome, _) = contended(waits(Duration::ZERO), Duration::from_millis(20)).await;
+    assert_eq!(outcome, Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_wait_for_a_contended_key_than_may() {
+    let store = Scripted::new();
+    store.always("claim", Fault::Contended);
+    let policy = calm().with_on_busy(BusyPolicy::wait(MINUTES));
+    let idem = idem(&store, policy).with_max_waiters(0);
+    let began = tokio::time::Instant::now();
+    let outcome = idem.run(key(), &1, |_| counted(Effects::default())).await;
+    assert!(matches!(outcome, Err(RunError::Store(_))), "{outcome:?}");
+    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_record_that_was_seen_is_told_when_the_key_is_contended_after() {
+    let store = Scripted::new();
+    let _claim = other(&store, MINUTES).await;
+    let policy = calm().with_on_busy(BusyPolicy::wait(Duration::from_millis(300)));
+    let idem = idem(&store, policy);
+    let run =
+        tokio::spawn(async move { idem.run(key(), &1, |_| counted(Effects::default())).await });
+    until("it waits", || store.calls("claim") > 2).await;
+    store.always("claim", Fault::Contended);
+    let outcome = run.await.unwrap();
+    assert!(matches!(outcome, Err(RunError::InFlight(_))), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_limit_is_too_long_for_the_clock() {
+    let store = Scripted::new();
+    for operation in ["claim", "complete"] {
+        store.next(operation, &[Fault::Down, Fault::Contended]);
+    }
+    let endless = calm()
+        .with_patience(Duration::MAX)
+        .with_on_busy(BusyPolicy::wait(Duration::MAX));
+    let runs = idem(&store, endless.clone());
+    let outcome = runs.run(key(), &1, |_| counted(Effects::default()));
+    assert_eq!(outcome.await.unwrap(), Outcome::Fresh(1));
+
+    let store = Scripted::new();
+    let claim = other(&store, MINUTES).await;
+    let run = waiting(&store, endless.clone(), &Effects::default()).await;
+    store.release(&claim).await.unwrap();
+    assert_eq!(run.await.unwrap().unwrap(), Outcome::Fresh(1));
+
+    // A lease or a retention has a limit of its own.
+    for policy in [
+        endless.clone().with_lease(Duration::MAX),
+        endless.clone().with_retention(Duration::MAX),
+        endless.with_failure_retention(Duration::MAX),
+    ] {
+        let runs = idem(&Scripted::new(), policy);
+        let outcome = runs.run(key(), &1, |_| counted(Effects::default())).await;
+        let error = outcome.unwrap_err();
+        assert_eq!(error.store_error().unwrap().kind(), ErrorKind::InvalidInput);
+        let saga = Saga::new().step("a", async |_: SagaStep<u32>| Ok(()));
+        assert!(saga.run(&runs, key(), 7).await.is_err());
+    }
 }

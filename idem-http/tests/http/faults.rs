@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures_util::{FutureExt, stream};
 use http::StatusCode;
-use idem_core::{ErrorKind, Idempotency, InterruptPolicy, MemoryStore, Policy};
+use idem_core::{BusyPolicy, ErrorKind, Idempotency, InterruptPolicy, MemoryStore, Policy};
 use idem_http::{HttpPolicy, OnStoreError, ProblemType};
 
 use crate::store::FailingStore;
@@ -46,6 +46,40 @@ async fn without_the_store_an_open_route_handles_each_request() {
     store.set_fails(false);
     app.send(post("a", "{}")).await;
     assert!(app.send(post("a", "{}")).await.is_replayed());
+}
+
+#[tokio::test]
+async fn a_key_that_stays_contended_is_in_flight_on_every_route() {
+    for choice in [OnStoreError::Closed, OnStoreError::Open] {
+        let store = FailingStore::new(ErrorKind::Contention);
+        let policy = HttpPolicy::ietf().with_on_store_error(choice);
+        let app = App::counting(layer_on(impatient(&store)).with_policy(policy));
+        store.set_fails(true);
+        let answer = app.send(post("a", "{}")).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT);
+        answer.problem(ProblemType::RequestInFlight);
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(app.runs(), 0);
+        store.set_fails(false);
+        assert_eq!(app.send(post("a", "{}")).await.text(), "run 1");
+    }
+}
+
+#[tokio::test]
+async fn durations_without_end_are_no_panic() {
+    let store = FailingStore::new(ErrorKind::Unavailable);
+    let endless = Policy::default()
+        .with_patience(Duration::MAX)
+        .with_on_busy(BusyPolicy::wait(Duration::MAX));
+    let idempotency = Idempotency::new(store).with_policy(endless);
+    let app = App::counting(layer_on(idempotency.clone()));
+    app.send(post("a", "{}")).await;
+    assert!(app.send(post("a", "{}")).await.is_replayed());
+    let policy = HttpPolicy::ietf().with_retention(Duration::MAX);
+    let app = App::counting(layer_on(idempotency).with_policy(policy));
+    let answer = app.send(post("b", "{}")).await;
+    answer.problem(ProblemType::Misconfigured);
+    assert_eq!(app.runs(), 0);
 }
 
 #[tokio::test]

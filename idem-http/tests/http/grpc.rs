@@ -1,6 +1,7 @@
 //! Keys in the metadata of gRPC calls, by the example.
 
 use http::HeaderMap;
+use idem_core::{Effect, Error, ErrorKind, RunError};
 use idem_http::{KeyError, grpc};
 use tokio::net::TcpListener;
 use tonic::Code;
@@ -62,5 +63,17 @@ fn codes_are_those_of_grpc() {
         (grpc::DATA_LOSS, Code::DataLoss),
     ] {
         assert_eq!(Code::from(code), expected);
+    }
+}
+
+#[test]
+fn a_contended_key_is_aborted_and_a_store_that_is_away_unavailable() {
+    for (kind, expected) in [
+        (ErrorKind::Contention, grpc::ABORTED),
+        (ErrorKind::Unavailable, grpc::UNAVAILABLE),
+        (ErrorKind::Misconfigured, grpc::INTERNAL),
+    ] {
+        let error = RunError::<(), ()>::Store(Error::new(kind, Effect::None, "a test"));
+        assert_eq!(grpc::code(&error), Some(expected), "{kind:?}");
     }
 }

@@ -14,6 +14,7 @@ use idem_core::{
 pub(crate) struct Fragile {
     pub(crate) store: MemoryStore,
     pub(crate) is_down: Arc<AtomicBool>,
+    pub(crate) is_contended: Arc<AtomicBool>,
     pub(crate) seals_nothing: Arc<AtomicBool>,
     pub(crate) fails_nothing: Arc<AtomicBool>,
     pub(crate) renews_nothing: Arc<AtomicBool>,
@@ -45,6 +46,9 @@ impl IdempotencyStore for Fragile {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.unless(&self.is_down)?;
+        if self.is_contended.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Contention, Effect::None, "locked"));
+        }
         self.store.claim(request).await
     }
 

@@ -70,7 +70,7 @@ fn step_policy(policy: Policy) -> Policy {
     let lease = policy.lease();
     policy
         .with_on_error(ErrorPolicy::Release)
-        .with_on_busy(BusyPolicy::wait(lease + lease / 2))
+        .with_on_busy(BusyPolicy::wait(lease.saturating_add(lease / 2)))
 }
 
 struct Execution<'s, R> {
