@@ -16,6 +16,9 @@ pub enum Requirement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyForm {
     /// The structured field's string, `"8e03978e"`, and the bare form, `8e03978e`; both are the same key.
+    ///
+    /// Bare are UUIDs, tokens and numbers, as the text that they are (`1` and `1.0` are two keys). What begins like
+    /// another type of structured field is refused: `?1`, `:YWJj:`, `@1659578233`, `%"a"`, `("a")`.
     #[default]
     Lenient,
     /// The structured field's string only, as the draft has it.

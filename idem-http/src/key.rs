@@ -8,7 +8,7 @@ use sfv::{BareItem, Item, Parser};
 
 use crate::{KeyForm, KeyFormat};
 
-/// The key that a client sent: 1 to 255 printable ASCII characters.
+/// The key that a client sent: 1 to 255 printable ASCII characters, not blanks alone.
 ///
 /// `Debug` shows its length only.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -24,12 +24,20 @@ pub enum KeyError {
     /// There is nothing in it.
     #[error("the key is empty; it needs 1 to 255 characters")]
     Empty,
+    /// There is nothing but blanks in it.
+    #[error("the key has nothing but blanks; it needs another character")]
+    Blank,
     /// It is longer than 255 characters.
     #[error("the key is too long; at most 255 characters are allowed")]
     TooLong,
     /// It is not a structured field's string.
     #[error("the key is not a string in double quotes (RFC 9651, 3.3.3)")]
     NotAString,
+    /// The bare form is a value of another type of structured field, or begins like one.
+    #[error(
+        "the key begins like {0} of a structured field (RFC 9651); a key is a string: put it in double quotes"
+    )]
+    AnotherType(&'static str),
     /// The bare form has a character that needs quotes.
     #[error(
         "the key has a character that is only allowed within double quotes, or is not printable ASCII"
@@ -70,6 +78,7 @@ impl IdempotencyKey {
         };
         match key.len() {
             0 => Err(KeyError::Empty),
+            _ if key.bytes().all(|byte| byte == b' ') => Err(KeyError::Blank),
             1..=Key::MAX_ID_BYTES => Ok(Self(key)),
             _ => Err(KeyError::TooLong),
         }
@@ -107,8 +116,21 @@ fn quoted(value: &[u8]) -> Result<String, KeyError> {
     }
 }
 
-/// What could be the start of parameters or of a second value, or an escape, is left to the quoted form.
+/// What could be the start of parameters or of a second value, or an escape, is left to the quoted form, and so is what
+/// begins like a value that is no string: whoever sends `:YWJj:` may mean the three bytes. Tokens and numbers are what
+/// clients send who know nothing of structured fields, so they are the text that they are: `1.0` is not `1`.
 fn bare(value: &[u8]) -> Result<String, KeyError> {
+    let another_type = match value.first() {
+        Some(b'?') => Some("a boolean"),
+        Some(b':') => Some("a byte sequence"),
+        Some(b'@') => Some("a date"),
+        Some(b'%') => Some("a display string"),
+        Some(b'(') => Some("an inner list"),
+        _ => None,
+    };
+    if let Some(name) = another_type {
+        return Err(KeyError::AnotherType(name));
+    }
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
     match std::str::from_utf8(value) {
         Ok(text) if value.iter().all(is_plain) => Ok(text.to_owned()),
@@ -154,9 +176,13 @@ mod tests {
             "8e03978e-40d5",
             "order:12/a_b.c~d",
             "YWJj+/==",
-            ":YWJj:",
-            "?1",
             "12",
+            "-1.50",
+            "1659578233",
+            "3f8b0b5c-9d0a-4b7e-8a53-0c6f3a2d1e4f",
+            "*token:x",
+            "a?1",
+            "a:YWJj:",
         ] {
             assert_eq!(read(bare.as_bytes(), KeyForm::Lenient).as_deref(), Ok(bare));
             assert_eq!(
@@ -174,6 +200,21 @@ mod tests {
             (&b""[..], KeyError::Empty),
             (b"  ", KeyError::Empty),
             (b"\"\"", KeyError::Empty),
+            (b"\" \"", KeyError::Blank),
+            (b"\"   \"", KeyError::Blank),
+            (b" \"   \";v=1 ", KeyError::Blank),
+            (b"?0", KeyError::AnotherType("a boolean")),
+            (b"?1", KeyError::AnotherType("a boolean")),
+            (b" ?1 ", KeyError::AnotherType("a boolean")),
+            (b":aGVsbG8=:", KeyError::AnotherType("a byte sequence")),
+            (b":aGVsbG8=", KeyError::AnotherType("a byte sequence")),
+            (b"@1659578233", KeyError::AnotherType("a date")),
+            (b"%\"caf%c3%a9\"", KeyError::AnotherType("a display string")),
+            (b"(a)", KeyError::AnotherType("an inner list")),
+            (b"(\"a\" \"b\")", KeyError::AnotherType("an inner list")),
+            (b"?1;v=2", KeyError::AnotherType("a boolean")),
+            (b"a;v=2", KeyError::NotBare),
+            (b"12;v=2", KeyError::NotBare),
             (long.as_bytes(), KeyError::TooLong),
             (long_quoted.as_bytes(), KeyError::TooLong),
             (b"\"a", KeyError::NotAString),
@@ -193,6 +234,24 @@ mod tests {
             assert_eq!(read(value, KeyForm::Lenient), Err(expected), "{value:?}");
         }
         assert!(read(&long.as_bytes()[..255], KeyForm::Lenient).is_ok());
+    }
+
+    #[test]
+    fn blanks_within_quotes_count_and_around_them_do_not() {
+        let lenient = |value: &[u8]| read(value, KeyForm::Lenient);
+        assert_eq!(lenient(b" \" a \" ").as_deref(), Ok(" a "));
+        assert_eq!(lenient(b"\"a\"").as_deref(), Ok("a"));
+        assert_eq!(lenient(b"  a ").as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn numbers_are_texts() {
+        for number in ["1", "1.0", "01", "-1"] {
+            let quoted = format!("\"{number}\"");
+            let read = |value: &str| read(value.as_bytes(), KeyForm::Lenient);
+            assert_eq!(read(number).as_deref(), Ok(number));
+            assert_eq!(read(&quoted), read(number), "quoted it is the same key");
+        }
     }
 
     #[test]

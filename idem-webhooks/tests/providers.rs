@@ -53,6 +53,13 @@ async fn a_stripe_event_is_known_by_its_id_whatever_is_still_pending() {
     )
     .await;
     assert_eq!(statuses, [200, 200]);
+    let statuses = twice(
+        Provider::Stripe,
+        [&[], &[]],
+        [&body("", 1), &body("   ", 1)],
+    )
+    .await;
+    assert_eq!(statuses, [400, 400], "an id of blanks is none");
     let statuses = twice(Provider::Stripe, [&[], &[]], ["{}", "nonsense"]).await;
     assert_eq!(statuses, [400, 400]);
 }

@@ -81,7 +81,7 @@ async fn nothing_is_stored_of_a_forged_delivery() {
 #[tokio::test]
 async fn an_event_without_a_usable_id_is_refused() {
     let (receiver, handled) = (receiver(MemoryStore::new()), Handled::default());
-    for id in ["", &"x".repeat(256)] {
+    for id in ["", "   ", &"x".repeat(256)] {
         let answer = handled.deliver(&receiver, id, BODY).await;
         assert!(
             matches!(answer, Answer::Rejected(Rejection::NoId)),

@@ -43,6 +43,31 @@ async fn the_bare_form_is_the_same_key_unless_strict() {
 }
 
 #[tokio::test]
+async fn a_bare_value_of_another_type_is_refused_and_told_why() {
+    let app = App::counting(layer(HttpPolicy::ietf()));
+    for (wrong, why) in [
+        ("?1", "a boolean"),
+        (":aGVsbG8=:", "a byte sequence"),
+        ("@1659578233", "a date"),
+        ("%\"a\"", "a display string"),
+        ("(a)", "an inner list"),
+        ("\"   \"", "nothing but blanks"),
+    ] {
+        let answer = app.send(post(wrong, "{}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
+        assert!(answer.text().contains(why), "{}", answer.text());
+        assert!(!answer.text().contains(wrong), "the key is quoted");
+        answer.problem(ProblemType::KeyMalformed);
+    }
+    assert_eq!(app.runs(), 0);
+    for bare in ["12", "1.5", "3f8b0b5c-9d0a-4b7e-8a53-0c6f3a2d1e4f", "a?1"] {
+        app.send(post(bare, "{}")).await;
+        let quoted = format!("\"{bare}\"");
+        assert!(app.send(post(&quoted, "{}")).await.is_replayed(), "{bare}");
+    }
+}
+
+#[tokio::test]
 async fn parameters_of_the_key_are_ignored() {
     let app = App::counting(layer(HttpPolicy::ietf().with_key_form(KeyForm::Strict)));
     app.send(post("\"a\"", "{}")).await;

@@ -51,6 +51,13 @@ fn metadata_is_read_like_a_header() {
     assert_eq!(grpc::key(&metadata).unwrap().unwrap().as_str(), "k");
     metadata.append("idempotency-key", "k".parse().unwrap());
     assert_eq!(grpc::key(&metadata), Err(KeyError::Repeated));
+    for (wrong, expected) in [
+        ("?1", KeyError::AnotherType("a boolean")),
+        ("\"  \"", KeyError::Blank),
+    ] {
+        metadata.insert("idempotency-key", wrong.parse().unwrap());
+        assert_eq!(grpc::key(&metadata), Err(expected));
+    }
 }
 
 #[test]

@@ -54,11 +54,16 @@ pub(crate) fn identity(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Identity, Rejection> {
-    match provider {
+    let identity = match provider {
         Provider::Stripe => stripe::identity(body),
         Provider::GitHub => github::identity(headers, body),
         Provider::Shopify => shopify::identity(headers, body),
         Provider::Slack => slack::identity(body),
+    }?;
+    // An id of blanks is one that somebody forgot to fill in: all such events would be one.
+    match identity.id.trim() {
+        "" => Err(Rejection::NoId),
+        _ => Ok(identity),
     }
 }
 
@@ -82,7 +87,7 @@ fn of_signature<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str
 /// A header that names the event.
 fn of_event<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Rejection> {
     match only(headers, name) {
-        Ok(Some(value)) if !value.is_empty() => Ok(value),
+        Ok(Some(value)) if !value.trim().is_empty() => Ok(value),
         _ => Err(Rejection::NoId),
     }
 }
