@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::hex;
-use crate::{Error, Result};
+use crate::{Error, Result, Timestamp};
 
 /// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, so also
 /// across release, expiry and purge.
@@ -28,6 +28,22 @@ impl FencingToken {
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.0
+    }
+
+    /// The token of the next acquisition of a key whose last one had this: `max(previous + 1, store clock in µs)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when there is no greater one, because this is `i64::MAX`. No clock gives
+    /// that in 290,000 years, so somebody else wrote it.
+    pub fn next_at(self, now: Timestamp) -> Result<Self> {
+        let next = self.0.checked_add(1).ok_or_else(|| {
+            Error::corrupt(
+                "the key's last fencing token is the greatest there is, so no acquisition can have a greater one; it \
+                 was not written by this family: correct or delete the record",
+            )
+        })?;
+        Ok(Self(next.max(now.as_micros())))
     }
 }
 
@@ -121,6 +137,21 @@ impl<'de> Deserialize<'de> for AttemptId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_grow_or_say_that_they_cannot() {
+        let next = |token, now| {
+            let token = FencingToken::from_i64(token);
+            token.next_at(Timestamp::from_micros(now))
+        };
+        assert_eq!(next(7, 3).unwrap().as_i64(), 8);
+        assert_eq!(next(7, 90).unwrap().as_i64(), 90);
+        assert_eq!(next(i64::MAX - 1, 3).unwrap().as_i64(), i64::MAX);
+        for now in [3, i64::MAX] {
+            let error = next(i64::MAX, now).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::Corrupt);
+        }
+    }
 
     #[test]
     fn attempt_ids_differ_and_round_trip() {

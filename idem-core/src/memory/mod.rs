@@ -108,7 +108,7 @@ impl MemoryStore {
 
     fn claim_now(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.shared.limits)?;
-        Ok(self.on_shard(request.key(), |shard, place, now| {
+        self.on_shard(request.key(), |shard, place, now| {
             let ends_at = later(now, checked.lease);
             let lease = Lease {
                 now,
@@ -116,7 +116,7 @@ impl MemoryStore {
                 expires_at: later(ends_at, checked.retention),
             };
             shard.claim(place, request, &lease)
-        }))
+        })
     }
 
     fn seal_now(&self, claim: &Claim, result: Sealing<'_>, retention: Duration) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::{
     Result, Timestamp,
 };
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shard {
     rows: Rows,
     /// When rows are to be looked at, by the hash of their key.
@@ -19,7 +19,7 @@ pub(super) struct Shard {
     leases: Queue<u64>,
     pub(super) marks: Marks,
     /// The greatest token given out, so that tokens grow also after a row is gone.
-    last_token: i64,
+    last_token: FencingToken,
 }
 
 /// The instants of a claim that is granted now.
@@ -27,6 +27,18 @@ pub(super) struct Lease {
     pub(super) now: Timestamp,
     pub(super) ends_at: Timestamp,
     pub(super) expires_at: Timestamp,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self {
+            rows: Rows::default(),
+            expiries: Queue::default(),
+            leases: Queue::default(),
+            marks: Marks::default(),
+            last_token: FencingToken::from_i64(0),
+        }
+    }
 }
 
 impl Shard {
@@ -39,7 +51,7 @@ impl Shard {
         place: Place<'_>,
         request: &ClaimRequest,
         lease: &Lease,
-    ) -> ClaimOutcome {
+    ) -> Result<ClaimOutcome> {
         let decision = match self.rows.get_mut(place) {
             Some(row) => row.decide(request, lease.now),
             None => {
@@ -53,9 +65,9 @@ impl Shard {
                 created_at,
                 checkpoint,
             } => {
-                self.last_token = lease.now.as_micros().max(self.last_token.saturating_add(1));
+                self.last_token = self.last_token.next_at(lease.now)?;
                 Held {
-                    token: FencingToken::from_i64(self.last_token),
+                    token: self.last_token,
                     attempts,
                     created_at,
                     checkpoint,
@@ -63,10 +75,10 @@ impl Shard {
             }
             Decision::Own(held) => held,
             Decision::Lose(record) => {
-                return ClaimOutcome::from_record(record, request.fingerprint());
+                return Ok(ClaimOutcome::from_record(record, request.fingerprint()));
             }
         };
-        self.hold(place, request, lease, held)
+        Ok(self.hold(place, request, lease, held))
     }
 
     /// Writes the row of a holder.
@@ -291,5 +303,69 @@ fn held<'a>(
     match decide_renewal(Some(&row.facts()), claim, now) {
         StepDecision::Apply => Ok(row),
         _ => Err(Error::claim_lost()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{ErrorKind, Fingerprint, Key};
+
+    fn request(id: &str) -> ClaimRequest {
+        let key = Key::new("tenant", "pay", id).unwrap();
+        ClaimRequest::new(key, Fingerprint::raw("request"))
+    }
+
+    fn claim(shard: &mut Shard, request: &ClaimRequest, now: i64) -> Result<ClaimOutcome> {
+        let key = request.key();
+        let lease = Lease {
+            now: Timestamp::from_micros(now),
+            ends_at: Timestamp::from_micros(now.saturating_add(1000)),
+            expires_at: Timestamp::from_micros(now.saturating_add(2000)),
+        };
+        shard.claim(Place { key, hash: 7 }, request, &lease)
+    }
+
+    #[test]
+    fn no_two_acquisitions_have_the_greatest_token() {
+        let mut shard = Shard {
+            last_token: FencingToken::from_i64(i64::MAX - 1),
+            ..Shard::default()
+        };
+        let last = claim(&mut shard, &request("a"), 1).unwrap();
+        assert_eq!(last.acquired().unwrap().token().as_i64(), i64::MAX);
+        let error = claim(&mut shard, &request("b"), 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let loses = claim(&mut shard, &request("a"), 2).unwrap();
+        assert_eq!(
+            loses.name(),
+            "in_flight",
+            "who acquires nothing is answered"
+        );
+    }
+
+    #[test]
+    fn the_clock_s_last_instants_are_no_panic() {
+        let mut shard = Shard::default();
+        let now = i64::MAX - 500;
+        let request = request("a");
+        let held = claim(&mut shard, &request, now)
+            .unwrap()
+            .acquired()
+            .unwrap();
+        assert_eq!(held.lease_granted(), Duration::from_micros(500));
+        let key = request.key();
+        let (place, end) = (Place { key, hash: 7 }, Timestamp::from_micros(i64::MAX));
+        let now = Timestamp::from_micros(now);
+        let held = shard.renew(place, &held, end, now).unwrap();
+        let response = Response::new(200, "done");
+        shard
+            .seal(place, &held, Sealing::Response(&response), end, now)
+            .unwrap();
+        assert!(shard.get(place, now).is_some());
+        shard.expire_some(end, Work::IN_PASSING);
+        shard.abandon_some(end, Work::IN_PASSING);
     }
 }
