@@ -17,7 +17,7 @@ use crate::{Disposition, NotDone, Reason};
 /// | failed before | `Reject` | nothing more |
 /// | the key belongs to another message | `Reject` | nothing more |
 /// | done, but not known to be sealed | `Requeue` with back-off | as the store has it |
-/// | the store is out of reach | `Requeue` with back-off | nothing that is known |
+/// | the store is out of reach, or a transaction that is still open holds the key | `Requeue` with back-off | nothing that is known |
 ///
 /// `Debug` does not show the value.
 #[derive(Debug)]
