@@ -120,6 +120,7 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
     }
     tracing::warn!(
         %error,
+        kind = ?error.kind(),
         "a request with an idempotency key was refused: the store is out of reach"
     );
     unavailable("Nothing was done. Send the request again later, with the same key.")

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use idem_http::HttpPolicy;
@@ -110,6 +111,29 @@ async fn a_body_that_breaks_off_reaches_the_client_as_far_as_it_got() {
         assert!(!answer.ends_with("0\r\n\r\n"), "run {run}: it seems whole");
         assert_eq!(app.runs(), run, "what broke off is released");
     }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_does_so_on_http_2_too() {
+    let app = App::new(layer(HttpPolicy::ietf()), |_| async {
+        let parts = [Ok("part one, "), Ok("part two"), Err("broken")];
+        Body::from_stream(futures_util::stream::iter(parts))
+    });
+    let address = app.serve().await;
+    let mut client = Client::builder(TokioExecutor::new());
+    let client = client.http2_only(true).build_http::<Body>();
+    let mut request = post("a", "{}");
+    *request.uri_mut() = format!("http://{address}/orders").parse().unwrap();
+    let mut body = client.request(request).await.unwrap().into_body();
+    let mut read = Vec::new();
+    let end = loop {
+        match body.frame().await {
+            Some(Ok(frame)) => read.extend(frame.into_data().unwrap()),
+            end => break end,
+        }
+    };
+    assert_eq!(String::from_utf8(read).unwrap(), "part one, part two");
+    assert!(matches!(end, Some(Err(_))), "it seems whole");
 }
 
 #[tokio::test]
