@@ -32,6 +32,11 @@ pub fn retention(retention: Duration) -> Result<i64> {
     duration("retention", retention, MAX_RETENTION)
 }
 
+/// How long a claim that is handed over may wait, which is a lease, too.
+pub(crate) fn wait(wait: Duration) -> Result<i64> {
+    duration("wait", wait, MAX_LEASE)
+}
+
 /// The version of a watermark in the form that stores send.
 ///
 /// # Errors

@@ -41,7 +41,8 @@ impl Jobs {
         }
     }
 
-    /// How long a job may wait in the queue until another may take its place; 10 minutes unless told.
+    /// How long a job may wait in the queue until another may take its place; 10 minutes unless told, at most
+    /// [`MAX_LEASE`](idem_core::MAX_LEASE). [`enqueue`](Self::enqueue) refuses a longer one.
     #[must_use]
     pub fn with_longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait = wait;

@@ -17,7 +17,7 @@ use super::wait::Verdict;
 use super::{Idempotency, Outcome, RunError, Work};
 use crate::backoff::Backoff;
 use crate::{
-    Claim, ClaimRequest, Completed, ErrorKind, Fingerprint, Key, Metadata, Record, Result,
+    Claim, ClaimRequest, Completed, ErrorKind, Fingerprint, Key, Metadata, Record, Result, check,
 };
 
 /// What became of a claim that was to be handed over.
@@ -41,7 +41,9 @@ impl Idempotency {
     /// # Errors
     ///
     /// [`RunError::Work`] with the error of `deliver`, after which the key is released. [`RunError::InFlight`] while the
-    /// work waits or runs, others as for [`run`](Self::run).
+    /// work waits or runs, others as for [`run`](Self::run). [`RunError::Store`] with
+    /// [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or above [`MAX_LEASE`](crate::MAX_LEASE); then nothing
+    /// is claimed.
     ///
     /// # Cancellation
     ///
@@ -58,6 +60,7 @@ impl Idempotency {
         F: FnOnce(Claim) -> Fut + Send,
         Fut: Future<Output = Result<(), E>> + Send,
     {
+        check::wait(wait).map_err(RunError::Store)?;
         let policy = self
             .policy_for(key)
             .as_ref()

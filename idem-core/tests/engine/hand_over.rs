@@ -150,3 +150,16 @@ async fn a_process_that_ends_before_it_delivered_gives_the_key_back() {
     );
     crate::support::until("free", || store.peek().is_none()).await;
 }
+
+#[tokio::test]
+async fn a_wait_that_no_store_can_keep_is_refused_before_anything_is_claimed() {
+    let store = Scripted::new();
+    let idem = idem(&store, calm());
+    for wait in [Duration::ZERO, Duration::MAX] {
+        let error = hands_over(&idem, "41", wait).await.unwrap_err();
+        let source = error.store_error().unwrap();
+        assert_eq!(source.kind(), ErrorKind::InvalidInput);
+        assert!(source.to_string().contains("the wait is"), "{source}");
+    }
+    assert_eq!((store.calls("claim"), store.calls("renew")), (0, 0));
+}
