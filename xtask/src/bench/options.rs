@@ -17,8 +17,8 @@ pub(crate) struct BenchOptions {
     /// Leaves the instruction counts out, and installs nothing for them.
     #[arg(long)]
     pub(crate) no_instructions: bool,
-    /// Writes the figures and the charts, or the flamegraphs, into `docs/`.
-    #[arg(long)]
+    /// Writes the figures and the charts into `docs/`.
+    #[arg(long, conflicts_with = "profile")]
     pub(crate) docs: bool,
     /// Measures nothing: shows the figures of the last run again, with the reasons as `benches/reasons.toml` has them
     /// now.

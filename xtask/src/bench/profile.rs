@@ -15,9 +15,6 @@ const FREQUENCY: &str = "499";
 /// How much of a stack is kept at each look.
 const STACK: &str = "dwarf,16384";
 
-/// Where the documentation has its pictures.
-const FOLDER: &str = "docs/flamegraphs";
-
 /// Draws a flamegraph of the path for each backend whose server runs; whether all could be drawn.
 ///
 /// # Errors
@@ -47,9 +44,6 @@ pub(crate) fn run(
         let title = format!("{backend}: {path}");
         draw(&tools, &data, &picture, &title)?;
         println!("{}", picture.display());
-        if options.docs {
-            std::fs::copy(&picture, format!("{FOLDER}/{backend}-{path}.svg"))?;
-        }
     }
     Ok(drawn)
 }
