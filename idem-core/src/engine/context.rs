@@ -1,7 +1,7 @@
 //! [`Context`]: what the parts of a run share.
 
-use std::future::{Future, poll_fn};
-use std::panic::resume_unwind;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Policy;
+use super::heartbeat::Heartbeats;
 use super::observe::Observers;
 use super::waiting::Waiting;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result, Wakes};
@@ -21,6 +22,7 @@ pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
     pub(super) wakes: Option<Arc<dyn Wakes>>,
     pub(super) waiting: Arc<Waiting>,
+    pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) policy: Arc<Policy>,
     pub(super) observers: Observers,
     pub(super) runtime: Handle,
@@ -32,6 +34,7 @@ impl Context {
         store: Arc<dyn IdempotencyStore>,
         wakes: Option<Arc<dyn Wakes>>,
         waiting: Arc<Waiting>,
+        heartbeats: Arc<Heartbeats>,
         policy: Arc<Policy>,
         observers: Observers,
     ) -> Result<Self> {
@@ -44,36 +47,54 @@ impl Context {
             store,
             wakes,
             waiting,
+            heartbeats,
             policy,
             observers,
             runtime,
         })
     }
 
-    /// Runs `step` to its end even if the caller is dropped: polled here once, which is all that a store in
-    /// memory needs, and in a task of its own from then on.
-    pub(super) async fn to_its_end<T, F>(&self, step: F) -> Result<T>
+    /// Runs `step` to its end: polled in place, and handed to a task when the caller is dropped.
+    pub(super) async fn to_its_end<T, F>(&self, step: F) -> T
     where
         T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
+        F: Future<Output = T> + Send + 'static,
     {
-        let mut step = Box::pin(step);
-        if let Poll::Ready(result) =
-            poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await
-        {
-            return result;
+        ToItsEnd {
+            context: self,
+            step: Some(Box::pin(step)),
         }
-        match self.runtime.spawn(self.observers.around(step)).await {
-            Ok(result) => result,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                Err(cancelled) => Err(Error::new(
-                    ErrorKind::Unavailable,
-                    Effect::Unknown,
-                    "the runtime is shutting down",
-                )
-                .with_source(cancelled)),
-            },
+        .await
+    }
+}
+
+/// See [`Context::to_its_end`].
+struct ToItsEnd<'c, F: Future<Output: Send + 'static> + Send + 'static> {
+    context: &'c Context,
+    /// Not while it is polled: what has panicked is not polled again.
+    step: Option<Pin<Box<F>>>,
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Future for ToItsEnd<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<F::Output> {
+        let Some(mut step) = self.step.take() else {
+            return Poll::Pending;
+        };
+        let poll = step.as_mut().poll(context);
+        if poll.is_pending() {
+            self.step = Some(step);
+        }
+        poll
+    }
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for ToItsEnd<'_, F> {
+    fn drop(&mut self) {
+        if let Some(step) = self.step.take() {
+            let step = self.context.observers.around(step);
+            self.context.runtime.spawn(step);
         }
     }
 }

@@ -1,8 +1,11 @@
-//! [`Heartbeat`]: keeps a lease alive while the work runs.
+//! [`Heartbeats`]: keep leases alive while the work runs.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime;
+use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep_until};
 
@@ -12,31 +15,222 @@ use super::observe::LeaseLoss;
 use crate::backoff::Backoff;
 use crate::{Error, ErrorKind, Result};
 
-/// A task that renews the lease at each third of it, and ends when this is dropped.
+/// The leases of all runs of an `Idempotency`.
 ///
-/// It is a task of its own, so that work that blocks its thread does not stop it where the runtime has
-/// another thread. It is never aborted: a renewal that is under way is heard.
+/// Most runs end long before their first renewal is due, at a third of the lease. One task for each
+/// runtime looks at all of them and gives a task of its own to each run whose renewal comes near, so
+/// that a short run costs an entry in a map.
+///
+/// A renewal runs in a task, so that work that blocks its thread does not stop it where the runtime
+/// has another thread.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeats(Mutex<Vec<Watch>>);
+
+/// What the task of one runtime looks at.
 #[derive(Debug)]
-pub(super) struct Heartbeat {
-    _stop: oneshot::Sender<()>,
+struct Watch {
+    runtime: runtime::Id,
+    runs: HashMap<u64, Beat>,
+    next_id: u64,
+    /// When the task looks next.
+    looks_at: Instant,
+    /// Tells the task that it has to look earlier.
+    earlier: Arc<Notify>,
 }
 
-impl Heartbeat {
-    pub(super) fn start(context: &Context, lease: Arc<Lease>) -> Self {
-        let (stop, stopped) = oneshot::channel();
+#[derive(Debug)]
+enum Beat {
+    /// No renewal is near.
+    Waits(Run),
+    /// A task renews the lease until this is dropped.
+    Renews(#[expect(dead_code, reason = "its drop stops the task")] oneshot::Sender<()>),
+}
+
+#[derive(Debug)]
+struct Run {
+    context: Context,
+    lease: Arc<Lease>,
+    third: Duration,
+    /// When the first renewal is due.
+    due: Instant,
+}
+
+impl Run {
+    /// The latest look that starts the renewals in time.
+    fn looks_at(&self) -> Instant {
+        earlier(self.due, self.third / 4)
+    }
+
+    /// A look starts renewals that are due before the next look, and some more, so that looks are
+    /// a quarter of a third apart at least however many runs there are.
+    fn is_near(&self, now: Instant) -> bool {
+        self.due.saturating_duration_since(now) <= self.third / 2
+    }
+}
+
+/// Keeps a lease alive until it is dropped. A renewal that is under way then is heard.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    heartbeats: Arc<Heartbeats>,
+    runtime: runtime::Id,
+    id: u64,
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        let mut watches = self.heartbeats.watches();
+        let watch = watches
+            .iter_mut()
+            .find(|watch| watch.runtime == self.runtime);
+        let beat = watch.and_then(|watch| watch.runs.remove(&self.id));
+        drop(watches);
+        drop(beat);
+    }
+}
+
+impl Heartbeats {
+    /// Watches the lease from now on.
+    pub(super) fn start(self: &Arc<Self>, context: &Context, lease: Arc<Lease>) -> Heartbeat {
+        let runtime = context.runtime.id();
         let third = (context.policy.lease() / 3).max(Duration::from_millis(1));
-        let beating = Beating {
+        let run = Run {
             context: context.clone(),
+            due: earlier(lease.deadline(), third * 2),
             lease,
             third,
-            stopped,
         };
-        let beating = context.observers.around(beating.run());
-        context.runtime.spawn(beating);
-        // A worker keeps the task it spawned last for itself, where no other can steal it (Tokio's LIFO slot).
-        // The next spawn pushes it out of there, so that work that blocks this thread does not block it.
-        context.runtime.spawn(std::future::ready(()));
-        Self { _stop: stop }
+        let looks_at = run.looks_at();
+        let mut watches = self.watches();
+        let known = watches.iter().position(|watch| watch.runtime == runtime);
+        let number = known.unwrap_or_else(|| {
+            watches.push(Watch::new(runtime, looks_at));
+            watches.len() - 1
+        });
+        let watch = &mut watches[number];
+        watch.next_id += 1;
+        let id = watch.next_id;
+        watch.runs.insert(id, Beat::Waits(run));
+        let is_earlier = looks_at < watch.looks_at;
+        if is_earlier {
+            watch.looks_at = looks_at;
+            watch.earlier.notify_one();
+        }
+        let earlier = known.is_none().then(|| Arc::clone(&watch.earlier));
+        drop(watches);
+        if let Some(earlier) = &earlier {
+            let watching = Watching {
+                heartbeats: Arc::clone(self),
+                earlier: Arc::clone(earlier),
+            };
+            context.runtime.spawn(watching.run());
+        }
+        if earlier.is_some() || is_earlier {
+            // A worker keeps the task that it woke or spawned last for itself, where no other can
+            // steal it (Tokio's LIFO slot). The next spawn pushes it out of there, so that work that
+            // blocks this thread does not block it.
+            context.runtime.spawn(std::future::ready(()));
+        }
+        Heartbeat {
+            heartbeats: Arc::clone(self),
+            runtime,
+            id,
+        }
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Vec<Watch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watch {
+    fn new(runtime: runtime::Id, looks_at: Instant) -> Self {
+        Self {
+            runtime,
+            runs: HashMap::new(),
+            next_id: 0,
+            looks_at,
+            earlier: Arc::default(),
+        }
+    }
+
+    /// Takes out the runs whose renewal is near, and says when to look again: `None` when no run is
+    /// left to wait for.
+    fn look(&mut self, now: Instant) -> (Vec<Beating>, Option<Instant>) {
+        let (mut near, mut next) = (Vec::new(), None);
+        for beat in self.runs.values_mut() {
+            let Beat::Waits(run) = beat else { continue };
+            if !run.is_near(now) {
+                let looks_at = run.looks_at();
+                next = Some(next.map_or(looks_at, |next: Instant| next.min(looks_at)));
+                continue;
+            }
+            let (stop, stopped) = oneshot::channel();
+            if let Beat::Waits(run) = std::mem::replace(beat, Beat::Renews(stop)) {
+                near.push(Beating {
+                    context: run.context,
+                    lease: run.lease,
+                    third: run.third,
+                    stopped,
+                });
+            }
+        }
+        (near, next)
+    }
+}
+
+/// The task of one runtime. It ends when nothing waited between two of its looks, and with the runtime.
+struct Watching {
+    heartbeats: Arc<Heartbeats>,
+    /// Its watch is the one that has this, too.
+    earlier: Arc<Notify>,
+}
+
+/// So long the task waits for the next run before it ends.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl Watching {
+    fn looks_at(&self, watch: &Watch) -> bool {
+        Arc::ptr_eq(&watch.earlier, &self.earlier)
+    }
+
+    async fn run(self) {
+        let mut was_idle = false;
+        while let Some(looks_at) = self.look(&mut was_idle) {
+            tokio::select! {
+                () = sleep_until(looks_at) => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    /// Looks at all runs; when to look again, `None` to end.
+    fn look(&self, was_idle: &mut bool) -> Option<Instant> {
+        let mut watches = self.heartbeats.watches();
+        let number = watches.iter().position(|watch| self.looks_at(watch))?;
+        let watch = &mut watches[number];
+        let now = Instant::now();
+        let (near, next) = watch.look(now);
+        if next.is_none() && near.is_empty() && *was_idle && watch.runs.is_empty() {
+            watches.swap_remove(number);
+            return None;
+        }
+        *was_idle = next.is_none();
+        let looks_at = next.unwrap_or(now + IDLE);
+        watch.looks_at = looks_at;
+        drop(watches);
+        for beating in near {
+            let observers = beating.context.observers.clone();
+            tokio::spawn(observers.around(beating.run()));
+        }
+        Some(looks_at)
+    }
+}
+
+/// A runtime that ends takes the tasks of its runs with it, so nobody is left to be watched.
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut watches = self.heartbeats.watches();
+        watches.retain(|watch| !self.looks_at(watch));
     }
 }
 

@@ -91,7 +91,8 @@ impl Held {
 
     /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
     pub(super) fn start(&mut self) -> Work {
-        self.heartbeat = Some(Heartbeat::start(&self.context, Arc::clone(&self.lease)));
+        let heartbeats = &self.context.heartbeats;
+        self.heartbeat = Some(heartbeats.start(&self.context, Arc::clone(&self.lease)));
         self.on_drop = Ending::interrupted(self.context.policy.on_cancel(), || {
             Failure::new(
                 Failure::CANCELLED,

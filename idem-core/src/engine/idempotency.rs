@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
+use super::heartbeat::Heartbeats;
 use super::observe::{Observer, Observers};
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     store: Arc<dyn IdempotencyStore>,
     wakes: Option<Arc<dyn Wakes>>,
     waiting: Arc<Waiting>,
+    heartbeats: Arc<Heartbeats>,
     pub(super) policies: LivePolicies,
     pub(super) observers: Arc<[Arc<dyn Observer>]>,
 }
@@ -51,6 +53,7 @@ impl Idempotency {
                 store: Arc::new(store),
                 wakes: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
+                heartbeats: Arc::default(),
                 policies: LivePolicies::default(),
                 observers: Arc::default(),
             }),
@@ -239,6 +242,7 @@ impl Idempotency {
         let wakes = self.shared.wakes.clone();
         let waiting = Arc::clone(&self.shared.waiting);
         let observers = Observers::new(Arc::clone(&self.shared.observers), key);
-        Context::new(store, wakes, waiting, policy, observers)
+        let heartbeats = Arc::clone(&self.shared.heartbeats);
+        Context::new(store, wakes, waiting, heartbeats, policy, observers)
     }
 }

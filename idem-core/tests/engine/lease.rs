@@ -3,7 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use idem_core::{ClaimRequest, Fingerprint, IdempotencyStore, Outcome, Record, RunError, Work};
+use idem_core::{
+    ClaimRequest, Fingerprint, Idempotency, IdempotencyStore, Key, MemoryStore, Outcome, Record,
+    RunError, Work,
+};
+use tokio::runtime::Handle;
 
 use crate::support::{
     Effects, Fault, MINUTES, Scripted, calm, counted, idem, key, until, until_free,
@@ -192,4 +196,39 @@ async fn a_lease_too_short_for_the_store_is_an_error_and_nothing_runs() {
         other => panic!("{other:?}"),
     }
     until_free(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_before_its_first_renewal_has_no_task_of_its_own() {
+    let idem = Idempotency::new(MemoryStore::new());
+    let alive = || Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    for number in 0..100 {
+        let key = Key::new("tenant", "pay", number.to_string()).unwrap();
+        let run = idem.run(&key, &1, async |_work| Ok::<_, io::Error>(alive()));
+        let during = run.await.unwrap().into_inner();
+        // The task that looks at all leases, and the one that pushes it to another thread.
+        assert!(during <= before + 2, "{during} tasks, {before} before");
+    }
+}
+
+/// A runtime that nobody drives must not keep the leases of another from being renewed.
+#[test]
+fn runs_are_renewed_on_the_runtime_that_they_run_on() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (store, idle, busy) = (Scripted::new(), runtime(), runtime());
+    let idem = idem(&store, calm().with_lease(Duration::from_millis(200)));
+    let other = Key::new("tenant", "pay", "another").unwrap();
+    let quick = async |_work| Ok::<_, io::Error>(1);
+    idle.block_on(idem.run(&other, &1, quick)).unwrap();
+    let long = async |work: Work| {
+        until("renewed", || store.calls("renew") > 3).await;
+        Ok::<_, io::Error>(work.is_lost())
+    };
+    let outcome = busy.block_on(idem.run(key(), &1, long)).unwrap();
+    assert_eq!(outcome, Outcome::Fresh(false));
+    drop(idle);
 }
