@@ -62,8 +62,21 @@ fn id(number: u64) -> String {
 ///
 /// If the id is no id.
 pub(crate) fn request(id: &str) -> ClaimRequest {
-    let key = Key::new(SCOPE, OPERATION, id).expect("a valid id");
-    ClaimRequest::new(key, Fingerprint::raw("request"))
+    ClaimRequest::new(key(id), fingerprint())
+}
+
+/// The key with this id.
+///
+/// # Panics
+///
+/// If the id is no id.
+pub(crate) fn key(id: &str) -> Key {
+    Key::new(SCOPE, OPERATION, id).expect("a valid id")
+}
+
+/// Of the request that all claims are for.
+pub(crate) fn fingerprint() -> Fingerprint {
+    Fingerprint::raw("request")
 }
 
 /// The same key as text in one column, as long as ours in three.

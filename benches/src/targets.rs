@@ -64,7 +64,7 @@ const COALESCED: &str = "claim_fresh_coalesced";
 const HELD: &str = "bare held";
 
 /// The first line that a row fits counts; a row that fits none is only shown.
-const TARGETS: [Target; 17] = [
+const TARGETS: [Target; 19] = [
     target(("replay", On::Any, ANY), HELD, AT_LEAST, 0.90),
     target((FRESH, REDIS, [512, 512]), HELD, AT_LEAST, 0.85),
     target(
@@ -106,6 +106,18 @@ const TARGETS: [Target; 17] = [
         "claim + replay",
         AT_MOST,
         4.0,
+    ),
+    target(
+        ("run_fresh", On::Statements, [64, 64]),
+        "store's own calls",
+        AT_LEAST,
+        0.90,
+    ),
+    target(
+        ("run_replayed", On::Statements, [64, 64]),
+        "store's own calls",
+        AT_LEAST,
+        0.90,
     ),
     target(
         ("locked_key", On::Any, [64, 64]),

@@ -112,6 +112,12 @@ impl<S: IdempotencyStore + ?Sized> Replay<S> {
         Ok(())
     }
 
+    /// The keys.
+    #[must_use]
+    pub fn ids(&self) -> Arc<[String]> {
+        Arc::clone(&self.ids)
+    }
+
     /// The same keys through another handle.
     #[must_use]
     pub fn through<T: IdempotencyStore + ?Sized>(&self, store: Arc<T>) -> Replay<T> {

@@ -11,6 +11,7 @@ mod memory_life;
 mod payload;
 mod purge;
 mod replay;
+mod run;
 mod table_size;
 
 use idem_core::BoxError;
@@ -33,16 +34,18 @@ pub mod groups {
     pub use super::payload::{SIZES as PAYLOADS, group as payload};
     pub use super::purge::group as purge;
     pub use super::replay::group as replay;
+    pub use super::run::{fresh_group as run_fresh, replayed_group as run_replayed};
     pub use super::table_size::{
         QUICK as TABLES_QUICK, SIZES as TABLES, Size as Table, group as table_size,
     };
 }
 
 /// The paths, in the order of reports.
-pub const PATHS: [&str; 11] = [
+pub const PATHS: [&str; 12] = [
     "claim_fresh",
     "claim_complete",
     "replay",
+    "run",
     "contended",
     "locked_key",
     "payload",
@@ -71,6 +74,7 @@ pub async fn measure(
         "claim_fresh" => claim_fresh::measure(subject, plan, extras).await,
         "claim_complete" => claim_complete::measure(subject, plan, extras).await,
         "replay" => replay::measure(subject, plan, extras).await,
+        "run" => run::measure(subject, plan).await,
         "contended" => contended::measure(subject, plan).await,
         "locked_key" => locked_key::measure(subject, plan).await,
         "payload" => payload::measure(subject, plan).await,
