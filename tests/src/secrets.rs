@@ -19,7 +19,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
 use std::fmt::{self, Write};
-use std::panic::PanicHookInfo;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use tracing::field::{Field, Visit};
@@ -33,6 +32,9 @@ pub const MARK: &str = "swordfish";
 
 /// What is printed in its place.
 const REDACTED: &str = "[secret]";
+
+/// So many places are printed.
+const SHOWN: usize = 5;
 
 /// A text that is a secret: payloads, passwords.
 #[must_use]
@@ -102,12 +104,14 @@ impl Watch {
     pub(crate) fn verdict(&self) -> CaseResult {
         let mut leaks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         leaks.append(&mut STRAY.lock().unwrap_or_else(PoisonError::into_inner));
-        match leaks.is_empty() {
-            true => Ok(()),
-            false => Err(CaseError::new(
-                leaks.iter().cloned().collect::<Vec<_>>().join("\n"),
-            )),
+        if leaks.is_empty() {
+            return Ok(());
         }
+        let mut shown: Vec<_> = leaks.iter().take(SHOWN).cloned().collect();
+        if leaks.len() > SHOWN {
+            shown.push(format!("and {} times more", leaks.len() - SHOWN));
+        }
+        Err(CaseError::new(shown.join("\n")))
     }
 }
 
@@ -147,7 +151,7 @@ pub(crate) fn listen() {
         // A program with a subscriber of its own keeps it.
         let _ = tracing::subscriber::set_global_default(Listener);
         let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| match panic_text(panic) {
+        std::panic::set_hook(Box::new(move |panic| match panic.payload_as_str() {
             Some(text) if text.contains(MARK) => {
                 let at = panic.location().map(ToString::to_string);
                 let at = at.unwrap_or_default();
@@ -157,10 +161,6 @@ pub(crate) fn listen() {
             _ => before(panic),
         }));
     });
-}
-
-fn panic_text<'p>(panic: &'p PanicHookInfo<'_>) -> Option<&'p str> {
-    panic.payload_as_str()
 }
 
 /// Looks at log lines; keeps none.
