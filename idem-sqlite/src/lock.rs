@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
-use idem_sqlx::Lent;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Sqlite};
@@ -119,19 +118,23 @@ impl<'p> Wait<'p> {
             since: Instant::now(),
         };
         if pools.own().is_some() {
-            wait.ticket = Some(wait.queue().await?);
+            wait.ticket = wait.queue().await?;
         }
         Ok(wait)
     }
 
-    /// Waits for the connection of callers' transactions.
-    async fn queue(&mut self) -> Result<PoolConnection<Sqlite>> {
+    /// Waits for the connection of callers' transactions; `None` when somebody keeps it, with the lock or without.
+    async fn queue(&mut self) -> Result<Option<PoolConnection<Sqlite>>> {
         let acquired = self.pools.shared.acquire();
         tokio::pin!(acquired);
         loop {
             match tokio::time::timeout(PAUSE.max(self.left()), &mut acquired).await {
-                Ok(acquired) => return acquired.map_err(|error| classify(error, Sent::Harmless)),
-                Err(_) => self.check().await?,
+                Ok(acquired) => {
+                    let at = |error| classify(error, Sent::Harmless);
+                    return acquired.map(Some).map_err(at);
+                }
+                Err(_) if self.has_moved().await => {}
+                Err(_) => return Ok(None),
             }
         }
     }
@@ -150,19 +153,24 @@ impl<'p> Wait<'p> {
         MAX_LOCK_WAIT.saturating_sub(self.since.elapsed())
     }
 
-    /// Others who commit are in line, as this caller is. Who holds the lock and does not commit is an open transaction.
     async fn check(&mut self) -> Result<()> {
-        if !self.left().is_zero() {
-            return Ok(());
-        }
-        let version = version(self.pools).await;
-        if version.is_some() && version != self.version {
-            self.version = version;
-            self.since = Instant::now();
+        if !self.left().is_zero() || self.has_moved().await {
             return Ok(());
         }
         self.pools.gate.found_taken();
         Err(contention())
+    }
+
+    /// Whether somebody has committed since it was asked last. Others who commit are in line, as this caller is; who holds
+    /// the lock and does not commit is an open transaction.
+    async fn has_moved(&mut self) -> bool {
+        let version = version(self.pools).await;
+        let has_moved = version.is_some() && version != self.version;
+        if has_moved {
+            self.version = version;
+            self.since = Instant::now();
+        }
+        has_moved
     }
 }
 
@@ -220,14 +228,4 @@ impl Hasty {
         let row = sqlx::query(query).fetch_optional(self.connection()).await;
         row.map(drop)
     }
-}
-
-/// The connection that does not wait for the write lock.
-pub(crate) async fn writer(pools: &Pools) -> Result<Option<Lent<Sqlite>>> {
-    let Some(own) = pools.own() else {
-        return Ok(None);
-    };
-    let lent = own.writer.lend().await;
-    lent.map(Some)
-        .map_err(|error| classify(error, Sent::Harmless))
 }

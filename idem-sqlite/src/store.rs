@@ -16,6 +16,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
+use crate::file::DatabaseFile;
 use crate::fresh::Fresh;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
@@ -46,11 +47,9 @@ impl SqliteStore {
     /// A store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
-        let pools = Pools {
-            shared: pool,
-            own: None,
-        };
-        Self::on(pools, config)
+        // Whether it is in WAL mode is for the caller to know.
+        let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
+        Self::on(Pools::new(pool, None, file), config)
     }
 
     fn on(pools: Pools, config: Config) -> Self {
@@ -82,22 +81,20 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
         let shared = open(options.clone(), 1, config.timeout()).await?;
-        let own = match is_memory(url) {
-            true => None,
-            false => Some(Own::new(options, config.timeout() / 4).map_err(at)?),
+        let (own, file) = match is_memory(url) {
+            true => (None, DatabaseFile::NONE),
+            false => {
+                let file = DatabaseFile::new(options.get_filename(), true);
+                (Some(Own::new(options).map_err(at)?), file)
+            }
         };
-        Ok(Self::on(Pools { shared, own }, config))
+        Ok(Self::on(Pools::new(shared, own, file), config))
     }
 
     /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
     /// file folds its write-ahead log into it.
     pub async fn close(&self) {
-        // From here on nothing new begins.
-        let closing = self.pools.shared.close();
-        if let Some(own) = &self.pools.own {
-            own.close().await;
-        }
-        closing.await;
+        self.pools.close().await;
     }
 
     /// The pool for callers' transactions; of one connection if the store made it. When it is closed, the store is closed

@@ -2,10 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_conformance::secrets::MARK;
+use idem_conformance::{CallerTransaction, Harness, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key,
+    Response, Result, async_trait,
+};
 use idem_sqlite::{Config, SqliteStore};
+use sqlx::SqliteTransaction;
 
 /// Each namespace is a folder with one database; the locator is its path.
 pub(crate) struct SqliteHarness;
@@ -25,7 +31,8 @@ impl Harness for SqliteHarness {
 
     fn profile(&self) -> Profile {
         let profile = Profile::new().shared_between_processes().durable();
-        profile.batch().checkpoints().watermarks()
+        let profile = profile.batch().checkpoints().watermarks();
+        profile.transactions().damage()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -57,5 +64,59 @@ impl Harness for SqliteHarness {
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(Some(Arc::new(store(namespace).await?)))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = store(namespace).await?;
+        let transaction = store.pool().begin_with("BEGIN IMMEDIATE").await?;
+        Ok(Some(Box::new(Begun { store, transaction })))
+    }
+
+    async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
+        let store = store(namespace).await?;
+        let query =
+            "UPDATE idem_records SET result = ?4 WHERE scope = ?1 AND operation = ?2 AND id = ?3";
+        let damaged = sqlx::query(query)
+            .bind(key.scope())
+            .bind(key.operation())
+            .bind(key.id())
+            .bind(MARK.as_bytes())
+            .execute(store.pool())
+            .await?;
+        store.close().await;
+        Ok(damaged.rows_affected() == 1)
+    }
+}
+
+/// A transaction on a connection of its own.
+struct Begun {
+    store: SqliteStore,
+    transaction: SqliteTransaction<'static>,
+}
+
+#[async_trait]
+impl CallerTransaction for Begun {
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let transaction = &mut self.transaction;
+        self.store
+            .complete_in(transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
     }
 }
