@@ -148,3 +148,48 @@ impl Watched {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transaction::WriteTransaction;
+    use crate::{Config, SqliteStore};
+
+    /// The file goes after the check before the write, and before the commit.
+    #[tokio::test]
+    async fn what_is_committed_into_a_deleted_file_is_not_acknowledged() {
+        for name in ["idem.db", "idem.db-wal"] {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}/idem.db", folder.path().display());
+            let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+            store.migrate().await.unwrap();
+            let config = Config::new();
+            let mut open = WriteTransaction::begin(&store.pools, &config)
+                .await
+                .unwrap();
+            let insert =
+                sqlx::query("INSERT INTO idem_records_watermarks VALUES ('s', 'o', 'i', 1, 1)");
+            insert.execute(open.connection().unwrap()).await.unwrap();
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+            let error = open.commit().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            assert_eq!(error.effect(), Effect::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_yet_is_learnt_when_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("idem.db");
+        let file = DatabaseFile::new(&path, false);
+        file.before_write().unwrap();
+        std::fs::write(&path, "").unwrap();
+        file.before_write().unwrap();
+        std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+        assert!(file.before_write().is_err());
+        // Connections opened meanwhile may be of another file.
+        std::fs::rename(folder.path().join("elsewhere"), &path).unwrap();
+        assert!(file.before_write().is_err() && file.before_read().is_err());
+        DatabaseFile::new(&path, false).before_write().unwrap();
+    }
+}

@@ -1,5 +1,7 @@
 //! Cases that only SQLite has, beside those of the suite.
 
+mod files;
+mod locks;
 mod reads;
 mod schema;
 mod transactions;
@@ -14,6 +16,11 @@ pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_A_CALLER_WRITES,
+    files::A_FILE_THAT_IS_GONE_IS_NOTICED,
+    files::A_COMMIT_INTO_A_FILE_THAT_IS_GONE_IS_AN_ERROR,
+    locks::WRITES_BESIDE_AN_OPEN_TRANSACTION_END_SOON,
+    locks::A_CONNECTION_WITHOUT_THE_LOCK_KEEPS_NOBODY_FROM_WRITING,
+    locks::A_CALLERS_BUSY_TIMEOUT_STAYS,
     schema::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     schema::SIXTEEN_PROCESSES_OPEN_AND_MIGRATE_AT_ONCE,
     schema::THE_PRINTED_SCHEMA_IS_THE_MIGRATED_ONE,
