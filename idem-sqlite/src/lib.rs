@@ -2,6 +2,7 @@
 
 mod batch;
 mod capabilities;
+mod codes;
 mod config;
 mod error;
 mod file;
