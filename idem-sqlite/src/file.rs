@@ -81,6 +81,11 @@ impl DatabaseFile {
         file
     }
 
+    /// Whether there is a file at all.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Before a write: nothing was done.
     pub(crate) fn before_write(&self) -> Result<()> {
         self.look(Effect::None)

@@ -18,6 +18,7 @@ mod statements;
 mod store;
 mod transaction;
 mod tx;
+mod verify;
 
 pub use config::Config;
 pub use error::is_transaction_retryable;

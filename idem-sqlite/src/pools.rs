@@ -8,10 +8,11 @@ use sqlx::query_with;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
 
+use crate::config::Config;
 use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::lock::{Gate, Hasty, Wait};
-use crate::session::Query;
+use crate::session::{Query, timed_out};
 use crate::statements::INSERTED_AT_MOST;
 
 /// How many connections read beside the writer.
@@ -100,6 +101,22 @@ impl Pools {
         let row = query.fetch_optional(connection).await.map_err(at)?;
         lent.done();
         Ok(row)
+    }
+
+    /// A read on a connection of callers', to see how those are set.
+    pub(crate) async fn read_shared(
+        &self,
+        query: Query<'_>,
+        config: &Config,
+    ) -> Result<Option<SqliteRow>> {
+        let work = async {
+            let mut connection = self.shared.acquire().await?;
+            query.fetch_optional(&mut *connection).await
+        };
+        match tokio::time::timeout(config.timeout(), work).await {
+            Ok(read) => read.map_err(|error| classify(error, Sent::Harmless)),
+            Err(_) => Err(timed_out(config, Sent::Harmless)),
+        }
     }
 
     /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have

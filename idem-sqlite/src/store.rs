@@ -21,6 +21,7 @@ use crate::fresh::Fresh;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
 use crate::session::Session;
+use crate::verify::misconfigured;
 
 pub(crate) const BACKEND: &str = "sqlite";
 
@@ -78,12 +79,16 @@ impl SqliteStore {
             .map_err(at)?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
+            // With either, connections would see what is not committed, or not what is.
+            .shared_cache(is_memory(url))
+            .immutable(false)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
         let shared = open(options.clone(), 1, config.timeout()).await?;
         let (own, file) = match is_memory(url) {
             true => (None, DatabaseFile::NONE),
             false => {
+                check_wal(&shared).await?;
                 let file = DatabaseFile::new(options.get_filename(), true);
                 (Some(Own::new(options).map_err(at)?), file)
             }
@@ -117,6 +122,22 @@ impl SqliteStore {
 
 fn is_memory(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
+}
+
+/// SQLite says nothing when it cannot switch the file to WAL mode, and leaves it as it was.
+async fn check_wal(pool: &SqlitePool) -> Result<()> {
+    let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
+        .fetch_one(pool)
+        .await;
+    match mode {
+        Ok(mode) if mode == "wal" => Ok(()),
+        Ok(mode) => Err(misconfigured(format!(
+            "the file cannot be switched to WAL mode (its journal mode is `{mode}`): its file system, or the `vfs` of \
+             the URL, gives no shared memory and perhaps no locks; put it on a local disk"
+        ))),
+        Err(error) => Err(classify(error, Sent::Harmless)),
+    }
+    .map_err(|error| error.at(BACKEND, "connect"))
 }
 
 /// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others that do the same
