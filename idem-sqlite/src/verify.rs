@@ -59,6 +59,12 @@ pub(crate) const MARKS: &Needed = &Needed {
 
 /// A setting of a connection, the values with which the store does not keep its promises, and what to do.
 const REFUSED: &[(&str, &[&str], &str)] = &[
+    // First, as it keeps the others from being read.
+    (
+        "locking_mode",
+        &["exclusive"],
+        "other connections, the store's own too, would be locked out; set it to NORMAL",
+    ),
     (
         "synchronous",
         &["0"],
@@ -68,11 +74,6 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
         "journal_mode",
         &["off", "memory"],
         "a crash in a write would damage the file; set it to WAL",
-    ),
-    (
-        "locking_mode",
-        &["exclusive"],
-        "other connections, the store's own too, would be locked out; set it to NORMAL",
     ),
     (
         "query_only",
@@ -106,6 +107,8 @@ impl SqliteStore {
     }
 
     async fn verified(&self) -> Result<()> {
+        // First, as with some of them nothing can be read.
+        self.check_settings().await?;
         let config = &self.operations.config;
         for (table, needed, indexes) in [
             (
@@ -123,61 +126,48 @@ impl SqliteStore {
             self.check_indexes(&table, indexes).await?;
             self.check_own(&table).await?;
         }
-        self.check_settings().await
+        Ok(())
     }
 
     /// Whether there is a table of this name; an error when it is another than the needed one.
     pub(crate) async fn has(&self, table: String, needed: &Needed) -> Result<bool> {
-        let mut found = 0;
+        // One statement, so that nobody creates the table between two looks.
+        let query = "SELECT json_group_array(json_array(name, upper(type), \"notnull\", pk, dflt_value IS NOT NULL)),
+            (SELECT count(*) FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE) FROM pragma_table_info(?1)";
+        let Some(row) = self.look(query, &[&table]).await? else {
+            return Ok(false);
+        };
+        let columns: Vec<(String, String, i64, i64, i64)> = serde_json::from_str(&text(&row, 0)?)
+            .map_err(|error| {
+            another(&table, "its columns cannot be read").with_source(error)
+        })?;
+        if number(&row, 1)? == 0 {
+            return Ok(false);
+        }
         for &(name, kind, null) in needed.columns {
-            let query = "SELECT type, \"notnull\", pk FROM pragma_table_info(?1) WHERE name = ?2";
-            let Some(row) = self.look(query, &[&table, name]).await? else {
-                continue;
+            let (is_key, is_never) = (KEY.contains(&name), null == Null::Never);
+            let Some(column) = columns.iter().find(|column| column.0 == name) else {
+                return Err(another(&table, &format!("its column `{name}` is missing")));
             };
-            found += 1;
-            let is = (text(&row, 0)?.to_uppercase(), number(&row, 1)? == 1);
-            let is_key = number(&row, 2)? > 0;
-            // An INTEGER PRIMARY KEY is another table's.
-            let fits =
-                is.0 == kind && is.1 == (null == Null::Never) && is_key == KEY.contains(&name);
+            let fits = column.1 == kind && (column.2 == 1) == is_never && (column.3 > 0) == is_key;
             if !fits {
-                let key = if KEY.contains(&name) {
+                let key = if is_key {
                     ", part of the primary key"
                 } else {
                     ""
                 };
-                let never = if null == Null::Never { " NOT NULL" } else { "" };
-                return Err(another(
-                    &table,
-                    &format!("its column `{name}` is not `{kind}{never}`{key}"),
-                ));
+                let never = if is_never { " NOT NULL" } else { "" };
+                let how = format!("its column `{name}` is not `{kind}{never}`{key}");
+                return Err(another(&table, &how));
             }
         }
-        if found == 0 {
-            let exists = "SELECT 1 FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE";
-            return match self.look(exists, &[&table]).await? {
-                None => Ok(false),
-                Some(_) => Err(another(&table, "it has none of the columns")),
-            };
-        }
-        if found != needed.columns.len() {
-            let missing = needed.columns.len() - found;
-            return Err(another(
-                &table,
-                &format!("{missing} of its columns are missing"),
-            ));
-        }
-        let more =
-            "SELECT count(*) FROM pragma_table_info(?1) WHERE \"notnull\" AND dflt_value IS NULL";
-        let never = needed
-            .columns
-            .iter()
-            .filter(|column| column.2 == Null::Never);
-        if self.count(more, &[&table]).await? != i64::try_from(never.count()).unwrap_or(i64::MAX) {
-            return Err(another(
-                &table,
-                "a column of somebody else's is NOT NULL and has no default",
-            ));
+        let is_foreign = |column: &&(String, String, i64, i64, i64)| {
+            !needed.columns.iter().any(|needed| needed.0 == column.0)
+        };
+        let mut foreign = columns.iter().filter(is_foreign);
+        if foreign.any(|column| column.2 == 1 && column.4 == 0) {
+            let how = "a column of somebody else's is NOT NULL and has no default";
+            return Err(another(&table, how));
         }
         // Bytes are compared as they are: another collation would take different keys for one.
         let collated =

@@ -4,6 +4,7 @@ mod files;
 mod locks;
 mod reads;
 mod schema;
+mod settings;
 mod transactions;
 mod watermarks;
 
@@ -27,6 +28,10 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
     schema::ANOTHER_TABLE_OF_THAT_NAME_IS_REFUSED,
     schema::AN_IN_MEMORY_DATABASE_IS_A_STORE,
+    settings::SETTINGS_THAT_BREAK_PROMISES_ARE_REFUSED,
+    settings::A_FILE_WITHOUT_WAL_IS_REFUSED,
+    settings::A_FILE_THAT_IS_NO_DATABASE_IS_NAMED_SO,
+    settings::TABLES_THAT_DIFFER_ARE_REFUSED,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
     transactions::A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME,
