@@ -132,7 +132,14 @@ impl Pools {
         {
             return Ok(rows);
         }
-        let mut wait = Wait::begin(self).await?;
+        let mut wait = match Wait::begin(self).await {
+            Ok(wait) => wait,
+            // It was taken a moment ago, and may be free by now.
+            Err(error) => {
+                let tried = self.try_write(statement.query(), under_way).await?;
+                return tried.ok_or(error);
+            }
+        };
         loop {
             if let Some(rows) = self.try_write(statement.query(), under_way).await? {
                 self.gate.found_free();
@@ -393,5 +400,22 @@ mod tests {
         let store = store.unwrap();
         assert!(!store.pools.has_own());
         assert_eq!(store.pool().options().get_max_connections(), 1);
+    }
+
+    /// Its connection is in the pool a moment after the transaction has ended, and the lock is free.
+    #[tokio::test]
+    async fn a_lock_that_was_taken_a_moment_ago_is_tried() {
+        let (_folder, store) = store().await;
+        store.migrate().await.unwrap();
+        let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert!(store.claim(&request("one")).await.is_err());
+        lock.rollback().await.unwrap();
+        let held = store.pool().acquire().await.unwrap();
+        assert!(!store.pools.is_idle());
+        let claimed = store.claim(&request("two")).await.unwrap();
+        assert_eq!(claimed.name(), "acquired");
+        let claimed = store.claim_many(&[request("three")]).await.remove(0);
+        assert_eq!(claimed.unwrap().name(), "acquired");
+        drop(held);
     }
 }

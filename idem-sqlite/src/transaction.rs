@@ -36,7 +36,11 @@ impl WriteTransaction {
             {
                 return Ok(begun);
             }
-            let mut wait = Wait::begin(pools).await?;
+            let mut wait = match Wait::begin(pools).await {
+                Ok(wait) => wait,
+                // It was taken a moment ago, and may be free by now.
+                Err(error) => return Self::try_begin(pools).await?.ok_or(error),
+            };
             loop {
                 if let Some(begun) = Self::try_begin(pools).await? {
                     pools.gate.found_free();
