@@ -23,8 +23,11 @@ pub(super) const A_COMMIT_INTO_A_FILE_THAT_IS_GONE_IS_AN_ERROR: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// What befalls a file.
+type Fate = fn(&Path) -> std::io::Result<()>;
+
 /// What may become of a file.
-const FATES: &[(&str, fn(&Path) -> std::io::Result<()>)] = &[
+const FATES: &[(&str, Fate)] = &[
     ("deleted", |file| fs::remove_file(file)),
     ("deleted with its log", |file| {
         fs::remove_file(beside(file, "-wal"))?;

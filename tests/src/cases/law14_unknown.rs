@@ -225,14 +225,12 @@ impl Operation {
         };
         match self {
             Self::Complete => {
-                store
-                    .complete(held, &Response::new(200, secret("x")), LONG)
-                    .await?
+                let response = Response::new(200, secret("x"));
+                store.complete(held, &response, LONG).await?;
             }
             Self::Fail => {
-                store
-                    .fail(held, &Failure::new("c", secret("m")), LONG)
-                    .await?
+                let failure = Failure::new("c", secret("m"));
+                store.fail(held, &failure, LONG).await?;
             }
             Self::Release => store.release(held).await?,
             _ => return store.renew(held, LONG * 3).await.map(Some),
