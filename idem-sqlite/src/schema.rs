@@ -1,7 +1,10 @@
 //! The tables, their indexes, and how they come into being.
 
-use idem_core::{Error, Result};
+use std::time::Duration;
+
+use idem_core::{Error, ErrorKind, Result};
 use sqlx::AssertSqlSafe;
+use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
@@ -11,6 +14,9 @@ use crate::verify::{MARKS, RECORDS};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// Between two tries for the write lock.
+const PAUSE: Duration = Duration::from_millis(10);
 
 const TEMPLATE: &str = include_str!("schema.sql");
 
@@ -48,9 +54,18 @@ impl SqliteStore {
             return Ok(());
         }
         let config = &self.operations.config;
-        let mut open = WriteTransaction::begin(&self.pools, config)
-            .await
-            .map_err(at)?;
+        // Other processes may create the tables at this moment, and that is worth a longer wait than a claim is.
+        let deadline = Instant::now() + config.timeout();
+        let mut open = loop {
+            match WriteTransaction::begin(&self.pools, config).await {
+                Err(error)
+                    if error.kind() == ErrorKind::Contention && Instant::now() < deadline =>
+                {
+                    sleep(PAUSE).await;
+                }
+                begun => break begun.map_err(at)?,
+            }
+        };
         sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
             .execute(open.connection().map_err(at)?)
             .await
