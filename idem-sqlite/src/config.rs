@@ -15,6 +15,9 @@ pub struct Config {
 /// Most bytes of a table's name.
 const MAX_TABLE_BYTES: usize = 50;
 
+/// Longer time-outs than clocks and SQLite's milliseconds can add up are none.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
 impl Config {
     /// The tables `idem_records` and `idem_records_watermarks`, default limits, 10 s for an operation.
     #[must_use]
@@ -57,10 +60,10 @@ impl Config {
     }
 
     /// How long an operation may take, waiting for a connection and for the write lock included, before it is
-    /// answered with `Unavailable`. What was begun may still take effect then.
+    /// answered with `Unavailable`. What was begun may still take effect then. At most a day.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST_TIMEOUT);
         self
     }
 
@@ -107,6 +110,25 @@ impl Default for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_longest_timeout_panics_nowhere() {
+        use idem_core::{ClaimRequest, Fingerprint, IdempotencyStore, Key};
+
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let config = Config::new().with_timeout(Duration::MAX);
+        let store = crate::SqliteStore::connect(&url, config).await.unwrap();
+        store.migrate().await.unwrap();
+        let key = Key::new("tenant", "pay", "one").unwrap();
+        let request = ClaimRequest::new(key, Fingerprint::raw("1"));
+        assert_eq!(store.claim(&request).await.unwrap().name(), "acquired");
+        let transactions = crate::Transactions::new(store.pool().clone());
+        let mut attempts = transactions.with_limit(Duration::MAX).attempts();
+        let transaction = attempts.begin().await.unwrap();
+        let done = attempts.finish(transaction, Ok::<_, Error>(7)).await;
+        assert_eq!(done.unwrap().unwrap(), 7);
+    }
 
     #[test]
     fn names_are_validated_and_quoted() {

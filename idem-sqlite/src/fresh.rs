@@ -47,7 +47,7 @@ impl SqliteStore {
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let (operations, Fresh(fresh)) = (&self.operations, &self.fresh);
         let underway = fresh.enter();
-        let are_gathered = underway.is_in_company() && self.pools.own.is_some();
+        let are_gathered = underway.is_in_company() && self.pools.has_own();
         if !are_gathered || operations.traffic.expects_record(request.key()) {
             return operations.claim(&mut self.session(), request).await;
         }

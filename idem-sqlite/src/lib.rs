@@ -2,9 +2,12 @@
 
 mod batch;
 mod capabilities;
+mod codes;
 mod config;
 mod error;
+mod file;
 mod fresh;
+mod lock;
 mod operations;
 mod pools;
 mod row;
@@ -15,6 +18,7 @@ mod statements;
 mod store;
 mod transaction;
 mod tx;
+mod verify;
 
 pub use config::Config;
 pub use error::is_transaction_retryable;

@@ -92,6 +92,7 @@ impl Operations {
                 row = session.write(query).await?.into_iter().next();
             }
             let Some(row) = row else {
+                self.check_token(session, request.key()).await?;
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -110,6 +111,18 @@ impl Operations {
             Effect::None,
             format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
         ))
+    }
+
+    /// That the next token of the record can be greater.
+    async fn check_token(&self, session: &mut Session<'_>, key: &Key) -> Result<()> {
+        let query = with_key(&self.sql.exhausted, key);
+        match session.read(query).await? {
+            None => Ok(()),
+            Some(_) => Err(Error::corrupt(
+                "the record's fencing token is the largest number, which no clock gives, and no greater one is left; \
+                 something else has written it: delete the row (token = 9223372036854775807) once nobody holds the key",
+            )),
+        }
     }
 
     fn acquiring<'q>(&self, request: &'q ClaimRequest, checked: &'q CheckedClaim) -> Query<'q> {
@@ -305,6 +318,32 @@ mod tests {
         match in_batch {
             true => store.claim_many(&[request(id)]).await.remove(0).unwrap(),
             false => store.claim(&request(id)).await.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_largest_token_is_told_with_its_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+        store.migrate().await.unwrap();
+        for (id, change) in [(1, "expires_at = 1"), (2, "state = 3, expires_at = 0")] {
+            let _held = store.claim(&request(id)).await.unwrap();
+            let query = format!("UPDATE idem_records SET token = {}, {change}", i64::MAX);
+            let query = sqlx::query(sqlx::AssertSqlSafe(query));
+            query.execute(store.pool()).await.unwrap();
+            for in_batch in [false, true] {
+                let told = match in_batch {
+                    true => store.claim_many(&[request(id)]).await.remove(0),
+                    false => store.claim(&request(id)).await,
+                };
+                let error = told.unwrap_err();
+                assert_eq!(
+                    (error.kind(), error.effect()),
+                    (ErrorKind::Corrupt, Effect::None)
+                );
+                assert!(error.to_string().contains("delete the row"), "{error}");
+            }
         }
     }
 

@@ -1,17 +1,18 @@
 //! [`Pools`]: the connections of a store.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_core::Result;
 use idem_sqlx::{Connections, Lent};
 use sqlx::query_with;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::config::Config;
 use crate::error::{Sent, classify, is_transaction_retryable};
-use crate::session::Query;
+use crate::file::DatabaseFile;
+use crate::lock::{Gate, Hasty, Wait};
+use crate::session::{Query, timed_out};
 use crate::statements::INSERTED_AT_MOST;
 
 /// How many connections read beside the writer.
@@ -24,52 +25,42 @@ pub(crate) struct Pools {
     /// the write lock in order instead of polling for it.
     pub(crate) shared: SqlitePool,
     /// `None` where the caller gave the pool, or the database is in memory: then everything runs on the shared one.
-    pub(crate) own: Option<Own>,
+    own: Option<Own>,
+    /// Who waits for the write lock.
+    pub(crate) gate: Gate,
+    pub(crate) file: DatabaseFile,
 }
-
-/// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
-/// has tried, up to 100 ms.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement whether it still
 /// lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     /// Reads run beside the writer.
-    readers: Connections<Sqlite>,
-    /// One connection, which does not wait for the write lock. What finds the lock taken, by another process or store, tries
-    /// a few times more and then goes on with the shared pool, where it waits in line; and while anyone has a connection
-    /// of that pool, this one is left alone. So it takes the lock from nobody of this store who waits for it.
-    writer: Connections<Sqlite>,
-    /// For how long it is tried.
-    patience: Duration,
-    /// Who tries: one at a time, and not on the writer meanwhile. So what would not wait for the lock does not wait for them
-    /// either.
-    turn: Arc<Mutex<()>>,
+    pub(crate) readers: Connections<Sqlite>,
+    /// One connection, which does not wait for the write lock. What finds the lock taken, by another process or store, goes
+    /// through the [`Gate`]; while anyone has the connection of the shared pool, this one is left alone by those who have
+    /// not. So it takes the lock from nobody of this store who waits for it.
+    pub(crate) writer: Connections<Sqlite>,
 }
 
 impl Own {
     /// Nothing is opened yet.
-    pub(crate) fn new(
-        options: SqliteConnectOptions,
-        patience: Duration,
-    ) -> Result<Self, sqlx::Error> {
+    pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+        // The file is there by now. If it is not any more, an empty one would answer as if nothing had happened.
+        let options = options.create_if_missing(false);
         let hasty = options
             .clone()
-            .create_if_missing(false)
             .busy_timeout(Duration::ZERO)
             // The lock is not held any longer because somebody is slow to take his rows.
             .row_buffer_size(INSERTED_AT_MOST);
         Ok(Self {
             readers: Connections::new(options, READERS)?,
             writer: Connections::new(hasty, 1)?,
-            patience,
-            turn: Arc::default(),
         })
     }
 
     /// Waits for the write that is under way.
-    pub(crate) async fn close(&self) {
+    async fn close(&self) {
         self.readers.close();
         let last = self.writer.lend().await;
         self.writer.close();
@@ -78,8 +69,28 @@ impl Own {
 }
 
 impl Pools {
+    pub(crate) fn new(shared: SqlitePool, own: Option<Own>, file: DatabaseFile) -> Self {
+        Self {
+            shared,
+            own,
+            gate: Gate::default(),
+            file,
+        }
+    }
+
+    /// Waits for what is under way.
+    pub(crate) async fn close(&self) {
+        // From here on nothing new begins.
+        let closing = self.shared.close();
+        if let Some(own) = &self.own {
+            own.close().await;
+        }
+        closing.await;
+    }
+
     /// Runs a read of one row at most: with the row the statement has ended.
     pub(crate) async fn read(&self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+        self.file.before_read()?;
         let at = |error| classify(error, Sent::Harmless);
         let Some(own) = self.own() else {
             let mut connection = self.shared.acquire().await.map_err(at)?;
@@ -92,6 +103,22 @@ impl Pools {
         Ok(row)
     }
 
+    /// A read on a connection of callers', to see how those are set.
+    pub(crate) async fn read_shared(
+        &self,
+        query: Query<'_>,
+        config: &Config,
+    ) -> Result<Option<SqliteRow>> {
+        let work = async {
+            let mut connection = self.shared.acquire().await?;
+            query.fetch_optional(&mut *connection).await
+        };
+        match tokio::time::timeout(config.timeout(), work).await {
+            Ok(read) => read.map_err(|error| classify(error, Sent::Harmless)),
+            Err(_) => Err(timed_out(config, Sent::Harmless)),
+        }
+    }
+
     /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have
     /// an effect, `under_way` says so.
     pub(crate) async fn write(
@@ -100,107 +127,100 @@ impl Pools {
         under_way: &mut Sent,
     ) -> Result<Vec<SqliteRow>> {
         let statement = Repeatable::of(query).map_err(|error| classify(error, Sent::Harmless))?;
-        let mut tries = self.tries();
-        while tries.again().await {
-            if let Some(rows) = self.write_at_once(statement.query(), under_way).await? {
+        if (self.own().is_none() || self.is_idle())
+            && let Some(rows) = self.try_write(statement.query(), under_way).await?
+        {
+            return Ok(rows);
+        }
+        let mut wait = match Wait::begin(self).await {
+            Ok(wait) => wait,
+            // It was taken a moment ago, and may be free by now.
+            Err(error) => {
+                let tried = self.try_write(statement.query(), under_way).await?;
+                return tried.ok_or(error);
+            }
+        };
+        loop {
+            if let Some(rows) = self.try_write(statement.query(), under_way).await? {
+                self.gate.found_free();
                 return Ok(rows);
             }
+            wait.again().await?;
         }
-        drop(tries);
-        let acquired = self.shared.acquire().await;
-        let mut connection = acquired.map_err(|error| classify(error, Sent::Harmless))?;
-        *under_way = Sent::Write;
-        let rows = statement.query().fetch_all(&mut *connection).await;
-        rows.map_err(|error| classify(error, Sent::Write))
     }
 
     /// Runs a statement that writes, unless it would have to wait for the write lock: then it answers `None`, and nothing
-    /// has happened.
+    /// has happened. So it does on the caller's pool.
     pub(crate) async fn write_at_once(
         &self,
         query: Query<'_>,
         under_way: &mut Sent,
     ) -> Result<Option<Vec<SqliteRow>>> {
-        let Some(mut lent) = self.lend_writer().await else {
-            return Ok(None);
+        match self.own().is_some() && self.is_idle() {
+            true => self.try_write(query, under_way).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Tries the statement without waiting for the lock; `None` when it is taken.
+    async fn try_write(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Sent,
+    ) -> Result<Option<Vec<SqliteRow>>> {
+        self.file.before_write()?;
+        let harmless = |error| classify(error, Sent::Harmless);
+        let written = match self.own() {
+            Some(own) => {
+                let mut lent = own.writer.lend().await.map_err(harmless)?;
+                *under_way = Sent::Write;
+                let written = query
+                    .fetch_all(connection(&mut lent).map_err(harmless)?)
+                    .await;
+                if written.is_ok() || is_locked(&written) {
+                    lent.done();
+                }
+                written
+            }
+            None => {
+                let mut hasty = Hasty::acquire(self).await.map_err(harmless)?;
+                *under_way = Sent::Write;
+                let written = query.fetch_all(hasty.connection()).await;
+                hasty.give_back().await;
+                written
+            }
         };
-        let at = |error| classify(error, Sent::Write);
-        let connection = connection(&mut lent).map_err(at)?;
-        *under_way = Sent::Write;
-        match query.fetch_all(connection).await {
+        match written {
             Ok(rows) => {
-                lent.done();
+                self.file.after_write()?;
                 Ok(Some(rows))
             }
             Err(error) if is_transaction_retryable(&error) => {
                 *under_way = Sent::Harmless;
-                lent.done();
                 Ok(None)
             }
-            Err(error) => Err(at(error)),
+            Err(error) => Err(classify(error, Sent::Write)),
         }
-    }
-
-    /// How often what must write tries the connection that does not wait.
-    pub(crate) fn tries(&self) -> Tries<'_> {
-        Tries {
-            pools: self,
-            tried: false,
-            turn: None,
-        }
-    }
-
-    /// The connection that does not wait for the write lock, when nobody else of this process does; none also where
-    /// it cannot be opened, which the shared pool then tells.
-    pub(crate) async fn lend_writer(&self) -> Option<Lent<Sqlite>> {
-        let own = self.own().filter(|_| self.is_idle())?;
-        let lent = own.writer.lend().await.ok()?;
-        if self.is_idle() {
-            return Some(lent);
-        }
-        lent.done();
-        None
     }
 
     /// Who closes the shared pool closes the store.
-    fn own(&self) -> Option<&Own> {
+    pub(crate) fn own(&self) -> Option<&Own> {
         self.own.as_ref().filter(|_| !self.shared.is_closed())
     }
 
+    /// Whether the store has connections that are nobody else's.
+    pub(crate) fn has_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Whether nobody has a connection of the shared pool.
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.shared.num_idle() >= self.shared.size() as usize
     }
 }
 
-/// Tries for the write lock: once at once, and then, in turn with others who try, each millisecond.
-#[derive(Debug)]
-pub(crate) struct Tries<'p> {
-    pools: &'p Pools,
-    tried: bool,
-    /// Since when it has the turn.
-    turn: Option<(OwnedMutexGuard<()>, Instant)>,
-}
-
-impl Tries<'_> {
-    /// Whether to try now. Not when somebody waits for the lock in the shared pool, and not for ever.
-    pub(crate) async fn again(&mut self) -> bool {
-        let Some(own) = self.pools.own() else {
-            return false;
-        };
-        if !std::mem::replace(&mut self.tried, true) {
-            return true;
-        }
-        match &self.turn {
-            None => {
-                let turn = Arc::clone(&own.turn).lock_owned().await;
-                self.turn = Some((turn, Instant::now()));
-            }
-            Some(_) => tokio::time::sleep(PAUSE).await,
-        }
-        let is_patient = |(_, since): &(_, Instant)| since.elapsed() < own.patience;
-        self.pools.is_idle() && self.turn.as_ref().is_some_and(is_patient)
-    }
+fn is_locked<T>(written: &Result<T, sqlx::Error>) -> bool {
+    matches!(written, Err(error) if is_transaction_retryable(error))
 }
 
 pub(crate) fn connection(lent: &mut Lent<Sqlite>) -> Result<&mut SqliteConnection, sqlx::Error> {
@@ -229,7 +249,9 @@ impl Repeatable {
 
 #[cfg(test)]
 mod tests {
-    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
+    use std::time::Instant;
+
+    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key, MAX_LOCK_WAIT};
     use sqlx::Connection;
 
     use super::*;
@@ -295,7 +317,7 @@ mod tests {
         let millis = || sqlx::query_scalar("PRAGMA busy_timeout");
         let shared: i64 = millis().fetch_one(store.pool()).await.unwrap();
         until_idle(&store).await;
-        let mut lent = store.pools.lend_writer().await.unwrap();
+        let mut lent = store.pools.own().unwrap().writer.lend().await.unwrap();
         let own: i64 = millis()
             .fetch_one(connection(&mut lent).unwrap())
             .await
@@ -333,7 +355,7 @@ mod tests {
         let (_folder, store) = store().await;
         store.migrate().await.unwrap();
         until_idle(&store).await;
-        store.pools.own.as_ref().unwrap().readers.close();
+        store.pools.own().unwrap().readers.close();
         let claimed = store.claim(&request("one")).await.unwrap();
         assert_eq!(claimed.name(), "acquired");
         let claimed = store.claim_many(&[request("two")]).await.remove(0);
@@ -359,14 +381,13 @@ mod tests {
             let (store, request) = (store.clone(), request(id));
             waiting.spawn(async move { store.claim(&request).await.unwrap().name() });
         }
-        let own = store.pools.own.as_ref().unwrap();
-        let deadline = Instant::now() + own.patience;
-        while own.turn.try_lock().is_ok() {
+        let deadline = Instant::now() + MAX_LOCK_WAIT;
+        while !store.pools.gate.is_waited_for() {
             assert!(Instant::now() < deadline, "nobody tries for the lock");
             tokio::task::yield_now().await;
         }
         let duplicate = request("held");
-        let claimed = tokio::time::timeout(own.patience / 2, store.claim(&duplicate));
+        let claimed = tokio::time::timeout(MAX_LOCK_WAIT / 2, store.claim(&duplicate));
         assert_eq!(claimed.await.unwrap().unwrap().name(), "in_flight");
         assert!(waiting.try_join_next().is_none());
         lock.rollback().await.unwrap();
@@ -377,7 +398,24 @@ mod tests {
     async fn a_database_in_memory_has_one_connection() {
         let store = SqliteStore::connect("sqlite::memory:", Config::new()).await;
         let store = store.unwrap();
-        assert!(store.pools.own.is_none());
+        assert!(!store.pools.has_own());
         assert_eq!(store.pool().options().get_max_connections(), 1);
+    }
+
+    /// Its connection is in the pool a moment after the transaction has ended, and the lock is free.
+    #[tokio::test]
+    async fn a_lock_that_was_taken_a_moment_ago_is_tried() {
+        let (_folder, store) = store().await;
+        store.migrate().await.unwrap();
+        let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert!(store.claim(&request("one")).await.is_err());
+        lock.rollback().await.unwrap();
+        let held = store.pool().acquire().await.unwrap();
+        assert!(!store.pools.is_idle());
+        let claimed = store.claim(&request("two")).await.unwrap();
+        assert_eq!(claimed.name(), "acquired");
+        let claimed = store.claim_many(&[request("three")]).await.remove(0);
+        assert_eq!(claimed.unwrap().name(), "acquired");
+        drop(held);
     }
 }

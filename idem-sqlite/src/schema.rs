@@ -1,38 +1,24 @@
 //! The tables, their indexes, and how they come into being.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
-use sqlx::{AssertSqlSafe, Row};
+use std::time::Duration;
+
+use idem_core::{Error, ErrorKind, Result};
+use sqlx::AssertSqlSafe;
+use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, decode};
-use crate::session::Session;
+use crate::error::{Sent, classify};
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::WriteTransaction;
+use crate::verify::{MARKS, RECORDS};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-const TEMPLATE: &str = include_str!("schema.sql");
+/// Between two tries for the write lock.
+const PAUSE: Duration = Duration::from_millis(10);
 
-const RECORD_COLUMNS: &[&str] = &[
-    "scope",
-    "operation",
-    "id",
-    "token",
-    "state",
-    "attempts",
-    "created_at",
-    "lease_ends_at",
-    "expires_at",
-    "purge_at",
-    "sealed_at",
-    "sweep_at",
-    "fingerprint",
-    "attempt_id",
-    "metadata",
-    "result",
-];
-const MARK_COLUMNS: &[&str] = &["scope", "operation", "id", "version", "expires_at"];
+const TEMPLATE: &str = include_str!("schema.sql");
 
 /// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
 ///
@@ -68,9 +54,18 @@ impl SqliteStore {
             return Ok(());
         }
         let config = &self.operations.config;
-        let mut open = WriteTransaction::begin(&self.pools, config)
-            .await
-            .map_err(at)?;
+        // Other processes may create the tables at this moment, and that is worth a longer wait than a claim is.
+        let deadline = Instant::now() + config.timeout();
+        let mut open = loop {
+            match WriteTransaction::begin(&self.pools, config).await {
+                Err(error)
+                    if error.kind() == ErrorKind::Contention && Instant::now() < deadline =>
+                {
+                    sleep(PAUSE).await;
+                }
+                begun => break begun.map_err(at)?,
+            }
+        };
         sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
             .execute(open.connection().map_err(at)?)
             .await
@@ -78,54 +73,13 @@ impl SqliteStore {
         open.commit().await.map_err(at)
     }
 
-    /// Checks that the tables are there and of this version. Only reads.
-    ///
-    /// # Errors
-    ///
-    /// `Misconfigured` with what is to be done.
-    pub async fn verify(&self) -> Result<()> {
-        match self.is_complete().await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(misconfigured(
-                "a table is missing; run `migrate()` or the printed schema".to_owned(),
-            )),
-            Err(error) => Err(error),
-        }
-        .map_err(|error| error.at(BACKEND, "verify"))
-    }
-
-    /// Whether both tables are there; an error when one is, but with other columns.
+    /// Whether both tables are there; an error when one is, but is not what the statements need.
     async fn is_complete(&self) -> Result<bool> {
         let config = &self.operations.config;
-        let records = self.has(config.table().to_owned(), RECORD_COLUMNS).await?;
-        let marks = self.has(config.marks(), MARK_COLUMNS).await?;
+        let records = self.has(config.table().to_owned(), RECORDS).await?;
+        let marks = self.has(config.marks(), MARKS).await?;
         Ok(records && marks)
     }
-
-    /// Whether there is a table with these columns.
-    async fn has(&self, table: String, columns: &[&str]) -> Result<bool> {
-        let names = format!("'{}'", columns.join("', '"));
-        let query = format!("SELECT count(*) FROM pragma_table_info(?1) WHERE name IN ({names})");
-        let query = sqlx::query(AssertSqlSafe(query)).bind(table.clone());
-        let config = &self.operations.config;
-        let mut session = Session::Pool(&self.pools, config);
-        let found: i64 = match session.read(query).await? {
-            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
-            None => 0,
-        };
-        match usize::try_from(found) {
-            Ok(0) => Ok(false),
-            Ok(found) if found == columns.len() => Ok(true),
-            _ => Err(misconfigured(format!(
-                "the table `{table}` is not of schema version {SCHEMA_VERSION}; choose another name with \
-                 `Config::with_table`, or upgrade the crate"
-            ))),
-        }
-    }
-}
-
-fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }
 
 #[cfg(test)]

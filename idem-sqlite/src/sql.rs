@@ -103,13 +103,21 @@ ON CONFLICT (scope, operation, id) DO UPDATE SET
     attempt_id = excluded.attempt_id,
     metadata = excluded.metadata,
     result = CASE WHEN r.expires_at > excluded.created_at AND r.state = 0 THEN r.result END
-WHERE r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
-    r.state = 0 AND r.attempt_id = excluded.attempt_id
-    OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
-        AND r.sweep_at IS NULL AND excluded.sweep_at IS NULL
-    OR r.state = 2 AND ?7)
+WHERE r.token < 9223372036854775807 AND (
+    r.expires_at <= excluded.created_at OR r.fingerprint = excluded.fingerprint AND (
+        r.state = 0 AND r.attempt_id = excluded.attempt_id
+        OR r.state = 0 AND r.lease_ends_at <= excluded.created_at
+            AND r.sweep_at IS NULL AND excluded.sweep_at IS NULL
+        OR r.state = 2 AND ?7))
 RETURNING ",
     columns!("1", "NULL"),
+);
+
+/// `?1..?3` key. No token is greater than the largest, so [`ACQUIRE`] leaves such a record alone. No clock gives it.
+pub(crate) const EXHAUSTED: &str = concat!(
+    "SELECT 1 FROM {table} WHERE ",
+    key!(),
+    " AND token = 9223372036854775807",
 );
 
 /// Claims of many keys that have no row; of each [`PARAMETERS`] parameters: key, fingerprint, attempt id, lease, retention,

@@ -15,6 +15,7 @@ pub(crate) const INSERTED_AT_MOST: usize = 256;
 pub(crate) struct Statements {
     pub(crate) held: Statement,
     pub(crate) acquire: Statement,
+    pub(crate) exhausted: Statement,
     /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
     insert_many: Vec<Statement>,
     pub(crate) abandon: Statement,
@@ -44,6 +45,7 @@ impl Statements {
         Self {
             held: statement(sql::HELD),
             acquire: statement(sql::ACQUIRE),
+            exhausted: statement(sql::EXHAUSTED),
             insert_many: (0..=INSERTED_AT_MOST.ilog2())
                 .map(|power| statement(&sql::insert_many(1 << power)))
                 .collect(),

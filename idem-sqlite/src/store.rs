@@ -16,10 +16,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 
 use crate::config::Config;
 use crate::error::{Sent, classify};
+use crate::file::DatabaseFile;
 use crate::fresh::Fresh;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
 use crate::session::Session;
+use crate::verify::misconfigured;
 
 pub(crate) const BACKEND: &str = "sqlite";
 
@@ -46,11 +48,9 @@ impl SqliteStore {
     /// A store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
-        let pools = Pools {
-            shared: pool,
-            own: None,
-        };
-        Self::on(pools, config)
+        // Whether it is in WAL mode is for the caller to know.
+        let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
+        Self::on(Pools::new(pool, None, file), config)
     }
 
     fn on(pools: Pools, config: Config) -> Self {
@@ -79,25 +79,27 @@ impl SqliteStore {
             .map_err(at)?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
+            // With either, connections would see what is not committed, or not what is.
+            .shared_cache(is_memory(url))
+            .immutable(false)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(config.timeout() / 2);
         let shared = open(options.clone(), 1, config.timeout()).await?;
-        let own = match is_memory(url) {
-            true => None,
-            false => Some(Own::new(options, config.timeout() / 4).map_err(at)?),
+        let (own, file) = match is_memory(url) {
+            true => (None, DatabaseFile::NONE),
+            false => {
+                check_wal(&shared).await?;
+                let file = DatabaseFile::new(options.get_filename(), true);
+                (Some(Own::new(options).map_err(at)?), file)
+            }
         };
-        Ok(Self::on(Pools { shared, own }, config))
+        Ok(Self::on(Pools::new(shared, own, file), config))
     }
 
     /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
     /// file folds its write-ahead log into it.
     pub async fn close(&self) {
-        // From here on nothing new begins.
-        let closing = self.pools.shared.close();
-        if let Some(own) = &self.pools.own {
-            own.close().await;
-        }
-        closing.await;
+        self.pools.close().await;
     }
 
     /// The pool for callers' transactions; of one connection if the store made it. When it is closed, the store is closed
@@ -120,6 +122,22 @@ impl SqliteStore {
 
 fn is_memory(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
+}
+
+/// SQLite says nothing when it cannot switch the file to WAL mode, and leaves it as it was.
+async fn check_wal(pool: &SqlitePool) -> Result<()> {
+    let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
+        .fetch_one(pool)
+        .await;
+    match mode {
+        Ok(mode) if mode == "wal" => Ok(()),
+        Ok(mode) => Err(misconfigured(format!(
+            "the file cannot be switched to WAL mode (its journal mode is `{mode}`): its file system, or the `vfs` of \
+             the URL, gives no shared memory and perhaps no locks; put it on a local disk"
+        ))),
+        Err(error) => Err(classify(error, Sent::Harmless)),
+    }
+    .map_err(|error| error.at(BACKEND, "connect"))
 }
 
 /// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others that do the same

@@ -5,9 +5,12 @@ use idem_sqlx::Lent;
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
+use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::file::DatabaseFile;
+use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
 use crate::session::timed_out;
 
@@ -18,51 +21,78 @@ pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 /// A transaction of the store's own. Dropped before its commit it closes the connection, which rolls it back.
 #[derive(Debug)]
 pub(crate) enum WriteTransaction {
-    /// On a connection that waited for the write lock.
-    Shared(CloseUnlessDone),
-    /// On one that found it free.
-    Own(Lent<Sqlite>),
+    /// On a connection of the caller's pool.
+    Shared(CloseUnlessDone, DatabaseFile),
+    /// On one of the store's own.
+    Own(Lent<Sqlite>, DatabaseFile),
 }
 
 impl WriteTransaction {
     /// At once if the write lock is free, otherwise when it is.
     pub(crate) async fn begin(pools: &Pools, config: &Config) -> Result<Self> {
         let work = async {
-            if let Some(begun) = Self::begin_on_own(pools).await {
+            if (pools.own().is_none() || pools.is_idle())
+                && let Some(begun) = Self::try_begin(pools).await?
+            {
                 return Ok(begun);
             }
-            let connection = pools.shared.acquire().await?;
-            let mut guard = CloseUnlessDone::new(connection);
-            sqlx::query(BEGIN).execute(&mut *guard.connection).await?;
-            Ok(Self::Shared(guard))
+            let mut wait = match Wait::begin(pools).await {
+                Ok(wait) => wait,
+                // It was taken a moment ago, and may be free by now.
+                Err(error) => return Self::try_begin(pools).await?.ok_or(error),
+            };
+            loop {
+                if let Some(begun) = Self::try_begin(pools).await? {
+                    pools.gate.found_free();
+                    return Ok(begun);
+                }
+                wait.again().await?;
+            }
         };
-        match tokio::time::timeout(config.timeout(), work).await {
-            Ok(begun) => begun.map_err(|error| classify(error, Sent::Harmless)),
+        match timeout(config.timeout(), work).await {
+            Ok(begun) => begun,
             Err(_) => Err(timed_out(config, Sent::Harmless)),
         }
     }
 
-    /// `None` when the write lock was not to be had, and when anything is wrong, which the shared pool then tells.
-    async fn begin_on_own(pools: &Pools) -> Option<Self> {
-        let mut tries = pools.tries();
-        while tries.again().await {
-            let mut lent = pools.lend_writer().await?;
-            let begun = sqlx::query(BEGIN)
-                .execute(connection(&mut lent).ok()?)
-                .await;
-            match begun {
-                Ok(_) => return Some(Self::Own(lent)),
-                Err(error) if is_transaction_retryable(&error) => lent.done(),
-                Err(_) => return None,
+    /// `None` when the write lock is taken.
+    async fn try_begin(pools: &Pools) -> Result<Option<Self>> {
+        pools.file.before_write()?;
+        match Self::begin_on(pools).await {
+            Ok(begun) => Ok(Some(begun)),
+            Err(error) if is_transaction_retryable(&error) => Ok(None),
+            Err(error) => Err(classify(error, Sent::Harmless)),
+        }
+    }
+
+    async fn begin_on(pools: &Pools) -> Result<Self, sqlx::Error> {
+        let Some(own) = pools.own() else {
+            let mut hasty = Hasty::acquire(pools).await?;
+            let begun = sqlx::query(BEGIN).execute(hasty.connection()).await;
+            return match begun {
+                Ok(_) => Ok(Self::Shared(hasty.restored().await?, pools.file.clone())),
+                Err(error) => {
+                    hasty.give_back().await;
+                    Err(error)
+                }
+            };
+        };
+        let mut lent = own.writer.lend().await?;
+        match sqlx::query(BEGIN).execute(connection(&mut lent)?).await {
+            Ok(_) => Ok(Self::Own(lent, pools.file.clone())),
+            Err(error) => {
+                if is_transaction_retryable(&error) {
+                    lent.done();
+                }
+                Err(error)
             }
         }
-        None
     }
 
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection> {
         match self {
-            Self::Shared(guard) => Ok(&mut guard.connection),
-            Self::Own(lent) => connection(lent).map_err(|error| classify(error, Sent::Harmless)),
+            Self::Shared(guard, _) => Ok(guard.connection()),
+            Self::Own(lent, _) => connection(lent).map_err(|error| classify(error, Sent::Harmless)),
         }
     }
 
@@ -71,11 +101,17 @@ impl WriteTransaction {
             .execute(self.connection()?)
             .await
             .map_err(|error| classify(error, Sent::Write))?;
-        match self {
-            Self::Shared(guard) => guard.done(),
-            Self::Own(lent) => lent.done(),
-        }
-        Ok(())
+        let file = match self {
+            Self::Shared(guard, file) => {
+                guard.done();
+                file
+            }
+            Self::Own(lent, file) => {
+                lent.done();
+                file
+            }
+        };
+        file.after_write()
     }
 }
 
@@ -87,15 +123,19 @@ pub(crate) struct CloseUnlessDone {
 }
 
 impl CloseUnlessDone {
-    fn new(connection: PoolConnection<Sqlite>) -> Self {
+    pub(crate) fn new(connection: PoolConnection<Sqlite>) -> Self {
         Self {
             connection,
             done: false,
         }
     }
 
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+
     /// What was begun is finished: the pool may have the connection back.
-    fn done(mut self) {
+    pub(crate) fn done(mut self) {
         self.done = true;
     }
 }

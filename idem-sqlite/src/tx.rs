@@ -10,6 +10,7 @@ use sqlx::{SqlitePool, SqliteTransaction};
 use tokio::time::Instant;
 
 use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::file::DatabaseFile;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::BEGIN;
@@ -18,8 +19,11 @@ use crate::transaction::BEGIN;
 ///
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
-/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others wait for the write lock meanwhile, and a
-/// rollback leaves no trace of the claim.
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim.
+///
+/// SQLite has one writer. While such a transaction is open, other callers get replays and in-flight answers of committed
+/// records as before; whatever has to write, for any key, answers [`Contention`](idem_core::ErrorKind::Contention) after
+/// 100 ms at most. So keep the work out of it, or take the claim outside.
 ///
 /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file. After
 /// [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a whole, with the same key.
@@ -38,6 +42,7 @@ impl SqliteStore {
         transaction: &mut SqliteTransaction<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
+        self.check_file("claim_in")?;
         self.operations
             .claim(&mut Session::Transaction(transaction), request)
             .await
@@ -61,6 +66,7 @@ impl SqliteStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        self.check_file("complete_in")?;
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         self.operations
@@ -85,6 +91,7 @@ impl SqliteStore {
         failure: &Failure,
         retention: Duration,
     ) -> Result<()> {
+        self.check_file("fail_in")?;
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         self.operations
@@ -109,6 +116,7 @@ impl SqliteStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
+        self.check_file("checkpoint_in")?;
         self.operations
             .checkpoint(&mut Session::Transaction(transaction), claim, checkpoint)
             .await
@@ -132,11 +140,18 @@ impl SqliteStore {
         version: u64,
         retention: Duration,
     ) -> Result<Advance> {
+        self.check_file("advance_in")?;
         let mut session = Session::Transaction(transaction);
         self.operations
             .advance(&mut session, source, version, retention)
             .await
             .map_err(|error| error.at(BACKEND, "advance_in"))
+    }
+
+    /// The caller commits, so nobody looks after it: see `DatabaseFile`.
+    fn check_file(&self, operation: &'static str) -> Result<()> {
+        let checked = self.pools.file.before_write();
+        checked.map_err(|error| error.at(BACKEND, operation))
     }
 }
 
@@ -145,6 +160,7 @@ impl SqliteStore {
 pub struct Transactions {
     pool: SqlitePool,
     limit: Duration,
+    file: DatabaseFile,
 }
 
 impl Transactions {
@@ -152,12 +168,13 @@ impl Transactions {
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
         Self {
+            file: DatabaseFile::new(pool.connect_options().get_filename(), false),
             pool,
             limit: Duration::from_secs(10),
         }
     }
 
-    /// For how long a transaction is repeated.
+    /// For how long a transaction is repeated, at most a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -190,11 +207,14 @@ impl Transactions {
     pub fn attempts(&self) -> Attempts {
         Attempts {
             transactions: self.clone(),
-            deadline: Instant::now() + self.limit,
+            deadline: Instant::now() + self.limit.min(LONGEST_LIMIT),
             pause: FIRST_PAUSE,
         }
     }
 }
+
+/// The clock ends somewhere; nobody waits for so long.
+const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -249,9 +269,14 @@ impl Attempts {
         result: Result<T, E>,
     ) -> Option<Result<T, BoxError>> {
         let result = match result.map_err(Into::into) {
-            Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| {
-                BoxError::from(classify(error, Sent::Write).at(BACKEND, "commit"))
-            }),
+            Ok(value) => {
+                let committed = transaction.commit().await;
+                let committed = committed.map_err(|error| classify(error, Sent::Write));
+                // What is in a deleted file is not acknowledged.
+                let kept = committed.and_then(|()| self.transactions.file.after_write());
+                kept.map(|()| value)
+                    .map_err(|error| BoxError::from(error.at(BACKEND, "commit")))
+            }
             Err(error) => {
                 // That the rollback failed is not what the caller wants to know: the connection is gone then.
                 let _ = transaction.rollback().await;

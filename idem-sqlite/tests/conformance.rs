@@ -1,4 +1,5 @@
-//! The suite, and cases of this crate's own, against SQLite; and the suite behind `Coalesced`.
+//! The suite, and cases of this crate's own, against SQLite; the suite on files and connections with hostile settings,
+//! and behind `Coalesced`.
 
 mod cases;
 mod support;
@@ -6,7 +7,7 @@ mod support;
 use std::process::ExitCode;
 
 use idem_conformance::{Coalesced, Target};
-use support::SqliteHarness;
+use support::{Hostile, SqliteHarness};
 
 fn main() -> ExitCode {
     if let Some(migrated) = cases::migrate_as_child() {
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     }
     idem_conformance::main(vec![
         Target::new("sqlite", || async { Ok(SqliteHarness) }).with_cases(cases::ALL),
+        Target::new("sqlite-hostile", || async { Ok(Hostile) }),
         Target::new("sqlite-coalesced", || async {
             Ok(Coalesced::new(SqliteHarness))
         }),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{BatchStore, BoxError, IdempotencyStore, Key};
 
 use crate::{CallerTransaction, Harness, Product, Profile};
 
@@ -83,6 +83,18 @@ impl<H: Harness> Harness for Coalesced<H> {
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         self.harness.begin(namespace).await
+    }
+
+    async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
+        self.harness.damage(namespace, key).await
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        self.harness.open_with_password(namespace, password).await
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    BatchStore, Claim, ClaimRequest, Fingerprint, IdempotencyStore, InFlight, Key, Record,
+    BatchStore, Claim, ClaimRequest, Fingerprint, IdempotencyStore, InFlight, Key, Metadata, Record,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::secrets::{MARK, Watch};
+use crate::watched::Watched;
 use crate::{CallerTransaction, CaseError, CaseResult, Harness, Profile, eventually, expect};
 
 /// A lease or retention during which nothing may lapse.
@@ -64,6 +66,7 @@ pub struct Context {
     seed: u64,
     forks: AtomicU64,
     asked_again: Arc<AtomicU64>,
+    watch: Watch,
 }
 
 impl Context {
@@ -73,20 +76,31 @@ impl Context {
     ///
     /// What the harness answers.
     pub async fn new(harness: Arc<dyn Harness>, seed: u64) -> CaseResult<Self> {
+        Self::watched(harness, seed, Watch::default()).await
+    }
+
+    /// The same; what is shown of secrets is noted here.
+    pub(crate) async fn watched(
+        harness: Arc<dyn Harness>,
+        seed: u64,
+        watch: Watch,
+    ) -> CaseResult<Self> {
         let doing = |what: &'static str| move |error| CaseError::from(error).while_doing(what);
         let namespace = harness.create().await.map_err(doing("create"))?;
         let opened = harness.open(&namespace).await;
         if opened.is_err() {
             let _ = harness.destroy(&namespace).await;
         }
+        let store = opened.map_err(doing("open"))?;
         Ok(Self {
             profile: harness.profile(),
-            store: opened.map_err(doing("open"))?,
+            store: Arc::new(Watched::new(store, &watch)),
             harness,
             namespace,
             seed,
             forks: AtomicU64::new(0),
             asked_again: Arc::default(),
+            watch,
         })
     }
 
@@ -96,6 +110,7 @@ impl Context {
     ///
     /// What the harness answers.
     pub async fn destroy(&self) -> CaseResult {
+        self.watch.debug("a store that was used", &self.store);
         let destroyed = self.harness.destroy(&self.namespace).await;
         destroyed.map_err(|error| CaseError::from(error).while_doing("destroy"))
     }
@@ -130,7 +145,19 @@ impl Context {
     ///
     /// What the harness answers.
     pub async fn open(&self) -> CaseResult<Arc<dyn IdempotencyStore>> {
-        Ok(self.harness.open(&self.namespace).await?)
+        Ok(self.watching(self.harness.open(&self.namespace).await?))
+    }
+
+    /// A store that was opened past [`open`](Self::open), searched for [secrets](crate::secrets) as those are.
+    #[must_use]
+    pub fn watching(&self, store: Arc<dyn IdempotencyStore>) -> Arc<dyn IdempotencyStore> {
+        Arc::new(Watched::new(store, &self.watch))
+    }
+
+    /// What looks for [secrets](crate::secrets) in this case.
+    #[must_use]
+    pub fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// A handle for batches.
@@ -140,7 +167,11 @@ impl Context {
     /// What the harness answers; that it promises batches and opens none.
     pub async fn open_batch(&self) -> CaseResult<Arc<dyn BatchStore>> {
         let opened = self.harness.open_batch(&self.namespace).await?;
-        opened.ok_or_else(|| CaseError::new("batches are promised, but `open_batch` gives none"))
+        let missing = || CaseError::new("batches are promised, but `open_batch` gives none");
+        Ok(Arc::new(Watched::new(
+            opened.ok_or_else(missing)?,
+            &self.watch,
+        )))
     }
 
     /// Begins a transaction of a caller's.
@@ -165,18 +196,19 @@ impl Context {
         &self.asked_again
     }
 
-    /// A key of one tenant and operation.
+    /// A key of one tenant, whose name is a [secret](crate::secrets), and one operation.
     #[must_use]
     pub fn key(&self, id: impl AsRef<str>) -> Key {
-        Key::new("tenant", "payments.create", id).expect("ids of cases are valid")
+        Key::new(format!("tenant-{MARK}"), "payments.create", id).expect("ids of cases are valid")
     }
 
     /// A new attempt to claim the key, with a lease and retention during which nothing lapses. All requests
-    /// for one key have the same fingerprint.
+    /// for one key have the same fingerprint. Its metadata are a [secret](crate::secrets).
     #[must_use]
     pub fn request(&self, key: &Key) -> ClaimRequest {
         let fingerprint = Fingerprint::raw(key.hashed());
         ClaimRequest::new(key.clone(), fingerprint)
+            .with_metadata(Metadata::new().with("host", MARK))
             .with_lease(LONG)
             .with_retention(LONG)
     }
@@ -186,6 +218,7 @@ impl Context {
     pub fn other_request(&self, key: &Key) -> ClaimRequest {
         let fingerprint = Fingerprint::raw(format!("other than {}", key.hashed()));
         ClaimRequest::new(key.clone(), fingerprint)
+            .with_metadata(Metadata::new().with("host", MARK))
             .with_lease(LONG)
             .with_retention(LONG)
     }

@@ -3,21 +3,37 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Why a case failed, in words. Anything that is an error becomes one, with its causes.
+use crate::secrets::redact;
+
+/// Why a case failed, in words. Anything that is an error becomes one, with its causes. The [secret](crate::secrets) is
+/// taken out, and control characters are escaped.
 #[derive(Debug, Clone)]
 pub struct CaseError(String);
 
 impl CaseError {
     /// A failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self(printable(&message.into()))
     }
 
     /// The same with what was being done in front.
     #[must_use]
     pub fn while_doing(self, what: impl fmt::Display) -> Self {
-        Self(format!("{what}: {}", self.0))
+        Self::new(format!("{what}: {}", self.0))
     }
+}
+
+/// The text without secrets, and with nothing that a terminal acts on.
+fn printable(message: &str) -> String {
+    let mut shown = String::with_capacity(message.len());
+    for character in redact(message).chars() {
+        match character {
+            '\n' => shown.push('\n'),
+            control if control.is_control() => shown.extend(control.escape_default()),
+            other => shown.push(other),
+        }
+    }
+    shown
 }
 
 impl fmt::Display for CaseError {
@@ -35,7 +51,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for CaseError {
             message.push_str(&format!(": {cause}"));
             source = cause.source();
         }
-        Self(message)
+        Self::new(message)
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response, Result,
+    BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Key, Response,
+    Result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +92,24 @@ pub trait Harness: Send + Sync + 'static {
     /// [`Transactions`](crate::Promise::Transactions).
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let _ = namespace;
+        Ok(None)
+    }
+
+    /// Replaces the stored result of the key by [`MARK`](crate::secrets::MARK), which is none, past the store; whether it
+    /// did. For a profile that promises [`Damage`](crate::Promise::Damage).
+    async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
+        let _ = (namespace, key);
+        Ok(false)
+    }
+
+    /// A new handle whose client logs in with this password, which is wrong. For a profile that promises
+    /// [`Password`](crate::Promise::Password).
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let _ = (namespace, password);
         Ok(None)
     }
 

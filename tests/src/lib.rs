@@ -20,9 +20,11 @@ mod race;
 pub mod remote;
 mod report;
 mod runner;
+pub mod secrets;
 mod states;
 mod suite;
 mod target;
+mod watched;
 pub mod worker;
 
 pub use case::{Case, CaseFuture, CaseResult};

@@ -29,6 +29,10 @@ pub enum Promise {
     Transactions,
     /// An open transaction that holds one key keeps no other key waiting.
     RowLocks,
+    /// The harness can damage what is stored: [`Harness::damage`](crate::Harness::damage).
+    Damage,
+    /// Its client logs in with a password: [`Harness::open_with_password`](crate::Harness::open_with_password).
+    Password,
     /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
     /// profile that is not [`self_expiring`](Profile::self_expiring).
     ExactPurge,
@@ -68,6 +72,8 @@ impl fmt::Display for Promise {
             Self::Watermarks => "watermarks",
             Self::Transactions => "transactions",
             Self::RowLocks => "row locks",
+            Self::Damage => "damage",
+            Self::Password => "a password",
             Self::ExactPurge => "exact purge",
             Self::FakeTime => "libfaketime",
         })
@@ -148,6 +154,18 @@ impl Profile {
     #[must_use]
     pub fn row_locks(self) -> Self {
         self.promising(Promise::RowLocks)
+    }
+
+    /// Promises [`Promise::Damage`].
+    #[must_use]
+    pub fn damage(self) -> Self {
+        self.promising(Promise::Damage)
+    }
+
+    /// Promises [`Promise::Password`].
+    #[must_use]
+    pub fn password(self) -> Self {
+        self.promising(Promise::Password)
     }
 
     /// Takes [`Promise::ExactPurge`] back: the server expires records by itself.

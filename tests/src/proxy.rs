@@ -38,6 +38,7 @@ struct Shared {
     cuts: AtomicU64,
     messages: AtomicU64,
     closed: watch::Sender<bool>,
+    stalled: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -55,6 +56,7 @@ impl Proxy {
             cuts: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             closed: watch::channel(false).0,
+            stalled: watch::channel(false).0,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self {
@@ -97,6 +99,11 @@ impl Proxy {
         }
     }
 
+    /// From here on passes nothing on, either way, and keeps all connections open: clients wait.
+    pub fn stall(&self) {
+        self.shared.stalled.send_replace(true);
+    }
+
     /// Cuts every connection and accepts no more: nothing that a client says from now on reaches the server.
     pub fn close(&self) {
         self.accepting.abort();
@@ -115,8 +122,18 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let mut closed = shared.closed.subscribe();
+            let mut stalled = shared.stalled.subscribe();
+            let forwarded = async {
+                let stalled = async { drop(stalled.wait_for(|stalled| *stalled).await) };
+                // A stall comes first: what it finds under way stays where it is.
+                tokio::select! {
+                    biased;
+                    () = stalled => std::future::pending().await,
+                    _ = forward(client, &shared) => {}
+                }
+            };
             tokio::select! {
-                _ = forward(client, &shared) => {}
+                () = forwarded => {}
                 _ = closed.wait_for(|closed| *closed) => {}
             }
         });

@@ -7,6 +7,7 @@ use idem_core::{
     StalePolicy,
 };
 
+use crate::secrets::secret;
 use crate::{CaseResult, Context};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -40,10 +41,14 @@ impl Context {
         let request = |name: &str| self.request(&self.key(format!("{name}-{series}")));
         let hold = async |name: &str| self.claim(&request(name)).await;
         let seal = async |claim: Claim, retention| {
-            let done = Response::new(200, "done");
+            let done = Response::new(200, secret("done"));
             store.complete(&claim, &done, retention).await
         };
-        let fail = async |claim: Claim| store.fail(&claim, &Failure::new("no", "no"), HOUR).await;
+        let fail = async |claim: Claim| {
+            store
+                .fail(&claim, &Failure::new("no", secret("no")), HOUR)
+                .await
+        };
 
         seal(hold("completed").await?, HOUR).await?;
         seal(hold("another's").await?, HOUR).await?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use crate::secrets::{self, Watch};
 use crate::{Case, CaseError, CaseResult, Context, Harness, Promise, Settings, cases as all};
 
 /// How long cleaning up after a case may take.
@@ -43,24 +44,38 @@ pub fn run_case(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) ->
     if let Some(promise) = case.lacks(&harness.profile()) {
         return Outcome::NotPromised(promise);
     }
+    secrets::listen();
+    let watch = Watch::default();
+    let _watching = watch.of_this_thread();
+    let of_threads = watch.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
+        .on_thread_start(move || of_threads.for_this_thread())
         .build();
     let result = runtime.map_err(CaseError::from).and_then(|runtime| {
-        let result = runtime.block_on(in_context(harness, case, settings));
+        let result = runtime.block_on(in_context(harness, case, settings, &watch));
         runtime.shutdown_timeout(CLEAN_UP);
         result
     });
+    let result = match (result, watch.verdict()) {
+        (Err(failure), Err(shown)) => Err(CaseError::new(format!("{failure}\n{shown}"))),
+        (result, shown) => result.and(shown),
+    };
     match result {
         Ok(()) => Outcome::Passed,
         Err(error) => Outcome::Failed(format!("{error}\nseed: IDEM_SEED={}", settings.seed)),
     }
 }
 
-async fn in_context(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) -> CaseResult {
+async fn in_context(
+    harness: &Arc<dyn Harness>,
+    case: &Case,
+    settings: &Settings,
+    watch: &Watch,
+) -> CaseResult {
     let seed = settings.seed ^ name_hash(case.name);
-    let context = Arc::new(Context::new(Arc::clone(harness), seed).await?);
+    let context = Arc::new(Context::watched(Arc::clone(harness), seed, watch.clone()).await?);
     // A task of its own: a case that blocks cannot keep the deadline from passing.
     let mut task = tokio::spawn({
         let (context, run) = (Arc::clone(&context), case.run);

@@ -320,7 +320,7 @@ async fn a_lost_race_in_a_transaction_is_contention(cx: &Context) -> CaseResult 
     assert_eq!(error.kind(), ErrorKind::Contention, "{error:?}");
     assert!(is_transaction_retryable(&error));
     assert!(
-        !format!("{error} {error:?}").contains("tenant:"),
+        !format!("{error} {error:?}").contains("tenant"),
         "{error:?}"
     );
     let again = attempts.finish(session, Err::<(), _>(error)).await;

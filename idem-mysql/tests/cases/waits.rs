@@ -209,7 +209,8 @@ fn all(answers: Vec<idem_core::Result<()>>) -> CaseResult {
 
 async fn lock(cx: &Context, connection: &mut MySqlConnection, id: &str) -> CaseResult {
     let table = format!("`{}`.idem_records", cx.namespace());
-    let key = format!("scope = 'tenant' AND operation = 'payments.create' AND id = '{id}'");
+    let scope = cx.key(id).scope().to_owned();
+    let key = format!("scope = '{scope}' AND operation = 'payments.create' AND id = '{id}'");
     let sql = format!("SELECT 1 FROM {table} WHERE {key} FOR UPDATE");
     sqlx::raw_sql(AssertSqlSafe(sql))
         .execute(connection)

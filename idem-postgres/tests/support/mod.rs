@@ -144,6 +144,7 @@ impl Harness for PostgresHarness {
         Profile::new()
             .shared_between_processes()
             .durable()
+            .password()
             .server_clock()
             .network()
             .batch()
@@ -201,6 +202,19 @@ impl Harness for PostgresHarness {
         Ok(Some(Arc::new(
             self.store_through(namespace, address).await?,
         )))
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let config = self.config(namespace)?;
+        let (scheme, rest) = self.url.split_once("://").ok_or("a URL has a scheme")?;
+        let (login, place) = rest.split_once('@').unwrap_or(("idem", rest));
+        let user = login.split(':').next().unwrap_or(login);
+        let url = format!("{scheme}://{user}:{password}@{place}");
+        Ok(Some(Arc::new(PostgresStore::connect(&url, config).await?)))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

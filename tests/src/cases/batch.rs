@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { LAW01, law 1:
@@ -43,7 +44,7 @@ fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<Cla
 fn completion(claim: &idem_core::Claim, body: &str) -> Completion {
     Completion {
         claim: claim.clone(),
-        response: Response::new(200, body.to_owned()),
+        response: Response::new(200, secret(body)),
         retention: LONG,
     }
 }
@@ -62,7 +63,7 @@ async fn a_batch_acquires_a_key_once_however_often_it_is_in(cx: &Context) -> Cas
         }
     }
     store
-        .complete(&winner, &Response::new(200, "x"), LONG)
+        .complete(&winner, &Response::new(200, secret("x")), LONG)
         .await?;
     expect::acquired(answers[1].clone()).map(drop)
 }
@@ -150,11 +151,11 @@ async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
     cx.hold(&cx.request(&held)).await?;
     let claim = cx.claim(&cx.request(&done)).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let claim = cx.claim(&cx.request(&failed)).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let stale = cx.key("stale");
     cx.leave_stale(&cx.request(&stale)).await?;
@@ -178,7 +179,7 @@ async fn a_batch_of_claims_mixes_all_outcomes(cx: &Context) -> CaseResult {
     ];
     ensure_eq!(names, wanted, "outcomes");
     let replay = expect::completed(answers[3].clone())?;
-    ensure_eq!(replay.response.body(), "x", "body");
+    ensure_eq!(replay.response.body(), &secret("x"), "body");
     Ok(())
 }
 
@@ -223,7 +224,7 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
     let open = cx.claim(&cx.request(&cx.key("open"))).await?;
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&done, &Response::new(200, "x"), LONG)
+        .complete(&done, &Response::new(200, secret("x")), LONG)
         .await?;
     let gone = cx.claim(&cx.request(&cx.key("gone"))).await?;
     cx.store().release(&gone).await?;
@@ -248,7 +249,7 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
     ensure_eq!(kinds, [lost, None, sealed, None, lost, None], "answers");
     for (claim, body) in [(open, "1"), (done, "x"), (late, "2")] {
         let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
-        ensure_eq!(replay.response.body(), body, "body");
+        ensure_eq!(replay.response.body(), &secret(body), "body");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::promises::points;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::ensure_eq;
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { LAW02, law 2:
@@ -39,7 +40,7 @@ cases! { LAW10, law 10:
 
 /// A checkpoint that can be told from others.
 pub(super) fn point(name: &str) -> Checkpoint {
-    Checkpoint::new(name, format!("the data of {name}")).expect("names of cases are valid")
+    Checkpoint::new(name, secret(format!("the data of {name}"))).expect("names of cases are valid")
 }
 
 /// The last checkpoint of this claim is this.
@@ -75,7 +76,7 @@ async fn a_checkpoint_changes_nothing_that_others_see(cx: &Context) -> CaseResul
 async fn a_checkpoint_of_any_bytes_is_kept(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     let every: Vec<u8> = (0..=255).collect();
-    let sealed = idem_core::encode_response(&Response::new(200, "x"))?;
+    let sealed = idem_core::encode_response(&Response::new(200, secret("x")))?;
     let named = |name: &str| Checkpoint::new(name, "x");
     for point in [
         Checkpoint::new("empty", "")?,
@@ -131,7 +132,7 @@ async fn a_failure_after_a_checkpoint_is_replayed(cx: &Context) -> CaseResult {
     points(cx.store())?
         .checkpoint(&claim, &point("one"))
         .await?;
-    let failure = idem_core::Failure::new("code", "message").with_details(vec![0x10, 0]);
+    let failure = idem_core::Failure::new("code", secret("message")).with_details(vec![0x10, 0]);
     cx.store().fail(&claim, &failure, LONG).await?;
     let replay = expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
     ensure_eq!(replay.failure, failure, "the failure");

@@ -9,6 +9,7 @@ use super::promises::points;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::ensure_eq;
+use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { LAW05, law 5:
@@ -38,14 +39,14 @@ cases! { LAW11, law 11:
 async fn a_sealed_claim_has_no_checkpoint(cx: &Context) -> CaseResult {
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
     points(cx.store())?.checkpoint(&done, &point("one")).await?;
-    let response = Response::new(200, "x");
+    let response = Response::new(200, secret("x"));
     cx.store().complete(&done, &response, LONG).await?;
     let failed = cx.claim(&cx.request(&cx.key("failed"))).await?;
     points(cx.store())?
         .checkpoint(&failed, &point("one"))
         .await?;
     cx.store()
-        .fail(&failed, &Failure::new("c", "m"), LONG)
+        .fail(&failed, &Failure::new("c", secret("m")), LONG)
         .await?;
     for claim in [&done, &failed] {
         let before = expect::unobserved(cx.store().get(claim.key()).await?);
@@ -135,7 +136,7 @@ async fn a_retried_failure_begins_without_a_checkpoint(cx: &Context) -> CaseResu
         .checkpoint(&claim, &point("old"))
         .await?;
     cx.store()
-        .fail(&claim, &Failure::new("c", "m"), LONG)
+        .fail(&claim, &Failure::new("c", secret("m")), LONG)
         .await?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let new = cx.claim(&retry).await?;
@@ -183,7 +184,7 @@ async fn after_the_retention_the_holder_can_store_no_checkpoint(cx: &Context) ->
 async fn a_key_fresh_after_its_completion_begins_without_a_checkpoint(cx: &Context) -> CaseResult {
     let old = cx.claim(&cx.request(&cx.key("done"))).await?;
     points(cx.store())?.checkpoint(&old, &point("old")).await?;
-    let response = Response::new(200, "x");
+    let response = Response::new(200, secret("x"));
     cx.store().complete(&old, &response, cx.short()).await?;
     cx.until_free(old.key()).await?;
     let new = cx.claim(&cx.request(old.key())).await?;

@@ -12,6 +12,7 @@ use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
 use crate::faults::LosesAnswers;
+use crate::secrets::secret;
 use crate::worker::{Report, Step, Worker};
 use crate::{CaseError, CaseResult, Context, expect, race};
 
@@ -103,7 +104,7 @@ async fn a_checkpoint_that_races_the_completion_is_not_in_its_way(cx: &Context) 
         let sides = (0..8).map(|at| (at, claim.clone())).collect();
         race::at_once(cx, sides, |store, asked, (at, claim)| async move {
             if at == 3 {
-                let response = Response::new(200, "done");
+                let response = Response::new(200, secret("done"));
                 race::ask(&asked, || store.complete(&claim, &response, LONG)).await?;
                 return Ok(());
             }
@@ -115,7 +116,11 @@ async fn a_checkpoint_that_races_the_completion_is_not_in_its_way(cx: &Context) 
         })
         .await?;
         let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
-        ensure_eq!(replay.response, Response::new(200, "done"), "the response");
+        ensure_eq!(
+            replay.response,
+            Response::new(200, secret("done")),
+            "the response"
+        );
     }
     Ok(())
 }
@@ -205,7 +210,7 @@ async fn a_checkpoint_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseRe
     points(&store)?.checkpoint(&claim, &point("one")).await?;
     last_is(cx, &claim, Some(&point("one"))).await?;
     store
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -269,7 +274,7 @@ async fn a_dropped_checkpoint_leaves_it_or_the_one_before(cx: &Context) -> CaseR
         points(cx.store())?.checkpoint(&claim, &after).await?;
         last_is(cx, &claim, Some(&after)).await?;
         cx.store()
-            .complete(&claim, &Response::new(200, "x"), LONG)
+            .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await?;
         if finished.is_some() {
             return Ok(());

@@ -10,6 +10,7 @@ use rand::seq::SliceRandom;
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect, race};
 
 cases! { law 1:
@@ -127,7 +128,7 @@ async fn a_race_for_an_expired_record_has_one_winner(cx: &Context) -> CaseResult
         let key = cx.key(format!("round {round}"));
         let claim = cx.claim(&cx.request(&key)).await?;
         cx.store()
-            .complete(&claim, &Response::new(200, "old"), cx.short())
+            .complete(&claim, &Response::new(200, secret("old")), cx.short())
             .await?;
         cx.until_free(&key).await?;
         let winner = winner_of(cx, rivals(cx, &key)).await?;
@@ -164,7 +165,7 @@ async fn a_race_to_retry_a_failure_has_one_winner(cx: &Context) -> CaseResult {
     let mut claim = cx.claim(&cx.request(&key)).await?;
     for round in 0..ROUNDS {
         cx.store()
-            .fail(&claim, &Failure::new("try.again", "failed"), LONG)
+            .fail(&claim, &Failure::new("try.again", secret("failed")), LONG)
             .await?;
         let requests = rivals(cx, &key).into_iter();
         let retries = requests.map(|request| request.with_on_failed(FailedPolicy::Retry));
@@ -208,7 +209,7 @@ async fn a_late_completion_and_a_takeover_do_not_both_succeed(cx: &Context) -> C
         let won = race::at_once(cx, moves, |store, asked, step| async move {
             match step {
                 Ok(late) => {
-                    let response = Response::new(200, "late");
+                    let response = Response::new(200, secret("late"));
                     let sealed = race::ask(&asked, || store.complete(&late, &response, LONG)).await;
                     Ok(u32::from(sealed.is_ok()))
                 }
@@ -241,7 +242,7 @@ async fn pointers_to_a_store_are_that_store(cx: &Context) -> CaseResult {
     let claim = twice.renew(&claim, LONG + Duration::from_secs(1)).await?;
     expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
     twice
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     expect::failed(twice.claim(&cx.request(&key)).await?)?;
     let retry = cx.request(&key).with_on_failed(FailedPolicy::Retry);

@@ -5,6 +5,7 @@ use idem_core::{Failure, Metadata, Response, StalePolicy};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 2:
@@ -117,7 +118,7 @@ async fn metadata_of_a_takeover_replaces_the_old(cx: &Context) -> CaseResult {
 async fn a_loser_of_a_completed_key_gets_its_response(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("done"));
     let claim = cx.claim(&request).await?;
-    let response = Response::new(201, "created").with_header("location", "/payments/7");
+    let response = Response::new(201, secret("created")).with_header("location", "/payments/7");
     cx.store().complete(&claim, &response, LONG).await?;
     let loser = expect::completed(cx.open().await?.claim(&cx.request(claim.key())).await?)?;
     ensure_eq!(loser.response, response, "response");
@@ -132,7 +133,7 @@ async fn a_loser_of_a_completed_key_gets_its_response(cx: &Context) -> CaseResul
 
 async fn a_loser_of_a_failed_key_gets_its_failure(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    let failure = Failure::new("card.declined", "no funds").with_details("{}");
+    let failure = Failure::new("card.declined", secret("no funds")).with_details("{}");
     cx.store().fail(&claim, &failure, LONG).await?;
     let loser = expect::failed(cx.open().await?.claim(&cx.request(claim.key())).await?)?;
     ensure_eq!(loser.failure, failure, "failure");
@@ -151,7 +152,7 @@ async fn a_losing_claim_and_get_tell_the_same(cx: &Context) -> CaseResult {
         "in flight"
     );
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let told = expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
     let seen = expect::unobserved(cx.store().get(&key).await?);

@@ -7,6 +7,7 @@ use idem_core::{
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 4:
@@ -67,7 +68,7 @@ async fn another_request_conflicts_with_a_claim_in_flight(cx: &Context) -> CaseR
 
 async fn another_request_conflicts_with_a_completed_key(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
-    let response = Response::new(200, "first");
+    let response = Response::new(200, secret("first"));
     cx.store().complete(&claim, &response, LONG).await?;
     conflicts(cx, &cx.other_request(claim.key())).await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
@@ -78,7 +79,7 @@ async fn another_request_conflicts_with_a_completed_key(cx: &Context) -> CaseRes
 async fn another_request_conflicts_with_a_failed_key(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     conflicts(cx, &cx.other_request(claim.key())).await
 }
@@ -86,7 +87,7 @@ async fn another_request_conflicts_with_a_failed_key(cx: &Context) -> CaseResult
 async fn another_request_may_not_retry_a_failure(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let retry = cx
         .other_request(claim.key())
@@ -117,7 +118,7 @@ async fn a_stale_claim_that_must_not_run_again_conflicts_and_is_not_failed(
     conflicts(cx, &cx.other_request(&key)).await?;
     conflicts(cx, &cx.other_request(&key).with_on_stale(fail)).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "late"), LONG)
+        .complete(&claim, &Response::new(200, secret("late")), LONG)
         .await?;
     Ok(())
 }
@@ -130,7 +131,7 @@ async fn the_holder_completes_as_if_there_had_been_no_conflict(cx: &Context) -> 
     let claim = cx.store().renew(&claim, LONG * 2).await?;
     expect::conflict(cx.store().claim(&cx.other_request(claim.key())).await?)?;
     cx.store()
-        .complete(&claim, &Response::new(200, "mine"), LONG)
+        .complete(&claim, &Response::new(200, secret("mine")), LONG)
         .await?;
     let record = expect::record(cx.store().get(claim.key()).await?)?;
     ensure!(matches!(record, Record::Completed(_)), "not completed");
@@ -169,7 +170,7 @@ async fn the_same_attempt_with_another_fingerprint_conflicts(cx: &Context) -> Ca
 async fn an_expired_record_conflicts_with_nobody(cx: &Context) -> CaseResult {
     let claim = held(cx).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "old"), cx.short())
+        .complete(&claim, &Response::new(200, secret("old")), cx.short())
         .await?;
     cx.until_free(claim.key()).await?;
     let other = cx.other_request(claim.key());

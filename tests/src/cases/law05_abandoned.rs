@@ -7,6 +7,7 @@ use idem_core::{
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 5:
@@ -80,7 +81,7 @@ async fn a_live_claim_that_must_not_run_again_is_left_alone(cx: &Context) -> Cas
     cx.store().sweep(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -114,10 +115,14 @@ async fn late_holder_has_lost(cx: &Context, claim: &Claim) -> CaseResult {
     let store = cx.store();
     expect::lost(
         store
-            .complete(claim, &Response::new(200, "late"), LONG)
+            .complete(claim, &Response::new(200, secret("late")), LONG)
             .await,
     )?;
-    expect::lost(store.fail(claim, &Failure::new("late", "late"), LONG).await)?;
+    expect::lost(
+        store
+            .fail(claim, &Failure::new("late", secret("late")), LONG)
+            .await,
+    )?;
     // Even the failure that was recorded for it is not its own.
     expect::lost(store.fail(claim, &Failure::abandoned(), LONG).await)?;
     expect::refused(store.renew(claim, LONG).await, ErrorKind::ClaimLost)?;

@@ -9,6 +9,7 @@ use idem_core::{
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 5:
@@ -43,10 +44,14 @@ async fn can_do_nothing(cx: &Context, claim: &Claim) -> CaseResult {
     let store = cx.open().await?;
     expect::lost(
         store
-            .complete(claim, &Response::new(200, "old"), LONG)
+            .complete(claim, &Response::new(200, secret("old")), LONG)
             .await,
     )?;
-    expect::lost(store.fail(claim, &Failure::new("old", "old"), LONG).await)?;
+    expect::lost(
+        store
+            .fail(claim, &Failure::new("old", secret("old")), LONG)
+            .await,
+    )?;
     expect::lost(store.renew(claim, LONG * 2).await)?;
     expect::lost(store.release(claim).await)?;
     let after = expect::unobserved(cx.store().get(claim.key()).await?);
@@ -55,7 +60,7 @@ async fn can_do_nothing(cx: &Context, claim: &Claim) -> CaseResult {
 }
 
 async fn may_still_complete(cx: &Context, claim: &Claim) -> CaseResult {
-    let response = Response::new(200, "new");
+    let response = Response::new(200, secret("new"));
     cx.store().complete(claim, &response, LONG).await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
     ensure_eq!(replay.response, response, "replay");
@@ -123,7 +128,7 @@ async fn the_token_grows_with_the_retry_of_a_failure(cx: &Context) -> CaseResult
     let mut last = cx.claim(&cx.request(&key)).await?;
     for attempts in 2..6 {
         cx.store()
-            .fail(&last, &Failure::new("code", "message"), LONG)
+            .fail(&last, &Failure::new("code", secret("message")), LONG)
             .await?;
         let next = cx
             .claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry))
@@ -159,7 +164,7 @@ async fn after_a_takeover_and_completion_the_old_holder_can_do_nothing(cx: &Cont
     let key = cx.key("stale");
     let old = cx.stale_claim(&cx.request(&key)).await?;
     let new = cx.claim(&cx.request(&key)).await?;
-    let response = Response::new(200, "the same from both");
+    let response = Response::new(200, secret("the same from both"));
     cx.store().complete(&new, &response, LONG).await?;
     expect::lost(cx.store().complete(&old, &response, LONG).await)?;
     can_do_nothing(cx, &old).await
@@ -168,7 +173,7 @@ async fn after_a_takeover_and_completion_the_old_holder_can_do_nothing(cx: &Cont
 async fn after_the_retry_of_a_failure_the_old_holder_can_do_nothing(cx: &Context) -> CaseResult {
     let key = cx.key("tried again");
     let old = cx.claim(&cx.request(&key)).await?;
-    let failure = Failure::new("code", "message");
+    let failure = Failure::new("code", secret("message"));
     cx.store().fail(&old, &failure, LONG).await?;
     let new = cx
         .claim(&cx.request(&key).with_on_failed(FailedPolicy::Retry))
@@ -195,7 +200,11 @@ async fn after_release_the_holder_can_seal_nothing(cx: &Context) -> CaseResult {
             .complete(&claim, &Response::new(200, ""), LONG)
             .await,
     )?;
-    expect::lost(cx.store().fail(&claim, &Failure::new("c", "m"), LONG).await)?;
+    expect::lost(
+        cx.store()
+            .fail(&claim, &Failure::new("c", secret("m")), LONG)
+            .await,
+    )?;
     expect::lost(cx.store().renew(&claim, LONG).await)?;
     ensure_eq!(
         cx.store().get(claim.key()).await?,
@@ -269,7 +278,7 @@ async fn a_late_holder_may_complete(cx: &Context) -> CaseResult {
 async fn a_late_holder_may_fail(cx: &Context) -> CaseResult {
     let claim = cx.stale_claim(&cx.request(&cx.key("late"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     expect::failed(cx.store().claim(&cx.request(claim.key())).await?)?;
     Ok(())
@@ -355,11 +364,11 @@ async fn a_renewal_extends_the_retention_by_as_much(cx: &Context) -> CaseResult 
 async fn a_sealed_claim_can_be_neither_released_nor_renewed(cx: &Context) -> CaseResult {
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&done, &Response::new(200, "x"), LONG)
+        .complete(&done, &Response::new(200, secret("x")), LONG)
         .await?;
     let failed = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&failed, &Failure::new("c", "m"), LONG)
+        .fail(&failed, &Failure::new("c", secret("m")), LONG)
         .await?;
     for claim in [&done, &failed] {
         let before = expect::unobserved(cx.store().get(claim.key()).await?);

@@ -11,6 +11,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
 use crate::faults::LosesAnswers;
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect, race};
 
 cases! { law 6:
@@ -47,7 +48,7 @@ async fn the_same_attempt_gets_its_own_claim_back(cx: &Context) -> CaseResult {
         ensure_eq!(again.attempts(), 1, "attempts");
     }
     cx.store()
-        .complete(&first, &Response::new(200, "x"), LONG)
+        .complete(&first, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -109,7 +110,7 @@ async fn the_same_attempt_gets_the_retry_of_a_failure_back(cx: &Context) -> Case
     let key = cx.key("tried again");
     let old = cx.claim(&cx.request(&key)).await?;
     cx.store()
-        .fail(&old, &Failure::new("code", "message"), LONG)
+        .fail(&old, &Failure::new("code", secret("message")), LONG)
         .await?;
     let retry = cx.request(&key).with_on_failed(FailedPolicy::Retry);
     let first = cx.claim(&retry).await?;
@@ -122,7 +123,7 @@ async fn the_same_attempt_gets_the_retry_of_a_failure_back(cx: &Context) -> Case
 async fn the_same_attempt_gets_what_was_sealed(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("done"));
     let claim = cx.claim(&request).await?;
-    let response = Response::new(200, "sealed");
+    let response = Response::new(200, secret("sealed"));
     cx.store().complete(&claim, &response, LONG).await?;
     let replay = expect::completed(cx.store().claim(&request).await?)?;
     ensure_eq!(replay.response, response, "response");
@@ -145,7 +146,7 @@ async fn another_attempt_is_a_stranger(cx: &Context) -> CaseResult {
 
 async fn the_same_completion_succeeds_twice(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
-    let response = Response::new(200, "sealed").with_header("a", "b");
+    let response = Response::new(200, secret("sealed")).with_header("a", "b");
     cx.store().complete(&claim, &response, LONG).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let store = cx.open().await?;
@@ -163,14 +164,14 @@ async fn the_same_completion_succeeds_twice(cx: &Context) -> CaseResult {
 
 async fn a_different_response_is_refused_and_the_first_stands(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
-    let response = Response::new(200, "sealed").with_header("a", "b");
+    let response = Response::new(200, secret("sealed")).with_header("a", "b");
     cx.store().complete(&claim, &response, LONG).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for other in [
-        Response::new(201, "sealed").with_header("a", "b"),
-        Response::new(200, "Sealed").with_header("a", "b"),
-        Response::new(200, "sealed").with_header("a", "c"),
-        Response::new(200, "sealed"),
+        Response::new(201, secret("sealed")).with_header("a", "b"),
+        Response::new(200, secret("Sealed")).with_header("a", "b"),
+        Response::new(200, secret("sealed")).with_header("a", "c"),
+        Response::new(200, secret("sealed")),
     ] {
         let refused = cx.store().complete(&claim, &other, LONG).await;
         expect::refused(refused, ErrorKind::AlreadySealed)?;
@@ -182,7 +183,7 @@ async fn a_different_response_is_refused_and_the_first_stands(cx: &Context) -> C
 
 async fn the_same_failure_succeeds_twice(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    let failure = Failure::new("code", "message").with_details("details");
+    let failure = Failure::new("code", secret("message")).with_details("details");
     cx.store().fail(&claim, &failure, LONG).await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     cx.open().await?.fail(&claim, &failure, LONG * 2).await?;
@@ -193,12 +194,12 @@ async fn the_same_failure_succeeds_twice(cx: &Context) -> CaseResult {
 
 async fn a_different_failure_is_refused_and_the_first_stands(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    let failure = Failure::new("code", "message").with_details("details");
+    let failure = Failure::new("code", secret("message")).with_details("details");
     cx.store().fail(&claim, &failure, LONG).await?;
     for other in [
-        Failure::new("other", "message").with_details("details"),
-        Failure::new("code", "other").with_details("details"),
-        Failure::new("code", "message"),
+        Failure::new("other", secret("message")).with_details("details"),
+        Failure::new("code", secret("other")).with_details("details"),
+        Failure::new("code", secret("message")),
     ] {
         let refused = cx.store().fail(&claim, &other, LONG).await;
         expect::refused(refused, ErrorKind::AlreadySealed)?;
@@ -209,7 +210,10 @@ async fn a_different_failure_is_refused_and_the_first_stands(cx: &Context) -> Ca
 }
 
 async fn a_response_and_a_failure_exclude_each_other(cx: &Context) -> CaseResult {
-    let (response, failure) = (Response::new(200, "x"), Failure::new("code", "x"));
+    let (response, failure) = (
+        Response::new(200, secret("x")),
+        Failure::new("code", secret("x")),
+    );
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store().complete(&done, &response, LONG).await?;
     let refused = cx.store().fail(&done, &failure, LONG).await;
@@ -228,7 +232,7 @@ async fn completions_that_race_with_themselves_all_succeed(cx: &Context) -> Case
         let key = cx.key(format!("round {round}"));
         let claim = cx.claim(&cx.request(&key)).await?;
         race::at_once(cx, vec![claim; 8], |store, asked, claim| async move {
-            let response = Response::new(200, "the same");
+            let response = Response::new(200, secret("the same"));
             race::ask(&asked, || store.complete(&claim, &response, LONG)).await?;
             Ok(())
         })
@@ -270,7 +274,7 @@ async fn a_release_succeeds_twice(cx: &Context) -> CaseResult {
     let next = cx.claim(&cx.request(claim.key())).await?;
     expect::lost(cx.store().release(&claim).await)?;
     cx.store()
-        .complete(&next, &Response::new(200, "x"), LONG)
+        .complete(&next, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -285,7 +289,7 @@ async fn a_renewal_succeeds_twice(cx: &Context) -> CaseResult {
         "the lease is not shorter"
     );
     cx.store()
-        .complete(&first, &Response::new(200, "x"), LONG)
+        .complete(&first, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -318,7 +322,7 @@ async fn a_claim_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseResult 
         rival.name()
     );
     store
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -326,11 +330,13 @@ async fn a_claim_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseResult 
 async fn a_completion_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseResult {
     let store = lossy(cx);
     let claim = cx.claim(&cx.request(&cx.key("lost"))).await?;
-    let response = Response::new(200, "x");
+    let response = Response::new(200, secret("x"));
     store.lose_next(1);
     was_lost(store.complete(&claim, &response, LONG).await)?;
     store.complete(&claim, &response, LONG).await?;
-    let other = store.complete(&claim, &Response::new(200, "y"), LONG).await;
+    let other = store
+        .complete(&claim, &Response::new(200, secret("y")), LONG)
+        .await;
     expect::refused(other, ErrorKind::AlreadySealed)?;
     Ok(())
 }
@@ -338,7 +344,7 @@ async fn a_completion_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseRe
 async fn a_failure_whose_answer_was_lost_is_recovered(cx: &Context) -> CaseResult {
     let store = lossy(cx);
     let claim = cx.claim(&cx.request(&cx.key("lost"))).await?;
-    let failure = Failure::new("code", "message");
+    let failure = Failure::new("code", secret("message"));
     store.lose_next(1);
     was_lost(store.fail(&claim, &failure, LONG).await)?;
     store.fail(&claim, &failure, LONG).await?;

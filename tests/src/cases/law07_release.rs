@@ -5,6 +5,7 @@ use idem_core::{FailedPolicy, Failure, Response};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 7:
@@ -88,7 +89,7 @@ async fn releasing_one_key_leaves_its_neighbours(cx: &Context) -> CaseResult {
 
 async fn a_failure_is_replayed_to_everybody(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
-    let failure = Failure::new("card.declined", "no funds");
+    let failure = Failure::new("card.declined", secret("no funds"));
     cx.store().fail(&claim, &failure, LONG).await?;
     for _ in 0..3 {
         let replay = expect::failed(cx.open().await?.claim(&cx.request(claim.key())).await?)?;
@@ -100,7 +101,7 @@ async fn a_failure_is_replayed_to_everybody(cx: &Context) -> CaseResult {
 async fn a_failure_is_tried_again_where_the_claim_says_so(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let first_seen = expect::record(cx.store().get(claim.key()).await?)?
         .info()
@@ -119,16 +120,16 @@ async fn a_failure_is_tried_again_where_the_claim_says_so(cx: &Context) -> CaseR
 async fn a_failure_that_was_tried_again_can_be_completed(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let again = cx.claim(&retry).await?;
     cx.store()
-        .complete(&again, &Response::new(200, "at last"), LONG)
+        .complete(&again, &Response::new(200, secret("at last")), LONG)
         .await?;
     for request in [retry, cx.request(claim.key())] {
         let replay = expect::completed(cx.store().claim(&request).await?)?;
-        ensure_eq!(replay.response.body(), "at last", "body");
+        ensure_eq!(replay.response.body(), &secret("at last"), "body");
     }
     Ok(())
 }
@@ -136,7 +137,7 @@ async fn a_failure_that_was_tried_again_can_be_completed(cx: &Context) -> CaseRe
 async fn a_failure_that_was_tried_again_and_released_leaves_a_free_key(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let retry = cx.request(claim.key()).with_on_failed(FailedPolicy::Retry);
     let again = cx.claim(&retry).await?;

@@ -7,6 +7,7 @@ use idem_core::{Claim, Failure, Record, Response, StalePolicy};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect, race};
 
 cases! { law 8:
@@ -35,7 +36,7 @@ async fn completed(
 ) -> CaseResult<Claim> {
     let claim = cx.claim(&cx.request(&cx.key(id))).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, body.to_owned()), kept)
+        .complete(&claim, &Response::new(200, secret(body)), kept)
         .await?;
     Ok(claim)
 }
@@ -48,10 +49,10 @@ async fn is_fresh(cx: &Context, old: &Claim) -> CaseResult {
     ensure_eq!(new.attempts(), 1, "attempts of a fresh key");
     ensure!(new.token() > old.token(), "the token has to grow");
     cx.store()
-        .complete(&new, &Response::new(200, "new"), LONG)
+        .complete(&new, &Response::new(200, secret("new")), LONG)
         .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(old.key())).await?)?;
-    ensure_eq!(replay.response.body(), "new", "body");
+    ensure_eq!(replay.response.body(), &secret("new"), "body");
     Ok(())
 }
 
@@ -86,7 +87,7 @@ async fn a_replayed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult
 async fn a_failed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), cx.short())
+        .fail(&claim, &Failure::new("code", secret("message")), cx.short())
         .await?;
     is_fresh(cx, &claim).await
 }
@@ -143,7 +144,7 @@ async fn retention_counts_from_the_completion(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("done")).with_retention(LONG * 7);
     let claim = cx.claim(&request).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let Record::Completed(record) = expect::record(cx.store().get(claim.key()).await?)? else {
         return Err(crate::CaseError::new("not completed"));
@@ -168,7 +169,7 @@ async fn retention_counts_from_the_failure(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("failed")).with_retention(cx.short());
     let claim = cx.claim(&request).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG * 2)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG * 2)
         .await?;
     let replay = expect::failed(cx.store().claim(&request).await?)?;
     ensure_eq!(
@@ -205,7 +206,7 @@ async fn nothing_live_is_purged(cx: &Context) -> CaseResult {
         .with_on_stale(StalePolicy::Fail);
     let failed = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&failed, &Failure::new("code", "message"), LONG)
+        .fail(&failed, &Failure::new("code", secret("message")), LONG)
         .await?;
     let claims = [
         cx.stale_claim(&cx.request(&cx.key("stale"))).await?,
@@ -238,7 +239,7 @@ async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Claim>> {
     }
     for claim in &claims {
         cx.store()
-            .complete(claim, &Response::new(200, "x"), cx.short())
+            .complete(claim, &Response::new(200, secret("x")), cx.short())
             .await?;
     }
     for claim in &claims {
@@ -282,7 +283,7 @@ async fn a_renewed_claim_is_not_purged(cx: &Context) -> CaseResult {
     cx.store().purge(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -294,7 +295,7 @@ async fn a_key_claimed_anew_is_not_purged(cx: &Context) -> CaseResult {
     let record = expect::record(cx.store().get(new.key()).await?)?;
     ensure_eq!(record.info().token, new.token(), "token");
     cx.store()
-        .complete(&new, &Response::new(200, "x"), LONG)
+        .complete(&new, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }

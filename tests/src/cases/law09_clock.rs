@@ -8,6 +8,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::{ensure, ensure_eq};
 use crate::profile::libfaketime;
+use crate::secrets::secret;
 use crate::worker::{Report, Step, Worker};
 use crate::{CaseError, CaseResult, Context, expect};
 
@@ -56,7 +57,7 @@ async fn instants_of_a_claim_fit_together(cx: &Context) -> CaseResult {
 async fn instants_of_a_result_fit_together(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let replay = expect::completed(cx.store().claim(&cx.request(claim.key())).await?)?;
     ensure!(
@@ -106,7 +107,7 @@ async fn a_lease_given_through_one_handle_holds_for_another(cx: &Context) -> Cas
             "renewed to {:?}",
             renewed.lease_granted()
         );
-        mine.complete(&renewed, &Response::new(200, "x"), LONG)
+        mine.complete(&renewed, &Response::new(200, secret("x")), LONG)
             .await?;
         expect::completed(theirs.claim(&cx.request(&key)).await?)?;
     }
@@ -118,7 +119,7 @@ async fn what_expires_for_one_handle_expires_for_another(cx: &Context) -> CaseRe
         let key = cx.key(format!("forgotten {at}"));
         let (mine, theirs) = (cx.open().await?, cx.open().await?);
         let claim = expect::acquired(mine.claim(&cx.request(&key)).await?)?;
-        mine.complete(&claim, &Response::new(200, "x"), cx.short())
+        mine.complete(&claim, &Response::new(200, secret("x")), cx.short())
             .await?;
         cx.until_free(&key).await?;
         ensure_eq!(mine.get(&key).await?, None, "for the one");
@@ -164,7 +165,7 @@ async fn a_wrong_clock_changes_nothing(cx: &Context, offset: &str) -> CaseResult
     let mine = cx.claim(&cx.request(&held)).await?;
     let sealed = cx.claim(&cx.request(&done)).await?;
     cx.store()
-        .complete(&sealed, &Response::new(200, "x"), LONG)
+        .complete(&sealed, &Response::new(200, secret("x")), LONG)
         .await?;
     let short = cx.request(&swept).with_on_stale(StalePolicy::Fail);
     cx.leave_stale(&short).await?;
@@ -193,7 +194,7 @@ async fn a_wrong_clock_changes_nothing(cx: &Context, offset: &str) -> CaseResult
     );
     worker.kill().await?;
     cx.store()
-        .complete(&mine, &Response::new(200, "x"), LONG)
+        .complete(&mine, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }

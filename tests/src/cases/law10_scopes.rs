@@ -5,6 +5,7 @@ use idem_core::{Claim, ClaimRequest, Fingerprint, Key, Response, StalePolicy};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::ensure_eq;
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect};
 
 cases! { law 10:
@@ -18,7 +19,7 @@ async fn scopes_do_not_share_records(cx: &Context) -> CaseResult {
     let request = |key: &Key| ClaimRequest::new(key.clone(), Fingerprint::raw("same"));
     let mine = cx.claim(&request(&one)).await?;
     cx.store()
-        .complete(&mine, &Response::new(200, "secret of one"), LONG)
+        .complete(&mine, &Response::new(200, secret("secret of one")), LONG)
         .await?;
     ensure_eq!(
         cx.store().get(&two).await?,
@@ -36,7 +37,7 @@ async fn scopes_do_not_share_records(cx: &Context) -> CaseResult {
     );
     expect::lost(
         cx.store()
-            .complete(&forged, &Response::new(200, "forged"), LONG)
+            .complete(&forged, &Response::new(200, secret("forged")), LONG)
             .await,
     )?;
     cx.store().release(&theirs).await?;
@@ -53,7 +54,7 @@ async fn operations_do_not_share_records(cx: &Context) -> CaseResult {
         .claim(&ClaimRequest::new(one.clone(), Fingerprint::raw("1")))
         .await?;
     cx.store()
-        .complete(&mine, &Response::new(200, "paid"), LONG)
+        .complete(&mine, &Response::new(200, secret("paid")), LONG)
         .await?;
     ensure_eq!(
         cx.store().get(&two).await?,
@@ -64,11 +65,11 @@ async fn operations_do_not_share_records(cx: &Context) -> CaseResult {
         .claim(&ClaimRequest::new(two, Fingerprint::raw("2")))
         .await?;
     cx.store()
-        .complete(&other, &Response::new(200, "refunded"), LONG)
+        .complete(&other, &Response::new(200, secret("refunded")), LONG)
         .await?;
     let record = expect::record(cx.store().get(&one).await?)?;
     let body = record.response().map(|response| response.body().clone());
-    ensure_eq!(body, Some("paid".into()), "the first record");
+    ensure_eq!(body, Some(secret("paid").into()), "the first record");
     Ok(())
 }
 
@@ -89,13 +90,13 @@ async fn sweep_and_purge_do_not_cross_scopes(cx: &Context) -> CaseResult {
         ))
         .await?;
     cx.store()
-        .complete(&gone, &Response::new(200, "x"), cx.short())
+        .complete(&gone, &Response::new(200, secret("x")), cx.short())
         .await?;
     cx.until_free(gone.key()).await?;
     ensure_eq!(cx.store().sweep(100).await?, 1, "swept");
     cx.store().purge(100).await?;
     cx.store()
-        .complete(&live, &Response::new(200, "x"), LONG)
+        .complete(&live, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }

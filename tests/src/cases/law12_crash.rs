@@ -10,6 +10,7 @@ use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
 use crate::history::of_process;
+use crate::secrets::secret;
 use crate::worker::{Report, Step, Storm, Worker};
 use crate::{CaseError, CaseResult, Context, expect, oracle};
 
@@ -90,7 +91,7 @@ async fn killed_with_a_long_lease_it_keeps_the_key_until_then(cx: &Context) -> C
     let again = expect::acquired(cx.store().claim(&request).await?)?;
     ensure_eq!(again.token(), claim.token(), "token of the same attempt");
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }
@@ -253,7 +254,7 @@ async fn what_was_completed_is_there_after_reopening(cx: &Context) -> CaseResult
     let store = cx.open().await?;
     let request = cx.request(&cx.key("done"));
     let claim = expect::acquired(store.claim(&request).await?)?;
-    let response = Response::new(200, "kept").with_header("a", "b");
+    let response = Response::new(200, secret("kept")).with_header("a", "b");
     store.complete(&claim, &response, LONG).await?;
     drop(store);
     let replay = expect::completed(cx.open().await?.claim(&cx.request(request.key())).await?)?;
@@ -270,7 +271,7 @@ async fn a_claim_is_there_after_reopening(cx: &Context) -> CaseResult {
     expect::in_flight(store.claim(&cx.request(claim.key())).await?)?;
     let claim = store.renew(&claim, LONG * 2).await?;
     store
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { law 13:
@@ -37,7 +38,7 @@ async fn a_dropped_claim_is_recovered_by_its_attempt(cx: &Context) -> CaseResult
         ensure_eq!(claim.attempts(), 1, "attempts after {polls} polls");
         expect::in_flight(cx.store().claim(&cx.request(request.key())).await?)?;
         cx.store()
-            .complete(&claim, &Response::new(200, "x"), LONG)
+            .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await?;
         if finished.is_some() {
             return Ok(());
@@ -58,7 +59,7 @@ async fn a_dropped_claim_frees_its_key_after_the_lease(cx: &Context) -> CaseResu
         let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
         let claim = eventually(cx.profile().patience(), "a rival acquires the key", ask).await?;
         cx.store()
-            .complete(&claim, &Response::new(200, "x"), LONG)
+            .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await?;
         if finished.is_some() {
             return Ok(());
@@ -102,7 +103,10 @@ async fn a_dropped_completion_and_another_leave_what_was_told(cx: &Context) -> C
         let claim = cx
             .claim(&cx.request(&cx.key(format!("{polls} polls"))))
             .await?;
-        let (first, second) = (Response::new(200, "first"), Response::new(200, "second"));
+        let (first, second) = (
+            Response::new(200, secret("first")),
+            Response::new(200, secret("second")),
+        );
         let finished = polled(cx.store().complete(&claim, &first, LONG), polls)
             .await
             .transpose()?;
@@ -118,7 +122,8 @@ async fn a_dropped_completion_and_another_leave_what_was_told(cx: &Context) -> C
             "what stands after {polls} polls"
         );
         if finished.is_some() {
-            ensure_eq!(replay.response.body(), "first", "what was acknowledged");
+            let body = replay.response.body();
+            ensure_eq!(body, &secret("first"), "what was acknowledged");
             return Ok(());
         }
     }
@@ -130,7 +135,7 @@ async fn a_dropped_failure_is_stored_or_not(cx: &Context) -> CaseResult {
         let claim = cx
             .claim(&cx.request(&cx.key(format!("{polls} polls"))))
             .await?;
-        let failure = Failure::new("code", "message").with_details(vec![7; 3000]);
+        let failure = Failure::new("code", secret("message")).with_details(vec![7; 3000]);
         let finished = polled(cx.store().fail(&claim, &failure, LONG), polls)
             .await
             .transpose()?;
@@ -176,7 +181,7 @@ async fn a_dropped_renewal_can_be_repeated(cx: &Context) -> CaseResult {
             "the lease is the longer one"
         );
         cx.store()
-            .complete(&renewed, &Response::new(200, "x"), LONG)
+            .complete(&renewed, &Response::new(200, secret("x")), LONG)
             .await?;
         if finished.is_some() {
             return Ok(());
@@ -195,7 +200,7 @@ async fn a_dropped_takeover_leaves_one_holder(cx: &Context) -> CaseResult {
             .transpose()?;
         let late = cx
             .store()
-            .complete(&old, &Response::new(200, "late"), LONG)
+            .complete(&old, &Response::new(200, secret("late")), LONG)
             .await;
         let outcome = cx.store().claim(&request).await?;
         match (late, outcome) {
@@ -239,7 +244,7 @@ async fn a_dropped_purge_deletes_nothing_live(cx: &Context) -> CaseResult {
             .claim(&cx.request(&cx.key(format!("{polls} polls"))))
             .await?;
         cx.store()
-            .complete(&claim, &Response::new(200, "x"), cx.short())
+            .complete(&claim, &Response::new(200, secret("x")), cx.short())
             .await?;
         cx.until_free(claim.key()).await?;
         let finished = polled(cx.store().purge(100), polls).await.transpose()?;
@@ -277,7 +282,7 @@ async fn a_dropped_sweep_leaves_the_rest_to_the_next(cx: &Context) -> CaseResult
 async fn a_handle_works_after_a_hundred_drops(cx: &Context) -> CaseResult {
     let (store, mut rng) = (cx.open().await?, cx.rng());
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
-    let response = Response::new(200, "x");
+    let response = Response::new(200, secret("x"));
     for drops in 0..100 {
         let polls = rng.random_range(0..6);
         let request = cx.request(&cx.key(format!("dropped {drops}")));

@@ -15,6 +15,7 @@ use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
 use crate::proxy::Proxy;
+use crate::secrets::secret;
 use crate::{CaseError, CaseResult, Context, expect};
 
 cases! { law 14:
@@ -28,7 +29,6 @@ cases! { law 14:
     an_advance_cut_off_is_not_reported_as_undone [Watermarks, Network],
     a_server_out_of_reach_is_unavailable [Network],
     a_handle_works_again_after_a_cut [Network],
-    an_error_shows_neither_key_nor_payload,
     a_refusal_is_certain_that_nothing_was_done,
 }
 
@@ -53,7 +53,7 @@ impl Proxied {
             .harness()
             .open_through(cx.namespace(), proxy.address())
             .await?;
-        let store = opened.ok_or_else(missing)?;
+        let store = cx.watching(opened.ok_or_else(missing)?);
         Ok(Self { proxy, store })
     }
 
@@ -224,8 +224,14 @@ impl Operation {
             return Ok(store.claim(request).await?.acquired());
         };
         match self {
-            Self::Complete => store.complete(held, &Response::new(200, "x"), LONG).await?,
-            Self::Fail => store.fail(held, &Failure::new("c", "m"), LONG).await?,
+            Self::Complete => {
+                let response = Response::new(200, secret("x"));
+                store.complete(held, &response, LONG).await?;
+            }
+            Self::Fail => {
+                let failure = Failure::new("c", secret("m"));
+                store.fail(held, &failure, LONG).await?;
+            }
             Self::Release => store.release(held).await?,
             _ => return store.renew(held, LONG * 3).await.map(Some),
         }
@@ -308,13 +314,13 @@ async fn a_server_out_of_reach_is_unavailable(cx: &Context) -> CaseResult {
     is_unavailable(store.claim(&cx.request(&cx.key("never"))).await.err())?;
     is_unavailable(
         store
-            .complete(&claim, &Response::new(200, "x"), LONG)
+            .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await
             .err(),
     )?;
     is_unavailable(store.get(claim.key()).await.err())?;
     cx.store()
-        .complete(&claim, &Response::new(200, "y"), LONG)
+        .complete(&claim, &Response::new(200, secret("y")), LONG)
         .await?;
     Ok(())
 }
@@ -332,34 +338,8 @@ async fn a_handle_works_again_after_a_cut(cx: &Context) -> CaseResult {
         let claim = expect::acquired(outcome)?;
         ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
         cx.store()
-            .complete(&claim, &Response::new(200, "x"), LONG)
+            .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await?;
-    }
-    Ok(())
-}
-
-async fn an_error_shows_neither_key_nor_payload(cx: &Context) -> CaseResult {
-    let key = idem_core::Key::new("secret-tenant", "pay", "secret-id")?;
-    let claim = cx.claim(&cx.request(&key)).await?;
-    let (response, other) = (
-        Response::new(200, "secret-body"),
-        Response::new(200, "secret-2"),
-    );
-    cx.store().complete(&claim, &response, LONG).await?;
-    let failure = Failure::new("secret-code", "secret-message");
-    let errors = [
-        cx.store().complete(&claim, &other, LONG).await.err(),
-        cx.store().fail(&claim, &failure, LONG).await.err(),
-        cx.store().release(&claim).await.err(),
-        cx.store().renew(&claim, LONG).await.err(),
-        cx.store().renew(&claim, Duration::ZERO).await.err(),
-    ];
-    for error in errors {
-        let error = error.ok_or_else(|| CaseError::new("it succeeded"))?;
-        let shown = format!("{error} {error:?}");
-        ensure!(!shown.contains("secret"), "shown: {shown}");
-        ensure!(!error.backend().is_empty(), "no backend: {shown}");
-        ensure!(!error.operation().is_empty(), "no operation: {shown}");
     }
     Ok(())
 }
@@ -371,11 +351,11 @@ async fn a_refusal_is_certain_that_nothing_was_done(cx: &Context) -> CaseResult 
     ensure!(!error.is_retryable(), "asking again cannot help: {error}");
     let done = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&done, &Response::new(200, "x"), LONG)
+        .complete(&done, &Response::new(200, secret("x")), LONG)
         .await?;
     let refused = cx
         .store()
-        .complete(&done, &Response::new(200, "y"), LONG)
+        .complete(&done, &Response::new(200, secret("y")), LONG)
         .await;
     let error = expect::refused(refused, ErrorKind::AlreadySealed)?;
     ensure!(!error.is_retryable(), "asking again cannot help: {error}");

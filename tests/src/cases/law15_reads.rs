@@ -5,6 +5,7 @@ use idem_core::{FailedPolicy, Failure, Response, StalePolicy};
 use crate::case::cases;
 use crate::context::LONG;
 use crate::failure::ensure_eq;
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect, race};
 
 cases! { law 15:
@@ -21,7 +22,7 @@ const DUPLICATES: usize = 200;
 async fn two_hundred_replays_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
@@ -54,7 +55,7 @@ async fn two_hundred_losers_in_flight_change_nothing(cx: &Context) -> CaseResult
 async fn two_hundred_replays_of_a_failure_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("failed"))).await?;
     cx.store()
-        .fail(&claim, &Failure::new("code", "message"), LONG)
+        .fail(&claim, &Failure::new("code", secret("message")), LONG)
         .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for _ in 0..DUPLICATES {
@@ -92,7 +93,7 @@ async fn two_hundred_looks_change_nothing(cx: &Context) -> CaseResult {
 async fn replays_beside_each_other_change_nothing(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("done"))).await?;
     cx.store()
-        .complete(&claim, &Response::new(200, "x"), LONG)
+        .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let duplicates = (0..16).map(|_| cx.request(claim.key())).collect();

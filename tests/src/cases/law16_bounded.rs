@@ -6,6 +6,7 @@ use crate::case::cases;
 use crate::context::LONG;
 use crate::eventually::eventually;
 use crate::failure::{ensure, ensure_eq};
+use crate::secrets::secret;
 use crate::{CaseResult, Context, expect, race};
 
 cases! { law 16:
@@ -30,7 +31,7 @@ async fn expired(cx: &Context, count: usize) -> CaseResult {
     }
     for claim in &claims {
         cx.store()
-            .complete(claim, &Response::new(200, "x"), cx.short())
+            .complete(claim, &Response::new(200, secret("x")), cx.short())
             .await?;
     }
     for claim in &claims {
@@ -84,12 +85,12 @@ async fn sweep_fails_only_what_may_not_be_taken_over(cx: &Context) -> CaseResult
     let done = cx.request(&cx.key("done")).with_on_stale(StalePolicy::Fail);
     let done = cx.claim(&done.with_lease(cx.short())).await?;
     cx.store()
-        .complete(&done, &Response::new(200, "x"), LONG)
+        .complete(&done, &Response::new(200, secret("x")), LONG)
         .await?;
     ensure_eq!(cx.store().sweep(100).await?, 2, "swept");
     for claim in open.iter().chain([&live]) {
         cx.store()
-            .complete(claim, &Response::new(200, "late"), LONG)
+            .complete(claim, &Response::new(200, secret("late")), LONG)
             .await?;
     }
     for claim in &closed {
@@ -178,7 +179,7 @@ async fn sweep_beside_late_holders_leaves_one_verdict(cx: &Context) -> CaseResul
         let Some(claim) = claim else {
             return Ok(race::ask(&asked, || store.sweep(5)).await? > 100);
         };
-        let response = Response::new(200, "late");
+        let response = Response::new(200, secret("late"));
         match race::ask(&asked, || store.complete(&claim, &response, LONG)).await {
             Ok(()) => Ok(true),
             Err(error) => expect::lost(Err::<(), _>(error)).map(|_| false),

@@ -28,6 +28,7 @@ mod law15_reads;
 mod law16_bounded;
 mod locked_keys;
 pub(crate) mod promises;
+mod secrets;
 mod watermark;
 mod watermark_ends;
 mod watermark_races;
@@ -68,6 +69,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     batch::LAW06,
     batch::LAW11,
     promises::CASES,
+    secrets::LAW11,
+    secrets::LAW14,
     checkpoint::LAW02,
     checkpoint::LAW03,
     checkpoint::LAW04,

@@ -12,6 +12,7 @@ use crate::eventually::eventually;
 use crate::failure::ensure_eq;
 use crate::faults::LosesAnswers;
 use crate::profile::libfaketime;
+use crate::secrets::secret;
 use crate::worker::{Report, Step, Worker};
 use crate::{CaseError, CaseResult, Context, expect};
 
@@ -255,7 +256,7 @@ async fn marks_and_records_do_not_see_each_other(cx: &Context) -> CaseResult {
         Advance::Advanced,
         "a newer one"
     );
-    let response = Response::new(200, "x");
+    let response = Response::new(200, secret("x"));
     cx.store().complete(&claim, &response, cx.short()).await?;
     cx.until_free(&both).await?;
     cx.store().purge(100).await?;

@@ -157,6 +157,14 @@ pub enum Bug {
     WaitsForTransactions,
     /// Offers less than its profile promises.
     OffersLess,
+    /// `Debug` of the store shows the keys that it keeps.
+    DebugShowsKeys,
+    /// The error of a second completion quotes the first.
+    ErrorQuotesPayload,
+    /// Logs the key of a conflict.
+    LogsKey,
+    /// A task of its own panics, and quotes the key.
+    PanicQuotesKey,
 }
 
 impl Bug {
@@ -238,5 +246,9 @@ impl Bug {
         Self::LosesBesideTransactions,
         Self::WaitsForTransactions,
         Self::OffersLess,
+        Self::DebugShowsKeys,
+        Self::ErrorQuotesPayload,
+        Self::LogsKey,
+        Self::PanicQuotesKey,
     ];
 }

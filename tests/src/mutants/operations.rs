@@ -30,6 +30,9 @@ impl MutantStore {
         };
         let mut record = row.record(now).expect("it is live");
         if !self.is_same(row, request) {
+            if self.bug == Bug::LogsKey {
+                tracing::trace!(target: "idem_mutant", scope = request.key().scope(), "a conflict");
+            }
             if self.bug == Bug::ConflictTouches {
                 row.lease_ends_at += 1000;
                 row.expires_at += 1000;
@@ -271,6 +274,12 @@ impl MutantStore {
     }
 }
 
+/// A driver's error quotes data, as some do: what is underneath may, and what stands on it may not repeat it.
+fn quoting(error: Error, claim: &Claim) -> Error {
+    let key = claim.key();
+    error.with_source(format!("no row for ({}, {})", key.scope(), key.id()))
+}
+
 #[async_trait]
 impl IdempotencyStore for MutantStore {
     fn backend(&self) -> &'static str {
@@ -322,8 +331,15 @@ impl IdempotencyStore for MutantStore {
                 self.fill_in(claim, &half, kept.clone());
             }
         }
+        let body = String::from_utf8_lossy(kept.body()).into_owned();
         let sealed = self.seal(claim, State::Completed(kept, 0), retention);
-        sealed.map_err(|error| error.at("mutant", "complete"))
+        sealed.map_err(|error| match self.bug {
+            Bug::ErrorQuotesPayload => {
+                let message = format!("sealed already, not with {body}");
+                Error::new(error.kind(), error.effect(), message).at("mutant", "complete")
+            }
+            _ => quoting(error, claim).at("mutant", "complete"),
+        })
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
@@ -337,9 +353,14 @@ impl IdempotencyStore for MutantStore {
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
+        if self.bug == Bug::PanicQuotesKey {
+            let scope = claim.key().scope().to_owned();
+            tokio::spawn(async move { panic!("cannot forget {scope}") });
+            tokio::task::yield_now().await;
+        }
         let free = self.step_beside_transactions(claim);
         let released = free.and_then(|()| self.release_now(claim));
-        released.map_err(|error| error.at("mutant", "release"))
+        released.map_err(|error| quoting(error, claim).at("mutant", "release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
@@ -347,7 +368,7 @@ impl IdempotencyStore for MutantStore {
             .check(check::lease(lease))
             .and_then(|()| self.step_beside_transactions(claim))
             .and_then(|()| self.renew_now(claim, lease));
-        renewed.map_err(|error| error.at("mutant", "renew"))
+        renewed.map_err(|error| quoting(error, claim).at("mutant", "renew"))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {

@@ -294,6 +294,22 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         Bug::OffersLess,
         &["law02::a_store_offers_what_its_profile_promises"],
     ),
+    (
+        Bug::DebugShowsKeys,
+        &["law14::an_error_shows_neither_key_nor_payload"],
+    ),
+    (
+        Bug::ErrorQuotesPayload,
+        &["law14::an_error_shows_neither_key_nor_payload"],
+    ),
+    (
+        Bug::LogsKey,
+        &["law14::what_is_told_shows_neither_key_nor_payload"],
+    ),
+    (
+        Bug::PanicQuotesKey,
+        &["law07::a_released_key_is_free_at_once"],
+    ),
 ];
 
 /// The same behind TCP, where several processes meet: a client that lies, or a store with a bug.

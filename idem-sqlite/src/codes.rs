@@ -1,0 +1,209 @@
+//! SQLite's result codes, <https://www.sqlite.org/rescode.html>: what a caller does next, and whether a statement that was
+//! answered with one may have had an effect.
+//!
+//! A statement that fails is rolled back, and a commit that answers BUSY has not happened. After an error of the disk or of
+//! memory in a commit it is open whether the last frame of the write-ahead log has been written: whoever reads the log next
+//! may find the transaction in it. So the effect is unknown then, as it is for every code that is not listed.
+
+use idem_core::Effect::{None, Unknown};
+use idem_core::ErrorKind::{Contention, Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
+use idem_core::{Effect, ErrorKind};
+
+/// A code, its name, and what it means. A code with a low byte alone stands for all extended codes of that byte that are
+/// not listed themselves.
+type Row = (i32, &'static str, ErrorKind, Effect, &'static str);
+
+const LOCKED: &str = "the database is locked (SQLITE_BUSY, SQLITE_LOCKED); ask again, begin writing transactions with \
+                      BEGIN IMMEDIATE, or raise the busy time-out";
+const AGAIN: &str = "SQLite could not run the statement in the state that it found (SQLITE_ABORT, SQLITE_PROTOCOL, \
+                     SQLITE_SCHEMA); ask again, in a transaction all of it";
+const DISK: &str = "the disk failed (SQLITE_IOERR)";
+const SPACE: &str = "no memory or no space on the disk is left (SQLITE_NOMEM, SQLITE_FULL)";
+const DAMAGED: &str = "the file is damaged or no SQLite database (SQLITE_CORRUPT, SQLITE_NOTADB)";
+const ACCESS: &str = "the file cannot be opened or written (SQLITE_PERM, SQLITE_READONLY, SQLITE_CANTOPEN); check the \
+                      path, the folder's permissions and that its folder exists, and that the connection is not \
+                      read-only (`mode=ro`, `query_only`)";
+const SCHEMA: &str =
+    "the table is missing or of another version; run `migrate()` or the printed schema";
+const FOREIGN: &str = "the table refuses the store's rows: it has a constraint, a trigger or a column type that is not \
+                       the store's; `verify()` compares";
+const MOVED: &str = "the database file was renamed or deleted while it was open (SQLITE_READONLY_DBMOVED); put the \
+                     right file in its place and open the store anew";
+const REFUSED: &str = "SQLite refused the statement; see the source for its code";
+
+const CODES: &[Row] = &[
+    // With statements that are right: no such table or column. Found while the statement is prepared.
+    (1, "ERROR", Misconfigured, None, SCHEMA),
+    (257, "ERROR_MISSING_COLLSEQ", Misconfigured, None, FOREIGN),
+    (513, "ERROR_RETRY", Contention, None, AGAIN),
+    (769, "ERROR_SNAPSHOT", Contention, None, AGAIN),
+    (2, "INTERNAL", Other, Unknown, REFUSED),
+    (3, "PERM", Misconfigured, None, ACCESS),
+    // The transaction was rolled back under the statement.
+    (4, "ABORT", Contention, None, AGAIN),
+    // Also RECOVERY, SNAPSHOT (a reader that became a writer too late) and TIMEOUT.
+    (5, "BUSY", Contention, None, LOCKED),
+    // Only where connections share a cache.
+    (6, "LOCKED", Contention, None, LOCKED),
+    (7, "NOMEM", Unavailable, Unknown, SPACE),
+    // Found before anything is written.
+    (8, "READONLY", Misconfigured, None, ACCESS),
+    (1032, "READONLY_DBMOVED", Misconfigured, None, MOVED),
+    // Seen between two steps of a statement, which is rolled back; never in a commit.
+    (
+        9,
+        "INTERRUPT",
+        Unavailable,
+        None,
+        "the statement was interrupted (SQLITE_INTERRUPT); ask again",
+    ),
+    (10, "IOERR", Unavailable, Unknown, DISK),
+    // The checksum of a page is wrong, or the file system says that it is damaged.
+    (8202, "IOERR_DATA", Corrupt, Unknown, DAMAGED),
+    (8458, "IOERR_CORRUPTFS", Corrupt, Unknown, DAMAGED),
+    (11, "CORRUPT", Corrupt, Unknown, DAMAGED),
+    (12, "NOTFOUND", Other, Unknown, REFUSED),
+    (13, "FULL", Unavailable, Unknown, SPACE),
+    // The file, its log or a temporary file: before anything is written.
+    (14, "CANTOPEN", Misconfigured, None, ACCESS),
+    // Other connections got in the way of a read's beginning, again and again.
+    (15, "PROTOCOL", Contention, None, AGAIN),
+    // Somebody changes the schema faster than the statement can be prepared.
+    (17, "SCHEMA", Contention, None, AGAIN),
+    (
+        18,
+        "TOOBIG",
+        InvalidInput,
+        None,
+        "a value is larger than SQLite holds (SQLITE_TOOBIG)",
+    ),
+    // The statements resolve conflicts of the store's own keys.
+    (19, "CONSTRAINT", Misconfigured, None, FOREIGN),
+    (20, "MISMATCH", Misconfigured, None, FOREIGN),
+    (21, "MISUSE", Other, Unknown, REFUSED),
+    (22, "NOLFS", Misconfigured, None, ACCESS),
+    (23, "AUTH", Misconfigured, None, ACCESS),
+    (24, "FORMAT", Corrupt, Unknown, DAMAGED),
+    (25, "RANGE", Other, Unknown, REFUSED),
+    (26, "NOTADB", Corrupt, Unknown, DAMAGED),
+];
+
+/// What a result code means.
+pub(crate) fn by_code(code: i32) -> (ErrorKind, Effect, &'static str) {
+    let find = |code| CODES.iter().find(|row| row.0 == code);
+    match find(code).or_else(|| find(code & 0xff)) {
+        Some(&(_, _, kind, effect, message)) => (kind, effect, message),
+        Option::None => (Other, Unknown, REFUSED),
+    }
+}
+
+/// Whether the code says that another connection held a lock: a transaction is repeated as a whole then.
+pub(crate) fn is_lock(code: i32) -> bool {
+    matches!(code & 0xff, 5 | 6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that SQLite 3.51 knows: primary codes and the extended codes of each.
+    const PRIMARY: std::ops::RangeInclusive<i32> = 1..=28;
+    const EXTENDED: &[(i32, std::ops::RangeInclusive<i32>)] = &[
+        (1, 1..=6),
+        (4, 2..=2),
+        (5, 1..=3),
+        (6, 1..=2),
+        (8, 1..=6),
+        (10, 1..=36),
+        (11, 1..=3),
+        (14, 1..=6),
+        (19, 1..=12),
+        (23, 1..=1),
+        (27, 1..=3),
+        (28, 1..=1),
+    ];
+
+    #[test]
+    fn every_code_of_a_lock_is_contention_and_no_other_is() {
+        for primary in PRIMARY {
+            for extended in 0..40 {
+                let code = primary | extended << 8;
+                let (kind, effect, message) = by_code(code);
+                assert!(!message.is_empty());
+                if is_lock(code) {
+                    assert_eq!((kind, effect), (Contention, None), "{code}");
+                }
+                let again = matches!(primary, 4 | 15 | 17) || [513, 769].contains(&code);
+                assert_eq!(kind == Contention, is_lock(code) || again, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_have_been_committed_has_an_unknown_effect() {
+        for primary in [7, 10, 11, 13, 26] {
+            let extended = EXTENDED.iter().filter(|row| row.0 == primary);
+            let codes = extended.flat_map(|(_, numbers)| numbers.clone());
+            for number in codes.chain([0]) {
+                assert_eq!(
+                    by_code(primary | number << 8).1,
+                    Unknown,
+                    "{primary} {number}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_has_an_unknown_effect() {
+        for code in [
+            16,
+            27,
+            28,
+            29,
+            99,
+            100,
+            101,
+            255,
+            284,
+            283,
+            -1,
+            i32::MAX,
+            i32::MIN,
+        ] {
+            let (kind, effect, _) = by_code(code);
+            assert_eq!((kind, effect), (Other, Unknown), "{code}");
+        }
+    }
+
+    #[test]
+    fn codes_are_classified() {
+        for (code, kind, effect) in [
+            (261, Contention, None),
+            (517, Contention, None),
+            (773, Contention, None),
+            (262, Contention, None),
+            (516, Contention, None),
+            (264, Misconfigured, None),
+            (1032, Misconfigured, None),
+            (1034, Unavailable, Unknown),
+            (3082, Unavailable, Unknown),
+            (5386, Unavailable, Unknown),
+            (8202, Corrupt, Unknown),
+            (779, Corrupt, Unknown),
+            (526, Misconfigured, None),
+            (1299, Misconfigured, None),
+            (2067, Misconfigured, None),
+            (279, Misconfigured, None),
+            (1025, Misconfigured, None),
+        ] {
+            let (found, found_effect, _) = by_code(code);
+            assert_eq!((found, found_effect), (kind, effect), "{code}");
+        }
+        let mut codes: Vec<_> = CODES.iter().map(|row| row.0).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), CODES.len(), "a code is listed once");
+        assert!(CODES.iter().all(|row| !row.1.is_empty()));
+    }
+}

@@ -1,0 +1,231 @@
+//! [`Gate`] and [`Wait`]: how long anyone waits for the write lock, and who.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Sqlite};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
+
+use crate::error::{Sent, classify};
+use crate::pools::{Pools, connection};
+use crate::transaction::CloseUnlessDone;
+
+/// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
+/// has tried, up to 100 ms.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// For so long the lock counts as taken after the first wait in vain; each wait in vain doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// SQLite has one write lock for all keys, so an open transaction that writes keeps everybody from writing. One caller of
+/// the store at a time waits for it; when nobody has committed for [`MAX_LOCK_WAIT`], the others are told so, without
+/// waiting, for a while.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gate(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    taken: Mutex<Option<Taken>>,
+}
+
+/// What is known of a lock that was waited for in vain.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Gate {
+    /// The right to wait for the lock; its drop ends it.
+    async fn turn(&self) -> Result<OwnedMutexGuard<()>> {
+        let turn = &self.0.turn;
+        match *self.taken() {
+            Some(taken) if Instant::now() < taken.until => return Err(contention()),
+            // One caller tries whether it still is; nobody waits for that one.
+            Some(_) => return Arc::clone(turn).try_lock_owned().map_err(|_| contention()),
+            None => {}
+        }
+        let turn = Arc::clone(turn).lock_owned().await;
+        let is_taken = self.taken().is_some();
+        match is_taken {
+            true => Err(contention()),
+            false => Ok(turn),
+        }
+    }
+
+    fn found_taken(&self) {
+        let mut taken = self.taken();
+        let pause = taken.map_or(FIRST_PAUSE, |taken| (taken.pause * 2).min(LONGEST_PAUSE));
+        let until = Instant::now() + pause;
+        *taken = Some(Taken { until, pause });
+    }
+
+    /// Somebody has written.
+    pub(crate) fn found_free(&self) {
+        *self.taken() = None;
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Taken>> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody waits.
+    #[cfg(test)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.0.turn.try_lock().is_err()
+    }
+}
+
+fn contention() -> Error {
+    Error::new(
+        ErrorKind::Contention,
+        Effect::None,
+        format!(
+            "an open transaction has held the write lock of the database for {} ms (SQLite has one for all keys); ask \
+             again when it has ended",
+            MAX_LOCK_WAIT.as_millis()
+        ),
+    )
+}
+
+/// One caller's wait for the lock.
+#[derive(Debug)]
+pub(crate) struct Wait<'p> {
+    pools: &'p Pools,
+    _turn: OwnedMutexGuard<()>,
+    /// The connection of callers' transactions, where the store made it: nobody of this store has the lock meanwhile, and
+    /// callers come in order.
+    ticket: Option<PoolConnection<Sqlite>>,
+    /// What [`version`](Self::version) was when somebody was seen to have committed last.
+    version: Option<i64>,
+    since: Instant,
+}
+
+impl<'p> Wait<'p> {
+    pub(crate) async fn begin(pools: &'p Pools) -> Result<Self> {
+        let turn = pools.gate.turn().await?;
+        let mut wait = Self {
+            version: version(pools).await,
+            pools,
+            _turn: turn,
+            ticket: None,
+            since: Instant::now(),
+        };
+        if pools.own().is_some() {
+            wait.ticket = wait.queue().await?;
+        }
+        Ok(wait)
+    }
+
+    /// Waits for the connection of callers' transactions; `None` when somebody keeps it, with the lock or without.
+    async fn queue(&mut self) -> Result<Option<PoolConnection<Sqlite>>> {
+        let acquired = self.pools.shared.acquire();
+        tokio::pin!(acquired);
+        loop {
+            match tokio::time::timeout(PAUSE.max(self.left()), &mut acquired).await {
+                Ok(acquired) => {
+                    let at = |error| classify(error, Sent::Harmless);
+                    return acquired.map(Some).map_err(at);
+                }
+                Err(_) if self.has_moved().await => {}
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Pauses before the lock is tried once more.
+    ///
+    /// # Errors
+    ///
+    /// `Contention`, when nobody has committed for too long.
+    pub(crate) async fn again(&mut self) -> Result<()> {
+        tokio::time::sleep(PAUSE).await;
+        self.check().await
+    }
+
+    fn left(&self) -> Duration {
+        MAX_LOCK_WAIT.saturating_sub(self.since.elapsed())
+    }
+
+    async fn check(&mut self) -> Result<()> {
+        if !self.left().is_zero() || self.has_moved().await {
+            return Ok(());
+        }
+        self.pools.gate.found_taken();
+        Err(contention())
+    }
+
+    /// Whether somebody has committed since it was asked last. Others who commit are in line, as this caller is; who holds
+    /// the lock and does not commit is an open transaction.
+    async fn has_moved(&mut self) -> bool {
+        let version = version(self.pools).await;
+        let has_moved = version.is_some() && version != self.version;
+        if has_moved {
+            self.version = version;
+            self.since = Instant::now();
+        }
+        has_moved
+    }
+}
+
+/// A number that changes when another connection commits; `None` where the store has no connection of its own to ask.
+async fn version(pools: &Pools) -> Option<i64> {
+    let mut lent = pools.own()?.writer.lend().await.ok()?;
+    let query = sqlx::query_scalar("PRAGMA data_version");
+    let version = query.fetch_one(connection(&mut lent).ok()?).await.ok()?;
+    lent.done();
+    Some(version)
+}
+
+/// A connection of the caller's pool that does not wait for the lock. Dropped before [`give_back`](Self::give_back) it is
+/// closed, so that nobody gets it as it is.
+pub(crate) struct Hasty {
+    guard: CloseUnlessDone,
+    millis: i64,
+}
+
+impl Hasty {
+    pub(crate) async fn acquire(pools: &Pools) -> Result<Self, sqlx::Error> {
+        let mut guard = CloseUnlessDone::new(pools.shared.acquire().await?);
+        let millis = sqlx::query_scalar("PRAGMA busy_timeout")
+            .fetch_one(guard.connection())
+            .await?;
+        let mut hasty = Self { guard, millis };
+        if millis > 0 {
+            hasty.set(0).await?;
+        }
+        Ok(hasty)
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        self.guard.connection()
+    }
+
+    /// The connection as it was.
+    pub(crate) async fn restored(mut self) -> Result<CloseUnlessDone, sqlx::Error> {
+        if self.millis > 0 {
+            self.set(self.millis).await?;
+        }
+        Ok(self.guard)
+    }
+
+    /// Gives it back to the pool, as it was.
+    pub(crate) async fn give_back(self) {
+        // A connection that cannot be set as it was is closed.
+        if let Ok(guard) = self.restored().await {
+            guard.done();
+        }
+    }
+
+    async fn set(&mut self, millis: i64) -> Result<(), sqlx::Error> {
+        let query = AssertSqlSafe(format!("PRAGMA busy_timeout = {millis}"));
+        let row = sqlx::query(query).fetch_optional(self.connection()).await;
+        row.map(drop)
+    }
+}

@@ -1,0 +1,161 @@
+//! [`Watched`]: a store whose answers are searched for secrets.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idem_core::{
+    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest,
+    Completion, Error, ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result,
+    WatermarkStore,
+};
+
+use crate::secrets::Watch;
+
+/// A store of the harness, as cases get it: each answer is searched for the secret.
+pub(crate) struct Watched<S: ?Sized> {
+    inner: Arc<S>,
+    watch: Watch,
+}
+
+impl<S: fmt::Debug + ?Sized> Watched<S> {
+    pub(crate) fn new(inner: Arc<S>, watch: &Watch) -> Self {
+        watch.debug("a store", &inner);
+        Self {
+            inner,
+            watch: watch.clone(),
+        }
+    }
+
+    fn told<T: fmt::Debug>(&self, operation: &str, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(answer) => {
+                let what = format_args!("the answer of `{operation}`");
+                self.watch.debug(what, answer);
+            }
+            Err(error) => self.watch.error(format_args!("`{operation}`"), error),
+        }
+        result
+    }
+}
+
+/// As the store's own.
+impl<S: fmt::Debug + ?Sized> fmt::Debug for Watched<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
+    fn backend(&self) -> &'static str {
+        self.inner.backend()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+        self.inner.checkpoints().map(|_| self as _)
+    }
+
+    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+        self.inner.watermarks().map(|_| self as _)
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        self.told("claim", self.inner.claim(request).await)
+    }
+
+    async fn complete(
+        &self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<()> {
+        let completed = self.inner.complete(claim, response, retention).await;
+        self.told("complete", completed)
+    }
+
+    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.told("fail", self.inner.fail(claim, failure, retention).await)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<()> {
+        self.told("release", self.inner.release(claim).await)
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+        self.told("renew", self.inner.renew(claim, lease).await)
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>> {
+        self.told("get", self.inner.get(key).await)
+    }
+
+    async fn purge(&self, limit: u32) -> Result<u64> {
+        self.told("purge", self.inner.purge(limit).await)
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64> {
+        self.told("sweep", self.inner.sweep(limit).await)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: BatchStore + ?Sized> BatchStore for Watched<S> {
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+        let answers = self.inner.claim_many(requests).await.into_iter();
+        let told = answers.map(|answer| self.told("claim_many", answer));
+        told.collect()
+    }
+
+    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+        let answers = self.inner.complete_many(completions).await.into_iter();
+        let told = answers.map(|answer| self.told("complete_many", answer));
+        told.collect()
+    }
+}
+
+/// Asked of a store that does not have it.
+fn nothing() -> Error {
+    let message = "the store behind keeps none";
+    Error::new(ErrorKind::Misconfigured, idem_core::Effect::None, message)
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: IdempotencyStore + ?Sized> CheckpointStore for Watched<S> {
+    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+        let inner = self.inner.checkpoints().ok_or_else(nothing)?;
+        self.told("checkpoint", inner.checkpoint(claim, checkpoint).await)
+    }
+
+    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+        let inner = self.inner.checkpoints().ok_or_else(nothing)?;
+        self.told("last_checkpoint", inner.last_checkpoint(claim).await)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: IdempotencyStore + ?Sized> WatermarkStore for Watched<S> {
+    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.told("advance", inner.advance(source, version, retention).await)
+    }
+
+    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.told("watermark", inner.watermark(source).await)
+    }
+
+    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+        let inner = self.inner.watermarks().ok_or_else(nothing)?;
+        self.told("purge_watermarks", inner.purge_watermarks(limit).await)
+    }
+}
