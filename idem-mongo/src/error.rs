@@ -131,6 +131,8 @@ pub(crate) fn no_transactions() -> Error {
 
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
 const WRITE_CONFLICT: i32 = 112;
+const MAX_TIME_EXPIRED: i32 = 50;
+const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
 /// The server's code, of a command, a write, or a write concern.
 pub(crate) fn code(error: &MongoError) -> Option<i32> {
@@ -148,6 +150,27 @@ pub(crate) fn is_lost_race(error: &MongoError) -> bool {
         &*error.kind,
         MongoKind::Write(WriteFailure::WriteConcernError(_))
     ) && matches!(code(error), Some(DUPLICATE_KEY | WRITE_CONFLICT))
+}
+
+/// Whether the server ended a statement because its time (`maxTimeMS`) was over before it had written. The time-out of a
+/// write that is done and waits for its write concern comes beside the answer, as a write concern error:
+/// <https://github.com/mongodb/specifications/blob/master/source/client-side-operations-timeout/client-side-operations-timeout.md>.
+pub(crate) fn is_out_of_time(error: &MongoError) -> bool {
+    matches!(&*error.kind, MongoKind::Command(error) if error.code == MAX_TIME_EXPIRED)
+}
+
+/// Whether the document is written, and the time was over before enough members had confirmed it.
+pub(crate) fn is_unconfirmed(error: &MongoError) -> bool {
+    matches!(
+        &*error.kind,
+        MongoKind::Write(WriteFailure::WriteConcernError(error))
+            if matches!(error.code, MAX_TIME_EXPIRED | WRITE_CONCERN_TIMEOUT)
+    )
+}
+
+/// Whether a statement of a transaction met a document that another transaction has written.
+pub(crate) fn is_write_conflict(error: &MongoError) -> bool {
+    code(error) == Some(WRITE_CONFLICT)
 }
 
 /// What a code of the server means: kind, effect, and what to do. A statement that fails is undone, so most have no

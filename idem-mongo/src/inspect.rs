@@ -43,6 +43,11 @@ pub(crate) fn is_index(index: &Document, field: &str) -> bool {
         && (field != "purge_at" || expires == Some(0))
 }
 
+/// Whether a server that greets so has transactions: a member of a replica set, or a `mongos`.
+pub(crate) fn has_transactions(hello: &Document) -> bool {
+    hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|told| told == "isdbgrid")
+}
+
 /// A number of any kind: servers and shells differ in which they write.
 pub(crate) fn number(document: &Document, field: &str) -> Option<i64> {
     match document.get(field)? {

@@ -5,6 +5,7 @@ mod checkpoint;
 mod config;
 mod error;
 mod inspect;
+mod locked;
 mod looks;
 mod maintenance;
 mod operations;

@@ -51,7 +51,9 @@ impl Operations {
     pub(crate) async fn rows_of(&self, ids: Vec<String>) -> Result<HashMap<String, Row>> {
         let look = statements::look_many(ids);
         let mut session = Session::alone(&self.config);
-        let found = session.read(&self.collection, look, Sent::Harmless).await?;
+        let found = session
+            .read(&self.records.collection, look, Sent::Harmless)
+            .await?;
         let rows = found.into_iter().map(Row::new);
         Ok(rows
             .filter_map(|row| Some((row.id()?.to_owned(), row)))

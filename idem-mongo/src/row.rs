@@ -68,6 +68,11 @@ impl Row {
         Ok(self.number("expires_at")? > self.number("now")?)
     }
 
+    /// Whether the record was in flight when it was read.
+    pub(crate) fn is_held(&self) -> Result<bool> {
+        Ok(self.state()? == StoredRecord::IN_FLIGHT && self.is_live()?)
+    }
+
     /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
     pub(crate) fn is_held_against(&self, asked: &Asked<'_>) -> Result<bool> {
         let request = asked.request;

@@ -1,12 +1,16 @@
 //! The collection, its indexes, and how they come into being.
 
+use std::sync::atomic::Ordering;
+
 use idem_core::{Error, Result};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
 use crate::config::Config;
 use crate::error::{Sent, classify, code};
-use crate::inspect::{check_collection, first_batch, is_index, misconfigured, number};
+use crate::inspect::{
+    check_collection, first_batch, has_transactions, is_index, misconfigured, number,
+};
 use crate::operations::Operations;
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
@@ -96,12 +100,16 @@ impl Operations {
     async fn migrate(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
         if let Found::Part = self.inspect_watermarks(session).await? {
-            self.create(session, self.watermarks.name(), vec![purge_index()])
-                .await?;
+            self.create(
+                session,
+                self.watermarks.collection.name(),
+                vec![purge_index()],
+            )
+            .await?;
         }
         if let Found::Part = self.inspect_records(session).await? {
             let indexes = vec![purge_index(), sweep_index()];
-            self.create(session, self.collection.name(), indexes)
+            self.create(session, self.records.collection.name(), indexes)
                 .await?;
             self.write_version(session).await?;
         }
@@ -149,6 +157,9 @@ impl Operations {
     /// `hello` needs no privilege, and tells a version that servers like MongoDB know, too.
     async fn check_server(&self, session: &Session<'_>) -> Result<()> {
         let hello = self.reading(session, doc! { "hello": 1 }).await?;
+        if has_transactions(&hello) {
+            self.has_transactions.store(true, Ordering::Relaxed);
+        }
         let version = number(&hello, "maxWireVersion").unwrap_or(0);
         if version < MIN_WIRE_VERSION {
             return Err(misconfigured(format!(
@@ -160,7 +171,10 @@ impl Operations {
 
     /// What is there; an error when it does not suit.
     async fn inspect_records(&self, session: &Session<'_>) -> Result<Found> {
-        let Some(indexes) = self.indexes_of(session, self.collection.name()).await? else {
+        let Some(indexes) = self
+            .indexes_of(session, self.records.collection.name())
+            .await?
+        else {
             return Ok(Found::Part);
         };
         let has = |field: &str| indexes.iter().any(|index| is_index(index, field));
@@ -173,7 +187,9 @@ impl Operations {
     }
 
     async fn inspect_watermarks(&self, session: &Session<'_>) -> Result<Found> {
-        let indexes = self.indexes_of(session, self.watermarks.name()).await?;
+        let indexes = self
+            .indexes_of(session, self.watermarks.collection.name())
+            .await?;
         let indexed = indexes
             .iter()
             .flatten()
@@ -198,7 +214,7 @@ impl Operations {
     }
 
     async fn version(&self, session: &Session<'_>) -> Result<Option<i64>> {
-        let collection = self.collection.clone();
+        let collection = self.records.collection.clone();
         let look = async move { collection.find_one(doc! { "_id": VERSION_ID }).await };
         let found = session.by_itself(Sent::Harmless, look).await?;
         let found = found.map_err(|error| classify(error, Sent::Harmless))?;
@@ -210,7 +226,7 @@ impl Operations {
         let version = i32::try_from(SCHEMA_VERSION).unwrap_or(i32::MAX);
         let update = doc! { "$setOnInsert": { "schema_version": version } };
         let upsert = || {
-            let (collection, update) = (self.collection.clone(), update.clone());
+            let (collection, update) = (self.records.collection.clone(), update.clone());
             async move {
                 let upsert = collection.update_one(doc! { "_id": VERSION_ID }, update);
                 upsert.upsert(true).await

@@ -115,6 +115,14 @@ pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
     ]
 }
 
+/// The token of the key's record, expired or not.
+pub(crate) fn token(key: &Key) -> Vec<Document> {
+    vec![
+        doc! { "$match": key_filter(key) },
+        doc! { "$project": { "token": 1 } },
+    ]
+}
+
 /// A checked claim in the form that statements take.
 #[derive(Debug)]
 pub(crate) struct Asked<'r> {

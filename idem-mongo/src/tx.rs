@@ -176,8 +176,7 @@ async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     let hello = tokio::spawn(async move { admin.run_command(doc! { "hello": 1 }).await });
     let hello = hello.await.map_err(task_failed)?;
     let hello = hello.map_err(|error| classify(error, Sent::Harmless))?;
-    let is_sharded = hello.get_str("msg").is_ok_and(|told| told == "isdbgrid");
-    if !is_sharded && !hello.contains_key("setName") {
+    if !crate::inspect::has_transactions(&hello) {
         return Err(no_transactions());
     }
     known.store(true, Ordering::Relaxed);
