@@ -16,7 +16,9 @@
 //! has taken already (`TransactionTooOld`), so a first try of the driver's that is still under way
 //! cannot take effect after it: <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idem_core::{AttemptId, Claim, Effect, Error, Key, LockedKeys, MAX_LOCK_WAIT, Result};
@@ -39,6 +41,7 @@ const MORE_TIME: u32 = 4;
 pub(crate) struct Documents {
     pub(crate) collection: Collection<Document>,
     pub(crate) locked: LockedKeys,
+    undecided: Undecided,
 }
 
 impl Documents {
@@ -46,7 +49,55 @@ impl Documents {
         Self {
             collection,
             locked: LockedKeys::new(),
+            undecided: Undecided::default(),
         }
+    }
+
+    /// Refuses a claim of a key that was locked and undecided a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// `Contention`, without effect.
+    pub(crate) fn admit(&self, key: &Key) -> Result<()> {
+        match self.locked.is_locked(key) && self.undecided.is_recent(key) {
+            true => Err(LockedKeys::error()),
+            false => Ok(()),
+        }
+    }
+
+    /// Remembers that a look, begun at this instant, has not answered a claim of a key that is locked.
+    pub(crate) fn was_undecided(&self, key: &Key, looked: Instant) {
+        if self.locked.is_locked(key) {
+            self.undecided.note(key, looked);
+        }
+    }
+}
+
+/// Keys that are locked and of which a look saw nothing that answers a claim, a moment ago. Callers who ask for such a key all the
+/// time share one look each moment; otherwise their reads would take the server's time from others.
+#[derive(Debug, Default)]
+pub(crate) struct Undecided(Mutex<HashMap<String, Instant>>);
+
+impl Undecided {
+    /// So late a claim may see what was committed meanwhile; until then it is told to ask again.
+    const MOMENT: Duration = Duration::from_millis(10);
+    const MOST: usize = 1024;
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_recent(&self, key: &Key) -> bool {
+        let seen = self.keys().get(&key.path()).copied();
+        seen.is_some_and(|seen| seen.elapsed() < Self::MOMENT)
+    }
+
+    fn note(&self, key: &Key, seen: Instant) {
+        let mut keys = self.keys();
+        if keys.len() >= Self::MOST {
+            keys.retain(|_, seen| seen.elapsed() < Self::MOMENT);
+        }
+        keys.insert(key.path(), seen);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, Result, check};
+use tokio::time::Instant;
 
 use crate::error::Sent;
 use crate::operations::Operations;
@@ -64,10 +65,22 @@ impl Operations {
 impl MongoStore {
     /// A claim; where keys mostly have a record, its look is one with those of the others who claim now, if there are many.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        let (records, begun) = (&self.operations.records, Instant::now());
+        records.admit(request.key())?;
+        let outcome = self.claim_from_look(request).await;
+        if let Err(error) = &outcome
+            && error.kind() == ErrorKind::Contention
+        {
+            records.was_undecided(request.key(), begun);
+        }
+        outcome
+    }
+
+    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let (operations, Looks(looks)) = (&self.operations, &self.looks);
         let mut session = self.session();
         let underway = looks.enter();
-        if !underway.is_in_company() || !operations.traffic.expects_record(request.key()) {
+        if !underway.is_in_company() || !operations.looks_first(request.key()) {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;

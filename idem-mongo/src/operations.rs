@@ -95,7 +95,7 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
-        let seen = match self.traffic.expects_record(request.key()) {
+        let seen = match self.looks_first(request.key()) {
             true => self.look(session, &asked, Sent::Harmless).await?,
             false => None,
         };
@@ -137,10 +137,22 @@ impl Operations {
                 update: statements::claim(asked, &failure),
                 upsert: true,
             };
-            let changed = self
-                .write_document(session, &self.records, asked.request.key(), change)
+            let key = asked.request.key();
+            let changed = match self
+                .write_document(session, &self.records, key, change)
                 .await
-                .map_err(|error| since(error, sent))?;
+            {
+                Ok(changed) => changed,
+                // What is committed can be read beside an open transaction, and may answer.
+                Err(locked) if Self::is_readable(session, &locked) => {
+                    let seen = self.look(session, asked, sent).await?;
+                    return match seen {
+                        Some(row) if row.is_held_against(asked)? => row.loses(asked),
+                        _ => Err(since(locked, sent)),
+                    };
+                }
+                Err(error) => return Err(since(error, sent)),
+            };
             // Others of this process had their turn, each of them one.
             ask += u32::from(!matches!(changed, Changed::AfterAnother));
             match changed {
@@ -167,6 +179,16 @@ impl Operations {
             effect,
             format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
         ))
+    }
+
+    /// Whether somebody else's lock was met, and no transaction of the caller's was lost with it.
+    fn is_readable(session: &Session<'_>, error: &Error) -> bool {
+        error.kind() == ErrorKind::Contention && !session.is_in_transaction()
+    }
+
+    /// Whether a claim looks for the record before it writes.
+    pub(crate) fn looks_first(&self, key: &Key) -> bool {
+        self.traffic.expects_record(key) || self.records.locked.is_locked(key)
     }
 
     pub(crate) async fn look(
