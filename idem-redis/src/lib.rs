@@ -4,6 +4,7 @@ mod batch;
 mod cache;
 mod checkpoint;
 mod claiming;
+mod clock;
 mod config;
 mod connect;
 mod error;

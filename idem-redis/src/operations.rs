@@ -82,7 +82,8 @@ impl Operations {
             .arg(Self::flag(request.on_failed() == FailedPolicy::Retry))
             .arg(checked.metadata.unwrap_or_default())
             .arg(self.config.grace_millis())
-            .arg(&self.abandoned[..]))
+            .arg(&self.abandoned[..])
+            .dated())
     }
 
     /// What a claim's answer means.
