@@ -2,6 +2,7 @@
 
 mod batch;
 mod checkpoint;
+mod codes;
 mod config;
 mod error;
 mod inspect;

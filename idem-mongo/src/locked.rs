@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use idem_core::{AttemptId, Claim, Effect, Error, Key, LockedKeys, MAX_LOCK_WAIT, Result};
@@ -41,7 +41,7 @@ const MORE_TIME: u32 = 4;
 pub(crate) struct Documents {
     pub(crate) collection: Collection<Document>,
     pub(crate) locked: LockedKeys,
-    undecided: Undecided,
+    looked: Looked,
 }
 
 impl Documents {
@@ -49,55 +49,41 @@ impl Documents {
         Self {
             collection,
             locked: LockedKeys::new(),
-            undecided: Undecided::default(),
+            looked: Looked::default(),
         }
     }
 
-    /// Refuses a claim of a key that was locked and undecided a moment ago.
-    ///
-    /// # Errors
-    ///
-    /// `Contention`, without effect.
-    pub(crate) fn admit(&self, key: &Key) -> Result<()> {
-        match self.locked.is_locked(key) && self.undecided.is_recent(key) {
-            true => Err(LockedKeys::error()),
-            false => Ok(()),
-        }
-    }
-
-    /// Remembers that a look, begun at this instant, has not answered a claim of a key that is locked.
-    pub(crate) fn was_undecided(&self, key: &Key, looked: Instant) {
-        if self.locked.is_locked(key) {
-            self.undecided.note(key, looked);
-        }
+    /// Whether a claim of this key may look for its record: of a key that is locked, one a moment.
+    pub(crate) fn may_look(&self, key: &Key) -> bool {
+        !self.locked.is_locked(key) || self.looked.is_due(key)
     }
 }
 
-/// Keys that are locked and of which a look saw nothing that answers a claim, a moment ago. Callers who ask for such a key all the
-/// time share one look each moment; otherwise their reads would take the server's time from others.
+/// When keys that are locked were looked for. Callers who ask for such a key all the time share one look each moment;
+/// otherwise their reads would take the server's time from others.
 #[derive(Debug, Default)]
-pub(crate) struct Undecided(Mutex<HashMap<String, Instant>>);
+struct Looked(Mutex<HashMap<String, Instant>>);
 
-impl Undecided {
+impl Looked {
     /// So late a claim may see what was committed meanwhile; until then it is told to ask again.
-    const MOMENT: Duration = Duration::from_millis(10);
+    const MOMENT: Duration = Duration::from_millis(25);
     const MOST: usize = 1024;
 
-    fn keys(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_recent(&self, key: &Key) -> bool {
-        let seen = self.keys().get(&key.path()).copied();
-        seen.is_some_and(|seen| seen.elapsed() < Self::MOMENT)
-    }
-
-    fn note(&self, key: &Key, seen: Instant) {
-        let mut keys = self.keys();
+    /// Whether nobody looks or has just looked, so that this caller does.
+    fn is_due(&self, key: &Key) -> bool {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= Self::MOST {
-            keys.retain(|_, seen| seen.elapsed() < Self::MOMENT);
+            keys.retain(|_, looked| looked.elapsed() < Self::MOMENT);
         }
-        keys.insert(key.path(), seen);
+        let path = key.path();
+        if keys
+            .get(&path)
+            .is_some_and(|looked| looked.elapsed() < Self::MOMENT)
+        {
+            return false;
+        }
+        keys.insert(path, Instant::now());
+        true
     }
 }
 
@@ -277,6 +263,18 @@ async fn touch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_locked_key_is_looked_for_once_a_moment() {
+        let (looked, key) = (Looked::default(), Key::new("tenant", "pay", "one").unwrap());
+        let begun = Instant::now();
+        assert!(looked.is_due(&key));
+        assert!(!looked.is_due(&key) || begun.elapsed() >= Looked::MOMENT);
+        let other = Key::new("tenant", "pay", "other").unwrap();
+        assert!(looked.is_due(&other));
+        std::thread::sleep(2 * Looked::MOMENT);
+        assert!(looked.is_due(&key));
+    }
 
     #[test]
     fn patience_grows_where_members_confirm_slowly_and_comes_back() {

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, Result, check};
-use tokio::time::Instant;
+use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, LockedKeys, Result, check};
 
 use crate::error::Sent;
 use crate::operations::Operations;
@@ -65,18 +64,9 @@ impl Operations {
 impl MongoStore {
     /// A claim; where keys mostly have a record, its look is one with those of the others who claim now, if there are many.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (records, begun) = (&self.operations.records, Instant::now());
-        records.admit(request.key())?;
-        let outcome = self.claim_from_look(request).await;
-        if let Err(error) = &outcome
-            && error.kind() == ErrorKind::Contention
-        {
-            records.was_undecided(request.key(), begun);
+        if !self.operations.records.may_look(request.key()) {
+            return Err(LockedKeys::error());
         }
-        outcome
-    }
-
-    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let (operations, Looks(looks)) = (&self.operations, &self.looks);
         let mut session = self.session();
         let underway = looks.enter();

@@ -144,7 +144,9 @@ impl Operations {
             {
                 Ok(changed) => changed,
                 // What is committed can be read beside an open transaction, and may answer.
-                Err(locked) if Self::is_readable(session, &locked) => {
+                Err(locked)
+                    if Self::is_readable(session, &locked) && self.records.may_look(key) =>
+                {
                     let seen = self.look(session, asked, sent).await?;
                     return match seen {
                         Some(row) if row.is_held_against(asked)? => row.loses(asked),
