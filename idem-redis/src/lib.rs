@@ -5,6 +5,7 @@ mod cache;
 mod checkpoint;
 mod claiming;
 mod clock;
+mod codes;
 mod config;
 mod connect;
 mod error;
