@@ -127,10 +127,11 @@ impl Operations {
         let mut sent = Sent::Harmless;
         let mut ask = 1;
         while ask <= MAX_ASKS {
-            if let Some(row) = seen
-                && row.is_held_against(asked)?
-            {
-                return row.loses(asked);
+            if let Some(row) = seen {
+                if row.is_held_against(asked)? {
+                    return row.loses(asked);
+                }
+                row.check_token()?;
             }
             let change = Change {
                 filter: statements::key_filter(asked.request.key()),

@@ -15,6 +15,7 @@ use idem_conformance::{Case, CaseFuture, Context};
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
+    bounded::A_TOKEN_THAT_CANNOT_GROW_IS_TOLD,
     bounded::NO_OPERATION_SCANS_THE_COLLECTION,
     bounded::PURGE_COUNTS_WHAT_IT_DELETES,
     bounded::PURGES_BESIDE_EACH_OTHER_COUNT_EACH_RECORD_ONCE,
