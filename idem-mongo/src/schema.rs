@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use idem_core::{Error, Result};
+use idem_core::{Effect, Error, Result};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
 use crate::config::Config;
 use crate::error::{Sent, classify, code};
 use crate::inspect::{
-    check_collection, first_batch, has_transactions, is_index, misconfigured, number,
+    check_collection, check_index, first_batch, has_transactions, is_index, misconfigured, number,
 };
 use crate::operations::Operations;
 use crate::session::Session;
@@ -78,15 +78,18 @@ impl MongoStore {
         self.operations.migrate(&self.session()).await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with and that the collections are there, as this crate wants them,
-    /// and of this version. Only reads.
+    /// Checks that the server is one that this crate works with, that the collections are there, as this crate wants them,
+    /// and of this version, that no validator and no index of somebody else refuses or deletes records, and, by statements
+    /// that change nothing, that the user may write and that the write concern can be met.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual, also on a member that is not primary.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
-        self.operations.verify(&self.session()).await.map_err(at)
+        let (operations, session) = (&self.operations, self.session());
+        operations.verify(&session).await.map_err(at)?;
+        operations.try_writes(&session).await.map_err(at)
     }
 }
 
@@ -136,6 +139,29 @@ impl Operations {
     async fn verify(&self, session: &Session<'_>) -> Result<()> {
         self.verify_records(session).await?;
         self.verify_watermarks(session).await
+    }
+
+    /// One statement of each kind that records need, with the store's own write concern, none of which finds or changes
+    /// anything: an upsert of the version that is there, and an update and a deletion of one that no collection has.
+    async fn try_writes(&self, session: &Session<'_>) -> Result<()> {
+        self.write_version(session).await?;
+        for collection in [&self.records.collection, &self.watermarks.collection] {
+            let none = doc! { "_id": VERSION_ID, "schema_version": -1 };
+            let (updated, filter) = (collection.clone(), none.clone());
+            let update = move || {
+                let (updated, filter) = (updated.clone(), filter.clone());
+                let update = vec![doc! { "$set": { "schema_version": -1 } }];
+                async move { updated.find_one_and_update(filter, update).await }
+            };
+            session.again(update).await.map_err(in_vain)?;
+            let deleted = collection.clone();
+            let delete = move || {
+                let (deleted, filter) = (deleted.clone(), none.clone());
+                async move { deleted.delete_many(filter).await }
+            };
+            session.again(delete).await.map_err(in_vain)?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn verify_records(&self, session: &Session<'_>) -> Result<()> {
@@ -207,7 +233,11 @@ impl Operations {
         check_collection(collection)?;
         let list = doc! { "listIndexes": name };
         match self.command(session, list, Sent::Harmless).await? {
-            Ok(indexes) => Ok(Some(first_batch(&indexes).cloned().collect())),
+            Ok(indexes) => {
+                let indexes: Vec<_> = first_batch(&indexes).cloned().collect();
+                indexes.iter().try_for_each(check_index)?;
+                Ok(Some(indexes))
+            }
             Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(None),
             Err(error) => Err(classify(error, Sent::Harmless)),
         }
@@ -258,6 +288,11 @@ impl Operations {
         let run = async move { database.run_command(command).await };
         session.by_itself(sent, run).await
     }
+}
+
+/// The error of a statement that could not have changed anything.
+fn in_vain(error: Error) -> Error {
+    error.with_effect(Effect::None)
 }
 
 fn purge_index() -> Document {

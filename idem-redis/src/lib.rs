@@ -24,6 +24,7 @@ mod scripts;
 mod store;
 mod sweep;
 mod trust;
+mod verify;
 mod wake;
 mod watermark;
 
