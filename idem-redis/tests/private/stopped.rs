@@ -85,8 +85,8 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
         let rivals: Vec<_> = requests.iter().map(rival).collect();
         let (first, second) = rivals.split_at(EACH);
         let mut callers = tokio::task::JoinSet::new();
-        for rival in second.iter().cloned() {
-            let crowd = crowd.clone();
+        for rival in second {
+            let (crowd, rival) = (crowd.clone(), rival.clone());
             callers.spawn(async move { crowd.claim(&rival).await });
         }
         let fresh = ["fresh", "free"].map(request);
