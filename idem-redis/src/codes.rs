@@ -193,6 +193,13 @@ const TEXTS: &[Row] = &[
     ),
 ];
 
+/// What a script is told of a command or key that its user may not use, in Redis 7 and before, wherever in the message: at
+/// a script's first call of it, so before the one write is done.
+const DENIED_IN_SCRIPT: [&str; 2] = [
+    "ACL failure in script",
+    "The user executing the script can't",
+];
+
 const UNLISTED: Meaning = (
     ErrorKind::Other,
     Effect::Unknown,
@@ -207,6 +214,11 @@ pub(crate) fn by_code(code: &str) -> Option<Meaning> {
 
 /// What a message means whose first word is no code that says more.
 pub(crate) fn by_text(text: &str) -> Meaning {
+    if DENIED_IN_SCRIPT.iter().any(|denied| text.contains(denied))
+        && let Some(denied) = by_code("NOPERM")
+    {
+        return denied;
+    }
     let begins = |start: &&str| {
         text.get(..start.len())
             .is_some_and(|begun| begun.eq_ignore_ascii_case(start))

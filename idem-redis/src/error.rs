@@ -233,6 +233,18 @@ mod tests {
                 Unavailable,
                 Unknown,
             ),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'set' command script: f_1, on \
+                 @user_script:14.",
+                Misconfigured,
+                None,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:9: The user executing the script can't run this \
+                 command or subcommand",
+                Misconfigured,
+                None,
+            ),
             // twemproxy
             ("ERR Connection timed out", Unavailable, Unknown),
             ("ERR Connection refused", Unavailable, Unknown),

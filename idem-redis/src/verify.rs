@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, BatchStore, Checkpoint, CheckpointStore, ClaimRequest, Effect, Error, ErrorKind,
-    Fingerprint, IdempotencyStore, Key, Result, WatermarkStore,
+    AttemptId, Checkpoint, CheckpointStore, ClaimRequest, Effect, Error, ErrorKind, Fingerprint,
+    IdempotencyStore, Key, Result, WatermarkStore,
 };
 
 use crate::info::Info;
@@ -47,9 +47,7 @@ impl RedisStore {
         let request = ClaimRequest::new(key.clone(), Fingerprint::raw("verify"))
             .with_lease(SHORT)
             .with_retention(SHORT);
-        // Together with others, and alone, which are two scripts.
-        let mut claimed = self.claim_many(std::slice::from_ref(&request)).await;
-        let claimed = claimed.pop().unwrap_or_else(|| Err(strange()))?;
+        let claimed = self.claim(&request).await?;
         let claim = claimed.acquired().ok_or_else(strange)?;
         let again = self.claim(&request).await?;
         let claim = again.acquired().filter(|own| own.token() == claim.token());
