@@ -17,8 +17,8 @@
 //! cannot take effect after it: <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idem_core::{AttemptId, Claim, Effect, Error, Key, LockedKeys, MAX_LOCK_WAIT, Result};
@@ -55,35 +55,73 @@ impl Documents {
 
     /// Whether a claim of this key may look for its record: of a key that is locked, one a moment.
     pub(crate) fn may_look(&self, key: &Key) -> bool {
-        !self.locked.is_locked(key) || self.looked.is_due(key)
+        self.looked.is_due(key)
+    }
+
+    /// A claim of this key has met a lock.
+    pub(crate) fn was_locked(&self, key: &Key) {
+        self.looked.note(key);
+    }
+
+    /// A claim of this key was answered.
+    pub(crate) fn was_answered(&self, key: &Key) {
+        self.looked.forget(key);
     }
 }
 
 /// When keys that are locked were looked for. Callers who ask for such a key all the time share one look each moment;
 /// otherwise their reads would take the server's time from others.
 #[derive(Debug, Default)]
-struct Looked(Mutex<HashMap<String, Instant>>);
+struct Looked {
+    keys: Mutex<HashMap<String, Instant>>,
+    /// How many there are, so that mostly nobody waits for the others.
+    count: AtomicUsize,
+}
 
 impl Looked {
     /// So late a claim may see what was committed meanwhile; until then it is told to ask again.
     const MOMENT: Duration = Duration::from_millis(25);
+    /// A key that nobody asks for is forgotten then.
+    const LONGEST: Duration = Duration::from_secs(2);
     const MOST: usize = 1024;
 
-    /// Whether nobody looks or has just looked, so that this caller does.
+    fn keys(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the key is not locked, as far as is known, or nobody has just looked, so that this caller does.
     fn is_due(&self, key: &Key) -> bool {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        match self.keys().get_mut(&key.path()) {
+            Some(looked) if looked.elapsed() < Self::MOMENT => false,
+            Some(looked) => {
+                *looked = Instant::now();
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn note(&self, key: &Key) {
+        let mut keys = self.keys();
         if keys.len() >= Self::MOST {
-            keys.retain(|_, looked| looked.elapsed() < Self::MOMENT);
+            keys.retain(|_, looked| looked.elapsed() < Self::LONGEST);
         }
-        let path = key.path();
-        if keys
-            .get(&path)
-            .is_some_and(|looked| looked.elapsed() < Self::MOMENT)
-        {
-            return false;
+        // Who finds the first lock looks at once, and by that for all who met it with it.
+        let before = Instant::now().checked_sub(Self::MOMENT);
+        keys.entry(key.path())
+            .or_insert_with(|| before.unwrap_or_else(Instant::now));
+        self.count.store(keys.len(), Ordering::Relaxed);
+    }
+
+    fn forget(&self, key: &Key) {
+        if self.count.load(Ordering::Relaxed) > 0 {
+            let mut keys = self.keys();
+            keys.remove(&key.path());
+            self.count.store(keys.len(), Ordering::Relaxed);
         }
-        keys.insert(path, Instant::now());
-        true
     }
 }
 
@@ -266,14 +304,19 @@ mod tests {
 
     #[test]
     fn a_locked_key_is_looked_for_once_a_moment() {
-        let (looked, key) = (Looked::default(), Key::new("tenant", "pay", "one").unwrap());
+        let key = |id| Key::new("tenant", "pay", id).unwrap();
+        let (looked, locked, other) = (Looked::default(), key("one"), key("other"));
+        assert!(looked.is_due(&locked) && looked.is_due(&locked));
+        looked.note(&locked);
         let begun = Instant::now();
-        assert!(looked.is_due(&key));
-        assert!(!looked.is_due(&key) || begun.elapsed() >= Looked::MOMENT);
-        let other = Key::new("tenant", "pay", "other").unwrap();
-        assert!(looked.is_due(&other));
+        assert!(looked.is_due(&locked));
+        looked.note(&locked);
+        assert!(!looked.is_due(&locked) || begun.elapsed() >= Looked::MOMENT);
+        assert!(looked.is_due(&other) && looked.is_due(&other));
         std::thread::sleep(2 * Looked::MOMENT);
-        assert!(looked.is_due(&key));
+        assert!(looked.is_due(&locked));
+        looked.forget(&locked);
+        assert!(looked.is_due(&locked) && looked.is_due(&locked));
     }
 
     #[test]

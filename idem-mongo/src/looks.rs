@@ -67,6 +67,14 @@ impl MongoStore {
         if !self.operations.records.may_look(request.key()) {
             return Err(LockedKeys::error());
         }
+        let outcome = self.claim_from_look(request).await;
+        if outcome.is_ok() {
+            self.operations.records.was_answered(request.key());
+        }
+        outcome
+    }
+
+    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let (operations, Looks(looks)) = (&self.operations, &self.looks);
         let mut session = self.session();
         let underway = looks.enter();

@@ -145,14 +145,15 @@ impl Operations {
             {
                 Ok(changed) => changed,
                 // What is committed can be read beside an open transaction, and may answer.
-                Err(locked)
-                    if Self::is_readable(session, &locked) && self.records.may_look(key) =>
-                {
-                    let seen = self.look(session, asked, sent).await?;
-                    return match seen {
-                        Some(row) if row.is_held_against(asked)? => row.loses(asked),
-                        _ => Err(since(locked, sent)),
-                    };
+                Err(locked) if Self::is_readable(session, &locked) => {
+                    self.records.was_locked(key);
+                    if self.records.may_look(key)
+                        && let Some(row) = self.look(session, asked, sent).await?
+                        && row.is_held_against(asked)?
+                    {
+                        return row.loses(asked);
+                    }
+                    return Err(since(locked, sent));
                 }
                 Err(error) => return Err(since(error, sent)),
             };
