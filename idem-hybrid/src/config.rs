@@ -18,7 +18,10 @@ pub enum Reads {
     Together,
 }
 
-/// Budgets, bounds and the breaker. All have defaults that suit a cache in the same data centre.
+/// The longest budget and pause: nobody means longer ones, and instants that far away cannot be told.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Budgets, bounds and the breaker. Budgets and pauses are a day at most. All have defaults that suit a cache in the same data centre.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub(crate) reads: Reads,
@@ -61,14 +64,14 @@ impl Config {
     /// How long a caller waits for the cache at most before the database is asked.
     #[must_use]
     pub fn with_budget(mut self, budget: Duration) -> Self {
-        self.budget = budget;
+        self.budget = budget.min(LONGEST);
         self
     }
 
     /// How long a promotion, which nobody waits for, and an operator's invalidation may take.
     #[must_use]
     pub fn with_background_budget(mut self, budget: Duration) -> Self {
-        self.background_budget = budget;
+        self.background_budget = budget.min(LONGEST);
         self
     }
 
@@ -105,8 +108,8 @@ impl Config {
     /// most `max`. No caller waits for a probe, which is made in the background.
     #[must_use]
     pub fn with_breaker_pause(mut self, pause: Duration, max: Duration) -> Self {
-        self.breaker_pause = pause;
-        self.breaker_max_pause = max;
+        self.breaker_pause = pause.min(LONGEST);
+        self.breaker_max_pause = max.min(LONGEST);
         self
     }
 
@@ -132,5 +135,26 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_without_end_are_a_day() {
+        let config = Config::new()
+            .with_budget(Duration::MAX)
+            .with_background_budget(Duration::MAX)
+            .with_breaker_pause(Duration::MAX, Duration::MAX);
+        for long in [
+            config.budget,
+            config.background_budget,
+            config.breaker_pause,
+            config.breaker_max_pause,
+        ] {
+            assert_eq!(long, LONGEST);
+        }
     }
 }

@@ -89,7 +89,7 @@ impl Operations {
         let first = groups.iter().filter_map(|group| group.first());
         let keys: Vec<_> = first
             .filter_map(|&position| requests.get(position).map(ClaimRequest::key))
-            .filter(|key| self.traffic.expects_record(key))
+            .filter(|key| self.looks_first(key))
             .map(Key::path)
             .collect();
         match keys.is_empty() {

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result, StoredRecord};
 
-use crate::operations::Operations;
-use crate::session::Session;
+use crate::operations::{Operations, changed_too_often};
+use crate::session::{MAX_ASKS, Session};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
@@ -21,11 +21,16 @@ impl Operations {
         stored: &[u8],
     ) -> Result<()> {
         self.ready(session).await?;
-        let update = statements::checkpoint(stored);
-        match self.update_held(session, claim, update).await? {
-            true => Ok(()),
-            false => Err(Error::claim_lost()),
+        for _ in 0..MAX_ASKS {
+            let update = statements::checkpoint(stored);
+            if self.update_held(session, claim, update).await?.is_some() {
+                return Ok(());
+            }
+            if let Some(lost) = self.not_held(session, claim).await? {
+                return Err(lost);
+            }
         }
+        Err(changed_too_often())
     }
 
     async fn last_checkpoint(

@@ -4,8 +4,14 @@ use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
 use mongodb::error::{
-    Error as MongoError, ErrorKind as MongoKind, NO_WRITES_PERFORMED, TRANSIENT_TRANSACTION_ERROR,
-    UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+    Error as MongoError, ErrorKind as MongoKind, NO_WRITES_PERFORMED, RETRYABLE_WRITE_ERROR,
+    SYSTEM_OVERLOADED_ERROR, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
+    WriteFailure,
+};
+
+use crate::codes::{
+    DUPLICATE_KEY, MAX_TIME_EXPIRED, Meaning, NO_TRANSACTIONS, WRITE_CONCERN_TIMEOUT,
+    WRITE_CONFLICT, by_code,
 };
 
 /// Whether the failed call could have changed anything.
@@ -16,8 +22,6 @@ pub(crate) enum Sent {
     /// A statement that writes was sent.
     Write,
 }
-
-type Meaning = (ErrorKind, Effect, &'static str);
 
 /// The driver's error as one of ours; the driver's is kept as the source, unless it quotes the key.
 pub(crate) fn classify(error: MongoError, sent: Sent) -> Error {
@@ -32,6 +36,21 @@ pub(crate) fn classify(error: MongoError, sent: Sent) -> Error {
 }
 
 fn meaning(error: &MongoError) -> Meaning {
+    match meaning_of_kind(error) {
+        // Labels that newer servers put on codes which are not listed.
+        (ErrorKind::Other, effect, _) if error.contains_label(SYSTEM_OVERLOADED_ERROR) => {
+            (ErrorKind::Unavailable, effect, "the server is overloaded")
+        }
+        (ErrorKind::Other, effect, _) if error.contains_label(RETRYABLE_WRITE_ERROR) => (
+            ErrorKind::Unavailable,
+            effect,
+            "the server could not do the write for a moment's reason",
+        ),
+        meaning => meaning,
+    }
+}
+
+fn meaning_of_kind(error: &MongoError) -> Meaning {
     use ErrorKind::{Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
     if let Some(meaning) = by_label(error) {
         return meaning;
@@ -117,20 +136,11 @@ fn by_label(error: &MongoError) -> Option<Meaning> {
     ))
 }
 
-const NO_TRANSACTIONS: Meaning = (
-    ErrorKind::Misconfigured,
-    Effect::None,
-    "the deployment has no transactions: a standalone server; make it a replica set of one",
-);
-
 /// A deployment that has no transactions.
 pub(crate) fn no_transactions() -> Error {
     let (kind, effect, message) = NO_TRANSACTIONS;
     Error::new(kind, effect, message)
 }
-
-pub(crate) const DUPLICATE_KEY: i32 = 11000;
-const WRITE_CONFLICT: i32 = 112;
 
 /// The server's code, of a command, a write, or a write concern.
 pub(crate) fn code(error: &MongoError) -> Option<i32> {
@@ -150,89 +160,25 @@ pub(crate) fn is_lost_race(error: &MongoError) -> bool {
     ) && matches!(code(error), Some(DUPLICATE_KEY | WRITE_CONFLICT))
 }
 
-/// What a code of the server means: kind, effect, and what to do. A statement that fails is undone, so most have no
-/// effect; where a member steps down or goes down, the write may have come first.
-///
-/// Codes: <https://www.mongodb.com/docs/manual/reference/error-codes/>.
-fn by_code(code: i32) -> Meaning {
-    use Effect::{None, Unknown};
-    use ErrorKind::{Contention, Misconfigured, Other, Unavailable};
-    match code {
-        DUPLICATE_KEY => (
-            Contention,
-            None,
-            "the key was claimed at the same time (11000)",
-        ),
-        WRITE_CONFLICT => (Contention, None, "a concurrent write got in the way (112)"),
-        24 => (Contention, None, "a lock was not free in time (24)"),
-        251 | 244 => (
-            Contention,
-            None,
-            "the server has ended the transaction (251, 244), perhaps because it took too long; repeat the whole \
-             transaction",
-        ),
-        50 | 262 => (
-            Unavailable,
-            Unknown,
-            "the server stopped the statement because it took too long (50, 262)",
-        ),
-        64 => (
-            Unavailable,
-            Unknown,
-            "not enough members confirmed the write in time (64)",
-        ),
-        75 | 79 | 100 => (
-            Misconfigured,
-            Unknown,
-            "the write concern cannot be met by this deployment (75, 79, 100)",
-        ),
-        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 10058 => (
-            Unavailable,
-            Unknown,
-            "the member is shutting down, or is primary no longer or not yet",
-        ),
-        6 | 7 | 89 | 9001 => (
-            Unavailable,
-            Unknown,
-            "the server lost its connection to another one (6, 7, 89, 9001)",
-        ),
-        46 | 202 | 134 | 133 | 317 => (
-            Unavailable,
-            Unknown,
-            "the server is out of a resource, or cannot read yet (46, 133, 134, 202, 317)",
-        ),
-        13 | 18 | 8000 => (
-            Misconfigured,
-            None,
-            "the user may not do this (13, 18, 8000); grant readWrite on the database",
-        ),
-        20 | 263 => NO_TRANSACTIONS,
-        26 | 27 | 48 | 85 | 86 | 166 => (
-            Misconfigured,
-            None,
-            "the collection or an index is missing or not this crate's; run `migrate()` or the printed commands",
-        ),
-        59 | 9 | 40324 | 31325 | 168 => (
-            Misconfigured,
-            None,
-            "the server does not know a command or operator; MongoDB 5.0 or later is needed",
-        ),
-        10334 | 17419 | 17420 => (
-            ErrorKind::InvalidInput,
-            None,
-            "the record would be larger than 16 MB; lower the limits",
-        ),
-        121 => (
-            Misconfigured,
-            None,
-            "a validator of the collection refuses the record (121); remove it",
-        ),
-        _ => (
-            Other,
-            Unknown,
-            "the server refused the statement; see the source for its code",
-        ),
-    }
+/// Whether the server ended a statement because its time (`maxTimeMS`) was over before it had written. The time-out of a
+/// write that is done and waits for its write concern comes beside the answer, as a write concern error:
+/// <https://github.com/mongodb/specifications/blob/master/source/client-side-operations-timeout/client-side-operations-timeout.md>.
+pub(crate) fn is_out_of_time(error: &MongoError) -> bool {
+    matches!(&*error.kind, MongoKind::Command(error) if error.code == MAX_TIME_EXPIRED)
+}
+
+/// Whether the document is written, and the time was over before enough members had confirmed it.
+pub(crate) fn is_unconfirmed(error: &MongoError) -> bool {
+    matches!(
+        &*error.kind,
+        MongoKind::Write(WriteFailure::WriteConcernError(error))
+            if matches!(error.code, MAX_TIME_EXPIRED | WRITE_CONCERN_TIMEOUT)
+    )
+}
+
+/// Whether a statement of a transaction met a document that another transaction has written.
+pub(crate) fn is_write_conflict(error: &MongoError) -> bool {
+    code(error) == Some(WRITE_CONFLICT)
 }
 
 /// Whether the whole transaction is to be repeated after this error, or one that it comes from: it carries the label
@@ -258,43 +204,6 @@ pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_are_classified() {
-        use Effect::{None, Unknown};
-        use ErrorKind::{Contention, InvalidInput, Misconfigured, Other, Unavailable};
-        for (code, kind, effect) in [
-            (11000, Contention, None),
-            (112, Contention, None),
-            (24, Contention, None),
-            (251, Contention, None),
-            (244, Contention, None),
-            (50, Unavailable, Unknown),
-            (64, Unavailable, Unknown),
-            (100, Misconfigured, Unknown),
-            (91, Unavailable, Unknown),
-            (189, Unavailable, Unknown),
-            (10107, Unavailable, Unknown),
-            (11602, Unavailable, Unknown),
-            (6, Unavailable, Unknown),
-            (202, Unavailable, Unknown),
-            (13, Misconfigured, None),
-            (18, Misconfigured, None),
-            (20, Misconfigured, None),
-            (263, Misconfigured, None),
-            (26, Misconfigured, None),
-            (86, Misconfigured, None),
-            (59, Misconfigured, None),
-            (10334, InvalidInput, None),
-            (121, Misconfigured, None),
-            (1, Other, Unknown),
-            (-1, Other, Unknown),
-        ] {
-            let (found, found_effect, message) = by_code(code);
-            assert_eq!((found, found_effect), (kind, effect), "{code}");
-            assert!(!message.is_empty());
-        }
-    }
 
     #[test]
     fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {

@@ -25,6 +25,26 @@ pub(crate) fn check_collection(collection: &Document) -> Result<()> {
                 .to_owned(),
         ));
     }
+    let has_validator = options
+        .get_document("validator")
+        .is_ok_and(|validator| !validator.is_empty());
+    let is_set =
+        |option: &str, value: &str| options.get_str(option).is_ok_and(|found| found == value);
+    let is_strict = !is_set("validationLevel", "off") && !is_set("validationAction", "warn");
+    if has_validator && is_strict {
+        return Err(misconfigured(
+            "the collection has a validator, which may refuse records; remove it with `collMod`, or give the store a \
+             collection of its own"
+                .to_owned(),
+        ));
+    }
+    if options.contains_key("expireAfterSeconds") {
+        return Err(misconfigured(
+            "the collection is clustered and deletes its documents after a time; give the store one without \
+             `expireAfterSeconds`"
+                .to_owned(),
+        ));
+    }
     if options.get_bool("capped").unwrap_or(false) {
         return Err(misconfigured(
             "the collection is capped; give the store one that is not".to_owned(),
@@ -41,6 +61,31 @@ pub(crate) fn is_index(index: &Document, field: &str) -> bool {
     right
         && !index.contains_key("partialFilterExpression")
         && (field != "purge_at" || expires == Some(0))
+}
+
+/// Refuses indexes that this crate has not made and that change what the store promises: one that keeps documents of two
+/// keys apart, and one by which the server deletes live records.
+pub(crate) fn check_index(index: &Document) -> Result<()> {
+    let name = index.get_str("name").unwrap_or("?");
+    let keys = index.get_document("key");
+    let keys = keys.ok().filter(|keys| keys.len() == 1);
+    let is_of = |field: &str| keys.is_some_and(|keys| keys.contains_key(field));
+    if index.get_bool("unique").unwrap_or(false) && !is_of("_id") {
+        return Err(misconfigured(format!(
+            "the unique index `{name}` lets records of different keys meet; drop it"
+        )));
+    }
+    if index.contains_key("expireAfterSeconds") && !is_of("purge_at") {
+        return Err(misconfigured(format!(
+            "by the index `{name}` the server deletes records that are live; drop it"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a server that greets so has transactions: a member of a replica set, or a `mongos`.
+pub(crate) fn has_transactions(hello: &Document) -> bool {
+    hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|told| told == "isdbgrid")
 }
 
 /// A number of any kind: servers and shells differ in which they write.
@@ -80,6 +125,28 @@ mod tests {
         assert!(check_collection(&doc! { "type": "view" }).is_err());
         assert!(check_collection(&doc! { "options": { "capped": true } }).is_err());
         assert!(check_collection(&doc! { "name": "c", "options": {} }).is_ok());
+    }
+
+    #[test]
+    fn what_would_refuse_or_delete_records_is_refused() {
+        let with = |options: Document| check_collection(&doc! { "options": options });
+        let validator = doc! { "token": { "$type": "string" } };
+        assert!(with(doc! { "validator": validator.clone() }).is_err());
+        assert!(with(doc! { "validator": validator.clone(), "validationAction": "warn" }).is_ok());
+        assert!(with(doc! { "validator": validator, "validationLevel": "off" }).is_ok());
+        assert!(with(doc! { "validator": {} }).is_ok());
+        assert!(with(doc! { "expireAfterSeconds": 60 }).is_err());
+        let index = |key: Document, option: &str, value: Bson| {
+            let mut index = doc! { "name": "theirs", "key": key };
+            index.insert(option, value);
+            check_index(&index)
+        };
+        assert!(index(doc! { "_id": 1 }, "unique", true.into()).is_ok());
+        assert!(index(doc! { "token": 1 }, "unique", true.into()).is_err());
+        assert!(index(doc! { "token": 1 }, "unique", false.into()).is_ok());
+        assert!(index(doc! { "purge_at": 1 }, "expireAfterSeconds", 0.into()).is_ok());
+        let error = index(doc! { "at": 1 }, "expireAfterSeconds", 0.into()).unwrap_err();
+        assert!(error.to_string().contains("`theirs`"), "{error}");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 mod batch;
 mod checkpoint;
+mod codes;
 mod config;
 mod error;
 mod inspect;
+mod locked;
 mod looks;
 mod maintenance;
 mod operations;

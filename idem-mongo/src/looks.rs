@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, Result, check};
+use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, LockedKeys, Result, check};
 
 use crate::error::Sent;
 use crate::operations::Operations;
@@ -51,7 +51,9 @@ impl Operations {
     pub(crate) async fn rows_of(&self, ids: Vec<String>) -> Result<HashMap<String, Row>> {
         let look = statements::look_many(ids);
         let mut session = Session::alone(&self.config);
-        let found = session.read(&self.collection, look, Sent::Harmless).await?;
+        let found = session
+            .read(&self.records.collection, look, Sent::Harmless)
+            .await?;
         let rows = found.into_iter().map(Row::new);
         Ok(rows
             .filter_map(|row| Some((row.id()?.to_owned(), row)))
@@ -62,10 +64,21 @@ impl Operations {
 impl MongoStore {
     /// A claim; where keys mostly have a record, its look is one with those of the others who claim now, if there are many.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        if !self.operations.records.may_look(request.key()) {
+            return Err(LockedKeys::error());
+        }
+        let outcome = self.claim_from_look(request).await;
+        if outcome.is_ok() {
+            self.operations.records.was_answered(request.key());
+        }
+        outcome
+    }
+
+    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let (operations, Looks(looks)) = (&self.operations, &self.looks);
         let mut session = self.session();
         let underway = looks.enter();
-        if !underway.is_in_company() || !operations.traffic.expects_record(request.key()) {
+        if !underway.is_in_company() || !operations.looks_first(request.key()) {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;

@@ -24,7 +24,7 @@ impl Operations {
     pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
         let limit = check::batch(limit)?;
         self.ready(session).await?;
-        let (records, expired) = (&self.collection, statements::expired);
+        let (records, expired) = (&self.records.collection, statements::expired);
         self.in_rounds(session, records, limit, expired, &Change::Delete)
             .await
     }
@@ -34,7 +34,7 @@ impl Operations {
         let failure = encode_failure(&Failure::abandoned())?;
         let change = Change::Update(statements::sweep(&failure));
         self.ready(session).await?;
-        let (records, stale) = (&self.collection, statements::sweepable);
+        let (records, stale) = (&self.records.collection, statements::sweepable);
         self.in_rounds(session, records, limit, stale, &change)
             .await
     }
@@ -46,7 +46,7 @@ impl Operations {
     ) -> Result<u64> {
         let limit = check::batch(limit)?;
         self.ready_for_watermarks(session).await?;
-        let (marks, expired) = (&self.watermarks, statements::expired_marks);
+        let (marks, expired) = (&self.watermarks.collection, statements::expired_marks);
         self.in_rounds(session, marks, limit, expired, &Change::Delete)
             .await
     }

@@ -9,20 +9,22 @@ use idem_core::{
 };
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
-use mongodb::{Client, Collection, Database};
+use mongodb::{Client, Database};
 
 use crate::config::Config;
 use crate::error::Sent;
+use crate::locked::{Documents, Patience};
 use crate::row::Row;
-use crate::session::{Changed, MAX_ASKS, Session, pause};
+use crate::session::{Change, Changed, MAX_ASKS, Session, pause};
 use crate::statements::{self, Asked};
 
 /// What all operations need beside a session.
 pub(crate) struct Operations {
     pub(crate) config: Config,
-    pub(crate) collection: Collection<Document>,
+    pub(crate) client: Client,
+    pub(crate) records: Documents,
     /// The watermarks, with the same concerns.
-    pub(crate) watermarks: Collection<Document>,
+    pub(crate) watermarks: Documents,
     pub(crate) database: Database,
     /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the first write, without
     /// its indexes.
@@ -31,6 +33,7 @@ pub(crate) struct Operations {
     pub(crate) has_watermarks: AtomicBool,
     /// Whether the deployment was seen to have transactions.
     pub(crate) has_transactions: AtomicBool,
+    pub(crate) patience: Patience,
     pub(crate) traffic: Traffic,
 }
 
@@ -58,14 +61,18 @@ impl Operations {
             .write_concern(config.durability().write_concern(config.timeout()))
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .build();
+        let documents =
+            |name: &str| Documents::new(database.collection_with_options(name, options.clone()));
         Self {
-            collection: database.collection_with_options(config.collection(), options.clone()),
-            watermarks: database.collection_with_options(&config.watermarks(), options),
+            client: client.clone(),
+            records: documents(config.collection()),
+            watermarks: documents(&config.watermarks()),
             database,
             config,
             is_ready: AtomicBool::new(false),
             has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
+            patience: Patience::new(),
             traffic: Traffic::expecting_records(),
         }
     }
@@ -88,7 +95,7 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
-        let seen = match self.traffic.expects_record(request.key()) {
+        let seen = match self.looks_first(request.key()) {
             true => self.look(session, &asked, Sent::Harmless).await?,
             false => None,
         };
@@ -118,23 +125,47 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let failure = encode_failure(&Failure::abandoned())?;
         let mut sent = Sent::Harmless;
-        for ask in 1..=MAX_ASKS {
-            if let Some(row) = seen
-                && row.is_held_against(asked)?
-            {
-                return row.loses(asked);
+        let mut ask = 1;
+        while ask <= MAX_ASKS {
+            if let Some(row) = seen {
+                if row.is_held_against(asked)? {
+                    return row.loses(asked);
+                }
+                row.check_token()?;
             }
-            let filter = statements::key_filter(asked.request.key());
-            let update = statements::claim(asked, &failure);
-            match session
-                .change(&self.collection, filter, update, true)
-                .await?
+            let change = Change {
+                filter: statements::key_filter(asked.request.key()),
+                update: statements::claim(asked, &failure),
+                upsert: true,
+            };
+            let key = asked.request.key();
+            let changed = match self
+                .write_document(session, &self.records, key, change)
+                .await
             {
+                Ok(changed) => changed,
+                // What is committed can be read beside an open transaction, and may answer.
+                Err(locked) if Self::is_readable(session, &locked) => {
+                    self.records.was_locked(key);
+                    if self.records.may_look(key)
+                        && let Some(row) = self.look(session, asked, sent).await?
+                        && row.is_held_against(asked)?
+                    {
+                        return row.loses(asked);
+                    }
+                    return Err(since(locked, sent));
+                }
+                Err(error) => return Err(since(error, sent)),
+            };
+            // Others of this process had their turn, each of them one.
+            ask += u32::from(!matches!(changed, Changed::AfterAnother));
+            match changed {
                 Changed::Document(document) => {
                     if let Some(outcome) = Row::new(document).decided(asked, &failure)? {
                         return Ok(outcome);
                     }
                 }
+                Changed::AfterAnother => {}
                 Changed::LostRace => pause(ask).await,
                 Changed::Nothing => {
                     sent = Sent::Write;
@@ -154,6 +185,16 @@ impl Operations {
         ))
     }
 
+    /// Whether somebody else's lock was met, and no transaction of the caller's was lost with it.
+    fn is_readable(session: &Session<'_>, error: &Error) -> bool {
+        error.kind() == ErrorKind::Contention && !session.is_in_transaction()
+    }
+
+    /// Whether a claim looks for the record before it writes.
+    pub(crate) fn looks_first(&self, key: &Key) -> bool {
+        self.traffic.expects_record(key) || self.records.locked.is_locked(key)
+    }
+
     pub(crate) async fn look(
         &self,
         session: &mut Session<'_>,
@@ -170,7 +211,9 @@ impl Operations {
         pipeline: Vec<Document>,
         sent: Sent,
     ) -> Result<Option<Row>> {
-        let found = session.read(&self.collection, pipeline, sent).await?;
+        let found = session
+            .read(&self.records.collection, pipeline, sent)
+            .await?;
         Ok(found.into_iter().next().map(Row::new))
     }
 
@@ -197,44 +240,86 @@ impl Operations {
         sealing: &Sealing,
     ) -> Result<()> {
         self.ready(session).await?;
-        let update = statements::seal(sealing.state, &sealing.result, sealing.retention);
-        if self.update_held(session, claim, update).await? {
-            return Ok(());
+        for _ in 0..MAX_ASKS {
+            let update = statements::seal(sealing.state, &sealing.result, sealing.retention);
+            if self.update_held(session, claim, update).await?.is_some() {
+                return Ok(());
+            }
+            let Some(mut row) = self.owned(session, claim).await? else {
+                match self.lost(session, claim).await? {
+                    Some(lost) => return Err(lost),
+                    None => continue,
+                }
+            };
+            match row.state()? {
+                _ if !row.is_live()? => return Err(Error::claim_lost()),
+                // Committed by a caller's transaction a moment ago.
+                StoredRecord::IN_FLIGHT => {}
+                state if state == sealing.state => {
+                    return match row.take_result()? {
+                        Some(result) if result == sealing.result => Ok(()),
+                        _ => Err(Error::already_sealed()),
+                    };
+                }
+                StoredRecord::COMPLETED | StoredRecord::FAILED => {
+                    return Err(Error::already_sealed());
+                }
+                _ => return Err(Error::claim_lost()),
+            }
         }
-        let Some(mut row) = self.owned(session, claim).await? else {
-            return Err(Error::claim_lost());
-        };
-        match row.state()? {
-            _ if !row.is_live()? => Err(Error::claim_lost()),
-            state if state == sealing.state => match row.take_result()? {
-                Some(result) if result == sealing.result => Ok(()),
-                _ => Err(Error::already_sealed()),
-            },
-            StoredRecord::COMPLETED | StoredRecord::FAILED => Err(Error::already_sealed()),
-            _ => Err(Error::claim_lost()),
-        }
+        Err(changed_too_often())
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         self.ready(session).await?;
-        let update = statements::release();
-        if self.update_held(session, claim, update).await? {
-            return Ok(());
+        for _ in 0..MAX_ASKS {
+            let update = statements::release();
+            if self.update_held(session, claim, update).await?.is_some() {
+                return Ok(());
+            }
+            match self.owned(session, claim).await? {
+                Some(row) if row.state()? == StoredRecord::RELEASED => return Ok(()),
+                Some(row) if row.is_held()? => {}
+                Some(_) => return Err(Error::claim_lost()),
+                None => {
+                    if let Some(lost) = self.lost(session, claim).await? {
+                        return Err(lost);
+                    }
+                }
+            }
         }
-        match self.owned(session, claim).await? {
-            Some(row) if row.state()? == StoredRecord::RELEASED => Ok(()),
-            _ => Err(Error::claim_lost()),
-        }
+        Err(changed_too_often())
     }
 
+    /// The document as it is after the update, if the claim is held.
     pub(crate) async fn update_held(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
         update: Vec<Document>,
-    ) -> Result<bool> {
-        let filter = statements::held_filter(claim);
-        session.update(&self.collection, filter, update).await
+    ) -> Result<Option<Row>> {
+        let change = Change {
+            filter: statements::held_filter(claim),
+            update,
+            upsert: false,
+        };
+        let mut asks = 0;
+        while asks < MAX_ASKS {
+            let change = change.clone();
+            match self
+                .write_document(session, &self.records, claim.key(), change)
+                .await?
+            {
+                Changed::Document(document) => return Ok(Some(Row::new(document))),
+                Changed::Nothing => return Ok(None),
+                Changed::AfterAnother => {}
+                Changed::LostRace => {
+                    asks += 1;
+                    pause(asks).await;
+                }
+            }
+        }
+        Err(changed_too_often())
     }
 
     /// The claim's own record, when it is still the latest acquisition.
@@ -255,23 +340,29 @@ impl Operations {
     ) -> Result<Claim> {
         let lease = check::lease(lease)?;
         self.ready(session).await?;
-        for ask in 1..=MAX_ASKS {
-            let filter = statements::held_filter(claim);
+        for _ in 0..MAX_ASKS {
             let update = statements::renew(lease);
-            match session
-                .change(&self.collection, filter, update, false)
-                .await?
-            {
-                Changed::Document(document) => return renewed(claim, &Row::new(document)),
-                Changed::Nothing => return Err(Error::claim_lost()),
-                Changed::LostRace => pause(ask).await,
+            if let Some(row) = self.update_held(session, claim, update).await? {
+                return renewed(claim, &row);
+            }
+            if let Some(lost) = self.not_held(session, claim).await? {
+                return Err(lost);
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the record changed {MAX_ASKS} times while it was renewed; ask again"),
-        ))
+        Err(changed_too_often())
+    }
+
+    /// What a holder is told whose update has found no claim that it holds; `None` when it is held after all.
+    pub(crate) async fn not_held(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+    ) -> Result<Option<Error>> {
+        match self.owned(session, claim).await? {
+            Some(row) if row.is_held()? => Ok(None),
+            Some(_) => Ok(Some(Error::claim_lost())),
+            None => self.lost(session, claim).await,
+        }
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
@@ -281,6 +372,22 @@ impl Operations {
             .await?;
         found.map_or(Ok(None), Row::record)
     }
+}
+
+/// The error of a statement that followed others: with an unknown effect if theirs is.
+pub(crate) fn since(error: Error, sent: Sent) -> Error {
+    match sent {
+        Sent::Harmless => error,
+        Sent::Write => error.with_effect(Effect::Unknown),
+    }
+}
+
+pub(crate) fn changed_too_often() -> Error {
+    Error::new(
+        ErrorKind::Contention,
+        Effect::None,
+        format!("the record changed {MAX_ASKS} times meanwhile; ask again"),
+    )
 }
 
 fn renewed(claim: &Claim, row: &Row) -> Result<Claim> {

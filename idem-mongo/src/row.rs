@@ -68,6 +68,26 @@ impl Row {
         Ok(self.number("expires_at")? > self.number("now")?)
     }
 
+    /// Whether the record was in flight when it was read.
+    pub(crate) fn is_held(&self) -> Result<bool> {
+        Ok(self.state()? == StoredRecord::IN_FLIGHT && self.is_live()?)
+    }
+
+    /// Refuses a record whose token cannot grow, so that nobody can acquire its key.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, with what is to be done.
+    pub(crate) fn check_token(&self) -> Result<()> {
+        match self.number("token")? {
+            i64::MAX => Err(Error::corrupt(
+                "the key's token is the largest there is; a clock was far ahead, or somebody has written the record: \
+                 nobody can claim the key until its document is deleted",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
     pub(crate) fn is_held_against(&self, asked: &Asked<'_>) -> Result<bool> {
         let request = asked.request;

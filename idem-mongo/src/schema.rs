@@ -1,12 +1,16 @@
 //! The collection, its indexes, and how they come into being.
 
-use idem_core::{Error, Result};
+use std::sync::atomic::Ordering;
+
+use idem_core::{Effect, Error, Result};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
 use crate::config::Config;
 use crate::error::{Sent, classify, code};
-use crate::inspect::{check_collection, first_batch, is_index, misconfigured, number};
+use crate::inspect::{
+    check_collection, check_index, first_batch, has_transactions, is_index, misconfigured, number,
+};
 use crate::operations::Operations;
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
@@ -74,15 +78,18 @@ impl MongoStore {
         self.operations.migrate(&self.session()).await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with and that the collections are there, as this crate wants them,
-    /// and of this version. Only reads.
+    /// Checks that the server is one that this crate works with, that the collections are there, as this crate wants them,
+    /// and of this version, that no validator and no index of somebody else refuses or deletes records, and, by statements
+    /// that change nothing, that the user may write and that the write concern can be met.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual, also on a member that is not primary.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
-        self.operations.verify(&self.session()).await.map_err(at)
+        let (operations, session) = (&self.operations, self.session());
+        operations.verify(&session).await.map_err(at)?;
+        operations.try_writes(&session).await.map_err(at)
     }
 }
 
@@ -96,12 +103,16 @@ impl Operations {
     async fn migrate(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
         if let Found::Part = self.inspect_watermarks(session).await? {
-            self.create(session, self.watermarks.name(), vec![purge_index()])
-                .await?;
+            self.create(
+                session,
+                self.watermarks.collection.name(),
+                vec![purge_index()],
+            )
+            .await?;
         }
         if let Found::Part = self.inspect_records(session).await? {
             let indexes = vec![purge_index(), sweep_index()];
-            self.create(session, self.collection.name(), indexes)
+            self.create(session, self.records.collection.name(), indexes)
                 .await?;
             self.write_version(session).await?;
         }
@@ -130,6 +141,29 @@ impl Operations {
         self.verify_watermarks(session).await
     }
 
+    /// One statement of each kind that records need, with the store's own write concern, none of which finds or changes
+    /// anything: an upsert of the version that is there, and an update and a deletion of one that no collection has.
+    async fn try_writes(&self, session: &Session<'_>) -> Result<()> {
+        self.write_version(session).await?;
+        for collection in [&self.records.collection, &self.watermarks.collection] {
+            let none = doc! { "_id": VERSION_ID, "schema_version": -1 };
+            let (updated, filter) = (collection.clone(), none.clone());
+            let update = move || {
+                let (updated, filter) = (updated.clone(), filter.clone());
+                let update = vec![doc! { "$set": { "schema_version": -1 } }];
+                async move { updated.find_one_and_update(filter, update).await }
+            };
+            session.again(update).await.map_err(in_vain)?;
+            let deleted = collection.clone();
+            let delete = move || {
+                let (deleted, filter) = (deleted.clone(), none.clone());
+                async move { deleted.delete_many(filter).await }
+            };
+            session.again(delete).await.map_err(in_vain)?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn verify_records(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
         match self.inspect_records(session).await? {
@@ -149,6 +183,9 @@ impl Operations {
     /// `hello` needs no privilege, and tells a version that servers like MongoDB know, too.
     async fn check_server(&self, session: &Session<'_>) -> Result<()> {
         let hello = self.reading(session, doc! { "hello": 1 }).await?;
+        if has_transactions(&hello) {
+            self.has_transactions.store(true, Ordering::Relaxed);
+        }
         let version = number(&hello, "maxWireVersion").unwrap_or(0);
         if version < MIN_WIRE_VERSION {
             return Err(misconfigured(format!(
@@ -160,7 +197,10 @@ impl Operations {
 
     /// What is there; an error when it does not suit.
     async fn inspect_records(&self, session: &Session<'_>) -> Result<Found> {
-        let Some(indexes) = self.indexes_of(session, self.collection.name()).await? else {
+        let Some(indexes) = self
+            .indexes_of(session, self.records.collection.name())
+            .await?
+        else {
             return Ok(Found::Part);
         };
         let has = |field: &str| indexes.iter().any(|index| is_index(index, field));
@@ -173,7 +213,9 @@ impl Operations {
     }
 
     async fn inspect_watermarks(&self, session: &Session<'_>) -> Result<Found> {
-        let indexes = self.indexes_of(session, self.watermarks.name()).await?;
+        let indexes = self
+            .indexes_of(session, self.watermarks.collection.name())
+            .await?;
         let indexed = indexes
             .iter()
             .flatten()
@@ -191,14 +233,18 @@ impl Operations {
         check_collection(collection)?;
         let list = doc! { "listIndexes": name };
         match self.command(session, list, Sent::Harmless).await? {
-            Ok(indexes) => Ok(Some(first_batch(&indexes).cloned().collect())),
+            Ok(indexes) => {
+                let indexes: Vec<_> = first_batch(&indexes).cloned().collect();
+                indexes.iter().try_for_each(check_index)?;
+                Ok(Some(indexes))
+            }
             Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(None),
             Err(error) => Err(classify(error, Sent::Harmless)),
         }
     }
 
     async fn version(&self, session: &Session<'_>) -> Result<Option<i64>> {
-        let collection = self.collection.clone();
+        let collection = self.records.collection.clone();
         let look = async move { collection.find_one(doc! { "_id": VERSION_ID }).await };
         let found = session.by_itself(Sent::Harmless, look).await?;
         let found = found.map_err(|error| classify(error, Sent::Harmless))?;
@@ -210,7 +256,7 @@ impl Operations {
         let version = i32::try_from(SCHEMA_VERSION).unwrap_or(i32::MAX);
         let update = doc! { "$setOnInsert": { "schema_version": version } };
         let upsert = || {
-            let (collection, update) = (self.collection.clone(), update.clone());
+            let (collection, update) = (self.records.collection.clone(), update.clone());
             async move {
                 let upsert = collection.update_one(doc! { "_id": VERSION_ID }, update);
                 upsert.upsert(true).await
@@ -242,6 +288,11 @@ impl Operations {
         let run = async move { database.run_command(command).await };
         session.by_itself(sent, run).await
     }
+}
+
+/// The error of a statement that could not have changed anything.
+fn in_vain(error: Error) -> Error {
+    error.with_effect(Effect::None)
 }
 
 fn purge_index() -> Document {

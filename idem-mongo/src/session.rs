@@ -12,7 +12,7 @@ use mongodb::{ClientSession, Collection};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, is_lost_race};
+use crate::error::{Sent, classify, is_lost_race, is_out_of_time, is_unconfirmed};
 
 /// How often an operation asks again after a statement that lost a race (11000, 112) or found the record changed under
 /// it. Each time somebody else got on, so more than a few is a sign of trouble.
@@ -29,16 +29,37 @@ pub(crate) struct Session<'s> {
     timeout: Duration,
 }
 
+/// An update of one document.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) filter: Document,
+    pub(crate) update: Vec<Document>,
+    /// Whether a document is inserted when the filter finds none.
+    pub(crate) upsert: bool,
+}
+
 /// What an update of one document by its key came to.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// The document as it is after it.
     Document(Document),
-    /// The server answered without a document. No `mongod` does after an upsert, but servers like it do when a
-    /// claim loses a race, so its effect is not known.
+    /// The server answered without a document: the filter found none. No `mongod` answers so after an upsert, but
+    /// servers like it do when a claim loses a race, so its effect is not known then.
     Nothing,
     /// It lost a race and was undone; only outside of a transaction.
     LostRace,
+    /// Another caller of this process has just written this key, so nothing was sent.
+    AfterAnother,
+}
+
+/// What a try came to that the server was to end after some time.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Changed(Changed),
+    /// The server ended it before it wrote.
+    OutOfTime,
+    /// The document is written, and not confirmed yet as the write concern wants it.
+    Unconfirmed,
 }
 
 impl<'s> Session<'s> {
@@ -95,67 +116,67 @@ impl<'s> Session<'s> {
     pub(crate) async fn change(
         &mut self,
         collection: &Collection<Document>,
-        filter: Document,
-        update: Vec<Document>,
-        upsert: bool,
+        change: Change,
     ) -> Result<Changed> {
-        let options = FindOneAndUpdateOptions::builder()
-            .upsert(upsert)
-            .return_document(ReturnDocument::After)
-            .projection(doc! { "result": 0, "checkpoint": 0 });
+        let left = self.left();
         let changed = match &mut self.transaction {
             Some(session) => {
-                let change = collection
-                    .find_one_and_update(filter, update)
-                    .with_options(options.build())
+                let changing = collection
+                    .find_one_and_update(change.filter, change.update)
+                    .with_options(options(change.upsert, None))
                     .session(&mut **session)
                     .into_future();
-                in_time(self.deadline, self.timeout, Sent::Write, change).await?
+                in_time(self.deadline, self.timeout, Sent::Write, changing).await?
             }
             None => {
-                let (collection, left) = (collection.clone(), self.left());
-                let options = options.max_time(left).build();
+                let collection = collection.clone();
                 self.by_itself(Sent::Write, async move {
-                    let change = collection.find_one_and_update(filter, update);
-                    change.with_options(options).await
+                    let changing = collection.find_one_and_update(change.filter, change.update);
+                    changing
+                        .with_options(options(change.upsert, Some(left)))
+                        .await
                 })
                 .await?
             }
         };
         match changed {
-            Ok(Some(document)) => Ok(Changed::Document(document)),
-            Ok(None) => Ok(Changed::Nothing),
-            Err(error) if self.transaction.is_none() && is_lost_race(&error) => {
-                Ok(Changed::LostRace)
-            }
-            Err(error) => Err(classify(error, Sent::Write)),
+            Err(error) if self.is_in_transaction() => Err(classify(error, Sent::Write)),
+            changed => came_to(changed),
         }
     }
 
-    /// Updates the document that the filter finds; whether there was one. Sent again when it lost a race.
-    pub(crate) async fn update(
-        &mut self,
+    /// The same in a session of the store's own, outside of a transaction; the server ends it after this time.
+    pub(crate) async fn try_change(
+        &self,
         collection: &Collection<Document>,
-        filter: Document,
-        update: Vec<Document>,
-    ) -> Result<bool> {
-        if let Some(session) = &mut self.transaction {
-            let update = collection
-                .update_one(filter, update)
-                .session(&mut **session)
-                .into_future();
-            let updated = in_time(self.deadline, self.timeout, Sent::Write, update).await?;
-            let updated = updated.map_err(|error| classify(error, Sent::Write))?;
-            return Ok(updated.matched_count > 0);
-        }
-        let updated = self
-            .again(|| {
-                let (collection, filter) = (collection.clone(), filter.clone());
-                let update = update.clone();
-                async move { collection.update_one(filter, update).await }
-            })
-            .await?;
-        Ok(updated.matched_count > 0)
+        change: Change,
+        within: Duration,
+        mut own: ClientSession,
+    ) -> Result<(ClientSession, Tried)> {
+        let (collection, left) = (collection.clone(), self.left());
+        let is_bounded = within < left;
+        let tried = self.by_itself(Sent::Write, async move {
+            let changing = collection
+                .find_one_and_update(change.filter, change.update)
+                .with_options(options(change.upsert, Some(within.min(left))))
+                .session(&mut own)
+                .await;
+            Ok((own, changing))
+        });
+        let (own, changed) = match tried.await? {
+            Ok(done) => done,
+            Err(error) => return Err(classify(error, Sent::Write)),
+        };
+        let tried = match changed {
+            Err(error) if is_bounded && is_out_of_time(&error) => Tried::OutOfTime,
+            Err(error) if is_bounded && is_unconfirmed(&error) => Tried::Unconfirmed,
+            changed => Tried::Changed(came_to(changed)?),
+        };
+        Ok((own, tried))
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
     }
 
     /// A statement that may be sent again when it lost a race, by itself.
@@ -206,10 +227,29 @@ impl<'s> Session<'s> {
     }
 
     /// What is left of the operation's time, for the server; never zero, which would mean for ever.
-    fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         self.deadline
             .saturating_duration_since(Instant::now())
             .max(Duration::from_millis(1))
+    }
+}
+
+fn options(upsert: bool, within: Option<Duration>) -> FindOneAndUpdateOptions {
+    FindOneAndUpdateOptions::builder()
+        .upsert(upsert)
+        .return_document(ReturnDocument::After)
+        .projection(doc! { "result": 0, "checkpoint": 0 })
+        .max_time(within)
+        .build()
+}
+
+/// Outside of a transaction, where a lost race may be asked again by itself.
+fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
+    match changed {
+        Ok(Some(document)) => Ok(Changed::Document(document)),
+        Ok(None) => Ok(Changed::Nothing),
+        Err(error) if is_lost_race(&error) => Ok(Changed::LostRace),
+        Err(error) => Err(classify(error, Sent::Write)),
     }
 }
 

@@ -115,6 +115,14 @@ pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
     ]
 }
 
+/// The token of the key's record, expired or not.
+pub(crate) fn token(key: &Key) -> Vec<Document> {
+    vec![
+        doc! { "$match": key_filter(key) },
+        doc! { "$project": { "token": 1 } },
+    ]
+}
+
 /// A checked claim in the form that statements take.
 #[derive(Debug)]
 pub(crate) struct Asked<'r> {
@@ -177,8 +185,11 @@ fn verdict(asked: &Asked<'_>) -> Bson {
         asked.request.on_failed() == FailedPolicy::Retry,
     ] });
     let live = bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] });
+    // What would follow is no whole number of 64 bits, so the server would make a double of it.
+    let spent = bson!({ "$gte": [{ "$ifNull": ["$token", 0_i64] }, i64::MAX] });
     bson!({ "$switch": {
         "branches": [
+            { "case": spent, "then": "lost" },
             { "case": { "$not": [live] }, "then": "fresh" },
             { "case": { "$ne": ["$fingerprint", asked.fingerprint.clone()] }, "then": "lost" },
             { "case": own, "then": "own" },

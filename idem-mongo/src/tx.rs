@@ -24,8 +24,8 @@ use crate::store::{BACKEND, MongoStore};
 ///
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that writes the
 /// business documents: others see the key in flight while the work runs. Or [`claim_in`](Self::claim_in) and `complete_in`
-/// both run in it: others that claim the key wait for the transaction's end (bounded by
-/// [`Config::with_timeout`](crate::Config::with_timeout)), and an abort leaves no trace of the claim.
+/// both run in it: others that claim the key are told `Contention` within about 100 ms, or what the committed record says,
+/// and an abort leaves no trace of the claim.
 ///
 /// A transaction is started on the session before the first of these; without one each statement commits by itself. The
 /// read and write concern are the transaction's, so start it with `snapshot` or `majority` and a majority write concern,
@@ -176,8 +176,7 @@ async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     let hello = tokio::spawn(async move { admin.run_command(doc! { "hello": 1 }).await });
     let hello = hello.await.map_err(task_failed)?;
     let hello = hello.map_err(|error| classify(error, Sent::Harmless))?;
-    let is_sharded = hello.get_str("msg").is_ok_and(|told| told == "isdbgrid");
-    if !is_sharded && !hello.contains_key("setName") {
+    if !crate::inspect::has_transactions(&hello) {
         return Err(no_transactions());
     }
     known.store(true, Ordering::Relaxed);

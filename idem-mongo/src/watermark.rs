@@ -8,9 +8,9 @@ use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, Water
 use mongodb::bson::Document;
 
 use crate::error::Sent;
-use crate::operations::Operations;
+use crate::operations::{Operations, since};
 use crate::row::Row;
-use crate::session::{Changed, MAX_ASKS, Session, pause};
+use crate::session::{Change, Changed, MAX_ASKS, Session, pause};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
@@ -62,16 +62,21 @@ impl Operations {
         let update =
             statements::advance(version, &statements::binary(writer.as_bytes()), retention);
         let mut sent = Sent::Harmless;
-        for ask in 1..=MAX_ASKS {
+        let mut ask = 1;
+        while ask <= MAX_ASKS {
             if let Some(mark) = self.mark(session, source, sent).await?
                 && let Some(told) = raise.told(&mark)?
             {
                 return Ok(told);
             }
-            match self.raise(session, source, update.clone()).await? {
+            let raised = self.raise(session, source, update.clone()).await;
+            let raised = raised.map_err(|error| since(error, sent))?;
+            ask += u32::from(!matches!(raised, Changed::AfterAnother));
+            match raised {
                 Changed::Document(mark) => {
                     return raise.told(&Row::new(mark))?.ok_or_else(below);
                 }
+                Changed::AfterAnother => {}
                 Changed::LostRace => pause(ask).await,
                 Changed::Nothing => {
                     sent = Sent::Write;
@@ -93,8 +98,13 @@ impl Operations {
         source: &Key,
         update: Vec<Document>,
     ) -> Result<Changed> {
-        let filter = statements::key_filter(source);
-        session.change(&self.watermarks, filter, update, true).await
+        let change = Change {
+            filter: statements::key_filter(source),
+            update,
+            upsert: true,
+        };
+        self.write_document(session, &self.watermarks, source, change)
+            .await
     }
 
     /// The mark of the source, if it is live.
@@ -105,7 +115,9 @@ impl Operations {
         sent: Sent,
     ) -> Result<Option<Row>> {
         let look = statements::get(source);
-        let found = session.read(&self.watermarks, look, sent).await?;
+        let found = session
+            .read(&self.watermarks.collection, look, sent)
+            .await?;
         match found.into_iter().next().map(Row::new) {
             Some(mark) if mark.is_live()? => Ok(Some(mark)),
             _ => Ok(None),

@@ -59,7 +59,7 @@ impl RedisStore {
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         check::claim(request, &self.operations.config.limits())?;
         let (traffic, key) = (&self.claiming.traffic, request.key());
-        let deadline = Instant::now() + self.link.timeout();
+        let deadline = self.link.deadline();
         let is_looked_for = traffic.expects_record(key);
         if is_looked_for && let Some(outcome) = self.look(request).await? {
             traffic.learn(key, true);
@@ -85,7 +85,7 @@ impl RedisStore {
         let claiming = &self.claiming;
         let underway = claiming.fresh.enter();
         if !underway.is_in_company() || claiming.is_split.load(Ordering::Relaxed) {
-            return self.claim_alone(request).await;
+            return self.claim_alone(request, deadline).await;
         }
         let claim = FreshClaim::new(request, &self.operations)?;
         let lease = claim.lease();
@@ -94,10 +94,10 @@ impl RedisStore {
                 if let Some(now) = answer? {
                     return Ok(FreshClaim::won(request, lease, now));
                 }
-                self.by(deadline, self.claim_taken(request)).await
+                self.by(deadline, self.claim_taken(request, deadline)).await
             }
             // It may have been claimed for this attempt, which is told that then.
-            None => self.by(deadline, self.claim_alone(request)).await,
+            None => self.by(deadline, self.claim_alone(request, deadline)).await,
         }
     }
 
@@ -130,10 +130,10 @@ impl RedisStore {
     }
 
     /// Of a key that was taken a moment ago.
-    async fn claim_taken(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+    async fn claim_taken(&self, request: &ClaimRequest, deadline: Instant) -> Result<ClaimOutcome> {
         match self.look(request).await? {
             Some(outcome) => Ok(outcome),
-            None => self.claim_alone(request).await,
+            None => self.claim_alone(request, deadline).await,
         }
     }
 
@@ -145,9 +145,12 @@ impl RedisStore {
     }
 
     /// By the script that decides whatever it meets.
-    async fn claim_alone(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+    async fn claim_alone(&self, request: &ClaimRequest, deadline: Instant) -> Result<ClaimOutcome> {
         let call = self.operations.claim(request)?;
-        let answer = self.link.run(&call, Sent::Write, is_acquired).await?;
+        let link = &self.link;
+        let answer = link
+            .run_until(deadline, &call, Sent::Write, is_acquired)
+            .await?;
         Operations::claimed(request, answer)
     }
 

@@ -26,6 +26,9 @@ pub enum Announce {
     Nothing,
 }
 
+/// The longest time-out.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How many replicas have to have a write before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
@@ -35,7 +38,7 @@ pub struct Replicas {
 
 impl Replicas {
     /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a checkpoint or a watermark;
-    /// `within` is at least 1 ms.
+    /// `within` is at least 1 ms and at most a day.
     /// When fewer replicas have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
     /// master has the write, and asking again waits for the replicas again.
     ///
@@ -44,6 +47,11 @@ impl Replicas {
     /// replicas, an acknowledged write is on every node that can be promoted.
     #[must_use]
     pub const fn new(count: u32, within: Duration) -> Self {
+        let within = if within.as_secs() < LONGEST.as_secs() {
+            within
+        } else {
+            LONGEST
+        };
         Self { count, within }
     }
 }
@@ -96,10 +104,11 @@ impl Config {
         self
     }
 
-    /// How long one operation may take, connecting and asking again included; after that it fails as `Unavailable`.
+    /// How long one operation may take, connecting and asking again included; after that it fails as `Unavailable`. A
+    /// day at most. A claim that reaches the server later than that does nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 
@@ -209,6 +218,20 @@ pub(crate) fn checked_namespace(namespace: String) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_out_without_end_is_a_day() {
+        let config = Config::new()
+            .with_timeout(Duration::MAX)
+            .with_grace(Duration::MAX)
+            .with_replicas(Replicas::new(1, Duration::MAX));
+        assert_eq!(config.timeout(), LONGEST);
+        assert_eq!(
+            config.replicas().map(|replicas| replicas.within),
+            Some(LONGEST)
+        );
+        assert_eq!(config.grace_millis(), 1 << 48);
+    }
 
     #[test]
     fn a_namespace_has_nothing_that_a_pattern_or_a_hash_tag_would_take_for_its_own() {

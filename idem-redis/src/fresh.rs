@@ -134,6 +134,7 @@ async fn run(
     for &at in places {
         call = call.arg(&claims[at].rest[..]);
     }
+    let call = call.dated();
     let answered = link.run(&call, Sent::Write, has_written).await;
     match answered.and_then(|answer| written(answer, places.len())) {
         Ok(answers) => answers.into_iter().map(Ok).collect(),

@@ -39,6 +39,25 @@ impl<'i> Info<'i> {
         }
     }
 
+    /// Refuses a server that could not save what it was to save; without such settings all is well.
+    pub(crate) fn check_saving(&self, place: Option<&str>) -> Result<()> {
+        for (field, setting) in [
+            ("rdb_last_bgsave_status", "save"),
+            ("aof_last_bgrewrite_status", "appendonly"),
+            ("aof_last_write_status", "appendonly"),
+        ] {
+            if self.field(field).is_some_and(|status| status != "ok") {
+                return Err(misconfigured(format!(
+                    "the server{}{} could not write to its disk (`{field}` of INFO), so a restart loses records; see its \
+                     log, and the setting `{setting}`",
+                    if place.is_some() { " " } else { "" },
+                    place.unwrap_or_default(),
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn check_version(&self) -> Result<()> {
         let Some(version) = self.field("redis_version") else {
             return Ok(());
@@ -99,6 +118,16 @@ mod tests {
             check("redis_version:6.2.0\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n").is_ok()
         );
         assert!(check("").is_ok());
+    }
+
+    #[test]
+    fn a_server_that_cannot_save_is_refused() {
+        let info = |text: &str| Info::new(text).check_saving(Some("10.0.0.1:6379"));
+        assert!(info("rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n").is_ok());
+        assert!(info("").is_ok());
+        let error = info("rdb_last_bgsave_status:ok\r\naof_last_write_status:err\r\n").unwrap_err();
+        assert!(error.to_string().contains("10.0.0.1:6379"), "{error}");
+        assert!(error.to_string().contains("appendonly"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod batch;
 mod cache;
 mod checkpoint;
 mod claiming;
+mod clock;
+mod codes;
 mod config;
 mod connect;
 mod error;
@@ -22,6 +24,7 @@ mod scripts;
 mod store;
 mod sweep;
 mod trust;
+mod verify;
 mod wake;
 mod watermark;
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
+use crate::clock::{ServerClock, time, too_late};
 use crate::config::{Config, Eviction, Replicas};
 use crate::connect::{Connection, Connector};
 use crate::error::{Sent, classify, code_of, is_connection_useless, is_elsewhere};
@@ -17,6 +19,9 @@ use crate::script::Call;
 
 /// How often a command is sent again because another node has its key now: each time it has done nothing.
 const MAX_ASKS: u32 = 8;
+
+/// How often a claim is sent that a server takes for late: once more after each, with that server's clock.
+const MAX_DATES: u32 = 3;
 
 /// The first pause before that, doubled each time: a failover takes a moment to be known everywhere.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -34,6 +39,7 @@ pub(crate) struct Link {
     generations: Arc<AtomicU64>,
     is_replacing: Arc<AtomicBool>,
     checked: AtomicBool,
+    pub(crate) clock: ServerClock,
 }
 
 #[derive(Debug, Clone)]
@@ -97,6 +103,7 @@ impl Link {
             generations: Arc::default(),
             is_replacing: Arc::default(),
             checked: AtomicBool::default(),
+            clock: ServerClock::new(),
         }
     }
 
@@ -108,7 +115,13 @@ impl Link {
     pub(crate) async fn check(&self) -> Result<()> {
         let progress = Progress::default();
         let connected = async { self.live().await.map(drop) };
-        self.in_time(&progress, Sent::Harmless, connected).await
+        self.in_time(self.deadline(), &progress, Sent::Harmless, connected)
+            .await
+    }
+
+    /// When an operation that begins now is over.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
     }
 
     /// Runs a script. `wrote` tells by its answer whether replicas have to have a write.
@@ -118,15 +131,53 @@ impl Link {
         sent: Sent,
         wrote: fn(&Value) -> bool,
     ) -> Result<Value> {
+        self.run_until(self.deadline(), call, sent, wrote).await
+    }
+
+    /// The same of an operation that is over then.
+    pub(crate) async fn run_until(
+        &self,
+        deadline: Instant,
+        call: &Call<'_>,
+        sent: Sent,
+        wrote: fn(&Value) -> bool,
+    ) -> Result<Value> {
         let progress = Progress::default();
         let asked = async {
-            let (live, (value, acknowledged)) = self.ask(call, sent, &progress).await?;
+            let (live, (value, acknowledged)) = match call.is_dated() {
+                true => self.ask_dated(deadline, call, sent, &progress).await?,
+                false => self.ask(call, sent, &progress).await?,
+            };
             if wrote(&value) {
                 self.replicated(&live, acknowledged).await?;
             }
             Ok(value)
         };
-        self.in_time(&progress, sent, asked).await
+        self.in_time(deadline, &progress, sent, asked).await
+    }
+
+    /// Asks again when the server says that it is too late, and it is not: then its clock is not the one that was
+    /// reckoned with.
+    async fn ask_dated(
+        &self,
+        deadline: Instant,
+        call: &Call<'_>,
+        sent: Sent,
+        progress: &Progress,
+    ) -> Result<(Live, Answered)> {
+        for _ in 0..MAX_DATES {
+            // The clock is learnt with the connection.
+            self.live().await?;
+            let asked = Instant::now();
+            let call = call.until(self.clock.at(deadline));
+            let (live, answered) = self.ask(&call, sent, progress).await?;
+            let Some(now) = too_late(&answered.0) else {
+                return Ok((live, answered));
+            };
+            progress.undone();
+            self.clock.learn(asked, now);
+        }
+        Err(dropped())
     }
 
     /// One command that is no script, at every master.
@@ -138,7 +189,8 @@ impl Link {
             let answers = live.connection.at_masters(cmd).await;
             answers.map_err(|error| self.failed(error, &live, Sent::Harmless))
         };
-        self.in_time(&progress, Sent::Harmless, asked).await
+        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+            .await
     }
 
     /// The same at one of them.
@@ -159,7 +211,8 @@ impl Link {
             };
             answer.map_err(|error| self.failed(error, &live, Sent::Harmless))
         };
-        self.in_time(&progress, Sent::Harmless, asked).await
+        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+            .await
     }
 
     /// Asks until somebody has an answer, as long as those who were asked have done nothing.
@@ -293,7 +346,8 @@ impl Link {
     }
 
     /// A server is inspected at each connecting, because another one may answer after a failover; a cluster once: it
-    /// is asked for its masters, and one that is down must not keep the others from being used.
+    /// is asked for its masters, and one that is down must not keep the others from being used. Of a cluster's clocks the
+    /// one that is most ahead counts.
     async fn inspect(&self, connection: &mut Connection) -> Result<()> {
         if !self.connector.is_one_node() && self.checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -304,6 +358,14 @@ impl Link {
                 .map_err(|error| classify(error.into(), Sent::Harmless))?;
             Info::new(&text).check(self.eviction)?;
         }
+        let asked = Instant::now();
+        let answers = connection.at_masters(&redis::cmd("TIME")).await;
+        let answers = answers.map_err(|error| classify(error, Sent::Harmless))?;
+        let clocks = answers.iter().filter_map(|(_, answer)| time(answer));
+        let now = clocks
+            .max()
+            .ok_or_else(|| Error::corrupt("the server does not tell the time"))?;
+        self.clock.learn(asked, now);
         self.checked.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -346,11 +408,12 @@ impl Link {
 
     pub(crate) async fn in_time<T>(
         &self,
+        deadline: Instant,
         progress: &Progress,
         sent: Sent,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        if let Ok(result) = tokio::time::timeout(self.timeout, work).await {
+        if let Ok(result) = tokio::time::timeout_at(deadline, work).await {
             return result;
         }
         // What answers may be gone without a word: the next caller connects anew.
@@ -370,6 +433,15 @@ impl Link {
             ),
         ))
     }
+}
+
+/// A claim that its server has dropped, because its caller does not wait any more by that server's clock.
+pub(crate) fn dropped() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the claim reached the server too late and was dropped; the server stalls, or its clock jumps",
+    )
 }
 
 /// `host:port`, where the host may be an IPv6 address.

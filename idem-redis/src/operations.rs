@@ -82,12 +82,21 @@ impl Operations {
             .arg(Self::flag(request.on_failed() == FailedPolicy::Retry))
             .arg(checked.metadata.unwrap_or_default())
             .arg(self.config.grace_millis())
-            .arg(&self.abandoned[..]))
+            .arg(&self.abandoned[..])
+            .dated())
     }
 
     /// What a claim's answer means.
     pub(crate) fn claimed(request: &ClaimRequest, answer: Value) -> Result<ClaimOutcome> {
         let answer = items(answer)?;
+        if let [Value::BulkString(word), Value::Int(_)] = &answer[..]
+            && word == b"spent"
+        {
+            return Err(Error::corrupt(
+                "the key's token is 2^53 or more, which scripts cannot count up; a clock was centuries ahead, or \
+                 somebody has written the record: nobody can claim the key until its record is deleted",
+            ));
+        }
         if let [
             Value::Int(1),
             Value::Int(now),

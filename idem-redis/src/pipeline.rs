@@ -3,7 +3,9 @@
 use futures_util::future::join_all;
 use idem_core::{Error, Result};
 use redis::{Pipeline, Value};
+use tokio::time::Instant;
 
+use crate::clock::too_late;
 use crate::error::{Sent, classify, code_of, is_elsewhere};
 use crate::link::{Link, Progress};
 use crate::script::Call;
@@ -40,8 +42,10 @@ impl Link {
             return join_all(calls.iter().map(|call| self.run(call, sent, wrote))).await;
         }
         let progress = Progress::default();
-        let asked = self.ask_all(calls, sent, wrote, &progress);
-        let (answers, replicated) = match self.in_time(&progress, sent, asked).await {
+        let deadline = self.deadline();
+        let asked = self.ask_all(deadline, calls, sent, wrote, &progress);
+        let in_time = self.in_time(deadline, &progress, sent, asked).await;
+        let (answers, replicated) = match in_time {
             Ok(answered) => answered,
             Err(error) => {
                 let each = error.for_each_item();
@@ -53,6 +57,10 @@ impl Link {
         for (call, answer) in calls.iter().zip(answers) {
             results.push(match (answer.extract_error(), &lacking) {
                 (Ok(value), Some(lacking)) if wrote(&value) => Err(lacking()),
+                // Learns the server's clock, if there is time left.
+                (Ok(value), _) if call.is_dated() && too_late(&value).is_some() => {
+                    self.run_until(deadline, call, sent, wrote).await
+                }
                 (Ok(value), _) => Ok(value),
                 // Not known to this server yet, or to be asked elsewhere.
                 (Err(error), _) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
@@ -67,6 +75,7 @@ impl Link {
     /// All answers, and whether replicas have what was written.
     async fn ask_all(
         &self,
+        deadline: Instant,
         calls: &[Call<'_>],
         sent: Sent,
         wrote: fn(&Value) -> bool,
@@ -75,8 +84,9 @@ impl Link {
         let mut live = self.live().await?;
         progress.sent_on(&live);
         let mut pipeline = Pipeline::with_capacity(calls.len());
+        let until = self.clock.at(deadline);
         for call in calls {
-            pipeline.add_command(call.by_hash().clone());
+            pipeline.add_command(call.until(until).by_hash().clone());
         }
         let answers = live.connection.commands(&pipeline).await;
         let answers = answers.map_err(|error| self.failed(error, &live, sent))?;

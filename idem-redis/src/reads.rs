@@ -111,7 +111,8 @@ impl Link {
                 }
             }
         };
-        self.in_time(&progress, Sent::Harmless, asked).await
+        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+            .await
     }
 }
 

@@ -32,6 +32,7 @@ impl Script {
         Call {
             script: Some(self),
             cmd,
+            is_dated: false,
         }
     }
 }
@@ -41,12 +42,36 @@ impl Script {
 pub(crate) struct Call<'s> {
     script: Option<&'s Script>,
     cmd: Cmd,
+    is_dated: bool,
 }
 
 impl Call<'_> {
     /// A command that is no script.
     pub(crate) fn plain(cmd: Cmd) -> Self {
-        Self { script: None, cmd }
+        Self {
+            script: None,
+            cmd,
+            is_dated: false,
+        }
+    }
+
+    /// A script whose last argument is when its caller stops waiting, which is added when it is sent.
+    pub(crate) fn dated(mut self) -> Self {
+        self.is_dated = true;
+        self
+    }
+
+    pub(crate) fn is_dated(&self) -> bool {
+        self.is_dated
+    }
+
+    /// As it is sent by a caller who stops waiting at this instant of the server's clock.
+    pub(crate) fn until(&self, micros: i64) -> Self {
+        let mut call = self.clone();
+        if call.is_dated {
+            call.cmd.arg(micros);
+        }
+        call
     }
 
     pub(crate) fn arg(mut self, value: impl ToRedisArgs) -> Self {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idem_conformance::{Missing, Profile};
+use idem_conformance::{CallerTransaction, Missing, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError};
 use idem_mysql::MySqlStore;
 use idem_postgres::PostgresStore;
@@ -13,6 +13,8 @@ use idem_postgres::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool
 use idem_postgres::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use idem_postgres::sqlx::{self, AssertSqlSafe, Connection, Row};
 use idem_sqlite::SqliteStore;
+
+use super::transaction;
 
 /// A database, with the cases' namespaces as in its own crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +59,10 @@ impl Database {
 
     pub(crate) fn profile(self) -> Profile {
         let profile = Profile::new().shared_between_processes().durable().batch();
-        let profile = profile.checkpoints().watermarks();
+        let profile = profile.checkpoints().watermarks().transactions();
         match self {
             Self::Sqlite => profile,
-            Self::Postgres | Self::MySql => profile.server_clock().network(),
+            Self::Postgres | Self::MySql => profile.server_clock().network().row_locks(),
         }
     }
 
@@ -126,6 +128,18 @@ impl Database {
             Self::Postgres => Arc::new(self.postgres(namespace).await?),
             Self::MySql => Arc::new(self.mysql(namespace).await?),
         })
+    }
+
+    /// A caller's transaction, beside every cache.
+    pub(crate) async fn begin(
+        self,
+        namespace: &str,
+    ) -> Result<Box<dyn CallerTransaction>, BoxError> {
+        match self {
+            Self::Sqlite => transaction::sqlite(sqlite(namespace).await?).await,
+            Self::Postgres => transaction::postgres(self.postgres(namespace).await?).await,
+            Self::MySql => transaction::mysql(self.mysql(namespace).await?).await,
+        }
     }
 
     /// A store whose connections go to this address.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem_conformance::{CaseError, CaseResult, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{
+    CallerTransaction, CaseError, CaseResult, Context, Harness, Missing, Product, Profile,
+};
 use idem_core::{BatchStore, BoxError, IdempotencyStore, Key, Result as StoreResult, async_trait};
 use idem_hybrid::{Cache, CacheMetrics, HybridStore, LocalCache, RedisCache, Tiered};
 
@@ -181,6 +183,11 @@ impl Harness for HybridHarness {
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(Some(self.metered(namespace).await?))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let begun = self.database.begin(split(namespace).0).await;
+        begun.map(Some)
     }
 
     async fn open_through(

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    BatchStore, Checkpoint, CheckpointStore, IdempotencyStore, Response, WatermarkStore,
+    BatchStore, Checkpoint, CheckpointStore, Effect, ErrorKind, IdempotencyStore, Response,
+    WatermarkStore,
 };
 use idem_mongo::mongodb::bson::{Bson, Document, doc};
 
@@ -15,6 +16,10 @@ use crate::support::{self, Watch, documents};
 pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
     case(5, "a_clock_that_was_set_back_takes_no_token_back", |cx| {
         Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
+    });
+pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_TOLD: Case =
+    case(5, "a_token_that_cannot_grow_is_told", |cx| {
+        Box::pin(a_token_that_cannot_grow_is_told(cx))
     });
 pub(super) const NO_OPERATION_SCANS_THE_COLLECTION: Case =
     case(16, "no_operation_scans_the_collection", |cx| {
@@ -35,6 +40,35 @@ pub(super) const THE_SERVER_DELETES_NOTHING_THAT_MAY_BE_NEEDED: Case =
     });
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// Also by a process that writes before it looks.
+async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
+    let store = support::harness()?.store(cx.namespace()).await?;
+    let claim = cx.claim(&cx.request(&cx.key("spent"))).await?;
+    cx.store().release(&claim).await?;
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let records = database.collection::<Document>("idem_records");
+    let key = doc! { "_id": claim.key().path() };
+    let spent = doc! { "$set": { "token": i64::MAX } };
+    records.update_one(key.clone(), spent).await?;
+    let before = records.find_one(key.clone()).await?;
+    for round in 0..2 {
+        let error = store.claim(&cx.request(claim.key())).await.unwrap_err();
+        let (kind, effect) = (error.kind(), error.effect());
+        assert_eq!(
+            (kind, effect),
+            (ErrorKind::Corrupt, Effect::None),
+            "{error}"
+        );
+        assert!(error.to_string().contains("deleted"), "{error}");
+        for number in 0..20 {
+            let fresh = cx.request(&cx.key(format!("{round} {number}")));
+            assert!(store.claim(&fresh).await?.acquired().is_some());
+        }
+    }
+    assert_eq!(before, records.find_one(key).await?, "the record");
+    Ok(())
+}
 
 /// A token from the future is what a clock that was set back leaves behind.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {

@@ -15,6 +15,7 @@ use idem_conformance::{Case, CaseFuture, Context};
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
+    bounded::A_TOKEN_THAT_CANNOT_GROW_IS_TOLD,
     bounded::NO_OPERATION_SCANS_THE_COLLECTION,
     bounded::PURGE_COUNTS_WHAT_IT_DELETES,
     bounded::PURGES_BESIDE_EACH_OTHER_COUNT_EACH_RECORD_ONCE,
@@ -42,6 +43,8 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_MISSING_COLLECTION_IS_NAMED_WITH_ITS_CURE,
     schema::A_COLLECTION_WITHOUT_INDEXES_IS_REFUSED,
     schema::A_COLLATION_IS_REFUSED,
+    schema::WHAT_MAY_REFUSE_OR_DELETE_RECORDS_IS_REFUSED,
+    schema::VERIFY_CHANGES_NOTHING,
     schema::A_LATER_SCHEMA_IS_REFUSED,
     schema::THE_INDEXES_ARE_AS_PRINTED,
     transactions::RECORD_AND_BUSINESS_DOCUMENT_COMMIT_TOGETHER,

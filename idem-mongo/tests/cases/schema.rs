@@ -25,6 +25,13 @@ pub(super) const A_COLLECTION_WITHOUT_INDEXES_IS_REFUSED: Case =
 pub(super) const A_COLLATION_IS_REFUSED: Case = case(10, "a_collation_is_refused", |cx| {
     Box::pin(a_collation_is_refused(cx))
 });
+pub(super) const WHAT_MAY_REFUSE_OR_DELETE_RECORDS_IS_REFUSED: Case =
+    case(11, "what_may_refuse_or_delete_records_is_refused", |cx| {
+        Box::pin(what_may_refuse_or_delete_records_is_refused(cx))
+    });
+pub(super) const VERIFY_CHANGES_NOTHING: Case = case(15, "verify_changes_nothing", |cx| {
+    Box::pin(verify_changes_nothing(cx))
+});
 pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_refused", |cx| {
     Box::pin(a_later_schema_is_refused(cx))
 });
@@ -146,6 +153,55 @@ async fn a_collation_is_refused(cx: &Context) -> CaseResult {
     ] {
         is_misconfigured(&error, "collation");
     }
+    Ok(())
+}
+
+async fn what_may_refuse_or_delete_records_is_refused(cx: &Context) -> CaseResult {
+    let database = support::harness()?.database(cx.namespace()).await?;
+    let own = |name: &str| doc! { "name": name, "key": { "token": 1 } };
+    let mut unique = own("theirs");
+    unique.insert("unique", true);
+    let mut expiring = doc! { "name": "theirs", "key": { "at": 1 } };
+    expiring.insert("expireAfterSeconds", 60);
+    for (name, index) in [("unique", unique), ("expiring", expiring)] {
+        let store = store_on(cx, name).await?;
+        store.migrate().await?;
+        store.verify().await?;
+        let create = doc! { "createIndexes": name, "indexes": [index] };
+        database.run_command(create).await?;
+        is_misconfigured(&store.verify().await.unwrap_err(), "`theirs`");
+        let drop = doc! { "dropIndexes": name, "index": "theirs" };
+        database.run_command(drop).await?;
+        store.verify().await?;
+    }
+    let validator = doc! { "token": { "$type": "string" } };
+    let create = doc! { "create": "validated", "validator": validator };
+    database.run_command(create).await?;
+    let store = store_on(cx, "validated").await?;
+    is_misconfigured(&store.verify().await.unwrap_err(), "validator");
+    is_misconfigured(&store.migrate().await.unwrap_err(), "validator");
+    Ok(())
+}
+
+/// It tries each kind of write, and none leaves anything.
+async fn verify_changes_nothing(cx: &Context) -> CaseResult {
+    let watch = support::Watch::default();
+    let harness = support::harness()?;
+    let store = watch
+        .store(&harness, harness.config(cx.namespace())?)
+        .await?;
+    let database = harness.database(cx.namespace()).await?;
+    let records = database.collection::<Document>("idem_records");
+    let before = records.find_one(doc! { "_id": "idem" }).await?;
+    store.verify().await?;
+    let sent = watch.take(&["update", "findAndModify", "delete"]);
+    assert_eq!(sent.len(), 5, "{sent:?}");
+    for command in sent {
+        let concern = command.get_document("writeConcern")?;
+        assert_eq!(concern.get_str("w")?, "majority", "{command}");
+    }
+    assert_eq!(before, records.find_one(doc! { "_id": "idem" }).await?);
+    assert_eq!(records.count_documents(doc! {}).await?, 1);
     Ok(())
 }
 

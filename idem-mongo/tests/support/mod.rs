@@ -1,6 +1,7 @@
 //! How the tests reach a MongoDB.
 
 pub(crate) mod standalone;
+mod transaction;
 mod watch;
 
 pub(crate) use watch::Watch;
@@ -8,7 +9,7 @@ pub(crate) use watch::Watch;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_mongo::mongodb::bson::{Document, doc};
 use idem_mongo::mongodb::options::{ClientOptions, ServerAddress};
@@ -88,6 +89,8 @@ impl Harness for MongoHarness {
             .self_expiring()
             .checkpoints()
             .watermarks()
+            .transactions()
+            .row_locks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -113,6 +116,11 @@ impl Harness for MongoHarness {
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(Some(Arc::new(self.store(namespace).await?)))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = self.store(namespace).await?;
+        Ok(Some(Box::new(transaction::begin(store).await?)))
     }
 
     async fn open_through(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{IdempotencyStore, Response};
+use idem_core::{Effect, ErrorKind, IdempotencyStore, Response};
 use idem_redis::redis;
 
 use super::{HOUR, case, record_key};
@@ -20,6 +20,11 @@ pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
 pub(super) const AN_EXPIRED_RECORD_IS_REMEMBERED_FOR_THE_GRACE: Case =
     case(5, "an_expired_record_is_remembered_for_the_grace", |cx| {
         Box::pin(an_expired_record_is_remembered_for_the_grace(cx))
+    });
+
+pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_TOLD: Case =
+    case(5, "a_token_that_cannot_grow_is_told", |cx| {
+        Box::pin(a_token_that_cannot_grow_is_told(cx))
     });
 
 /// Where the token is in a record, and where its expiry.
@@ -59,6 +64,32 @@ async fn overwrite(
     set.arg(name).arg(record).arg("KEEPTTL");
     harness.query::<()>(&set).await?;
     Ok(number)
+}
+
+async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    for spent in [1 << 53, i64::MAX] {
+        let key = cx.key(format!("{spent}"));
+        let name = record_key(&store, &key);
+        cx.hold(&cx.request(&key).with_lease(cx.short())).await?;
+        overwrite(&harness, &name, TOKEN, |_| spent).await?;
+        cx.until_stale(&key).await?;
+        let before: Vec<u8> = harness.query(redis::cmd("GET").arg(&name)).await?;
+        for _ in 0..2 {
+            let error = store.claim(&cx.request(&key)).await.unwrap_err();
+            let (kind, effect) = (error.kind(), error.effect());
+            assert_eq!(
+                (kind, effect),
+                (ErrorKind::Corrupt, Effect::None),
+                "{error}"
+            );
+            assert!(error.to_string().contains("deleted"), "{error}");
+        }
+        let after: Vec<u8> = harness.query(redis::cmd("GET").arg(&name)).await?;
+        assert_eq!(before, after, "the record");
+    }
+    Ok(())
 }
 
 /// A token from the future is what a clock that was ahead leaves behind. It is remembered until that future is over.

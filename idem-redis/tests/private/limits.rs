@@ -6,7 +6,7 @@ use idem_core::{
     BatchStore, Checkpoint, CheckpointStore, Effect, Error, ErrorKind, IdempotencyStore, Response,
     StalePolicy, WatermarkStore,
 };
-use idem_redis::{Config, Eviction, RedisCache, RedisStore, Replicas};
+use idem_redis::{Announce, Config, Eviction, RedisCache, RedisStore, Replicas};
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
 
@@ -97,6 +97,7 @@ pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
         for config in [shop()?, shop()?.with_replicas(replicas)] {
             let store = RedisStore::connect(&as_app, config).await?;
             everything(&store).await?;
+            store.verify().await?;
         }
         let elsewhere = Config::new().with_namespace("orders")?;
         let store = RedisStore::connect(&as_app, elsewhere).await?;
@@ -109,9 +110,27 @@ pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(!format!("{error:?}").contains("wrong@"), "{error:?}");
         ask::<()>(url, "ACL SETUSER app resetchannels -@pubsub").await?;
-        everything(&RedisStore::connect(&as_app, shop()?).await?).await?;
+        let store = RedisStore::connect(&as_app, shop()?).await?;
+        everything(&store).await?;
+        is_told(&store, "Announce::Nothing").await;
+        let silent = shop()?.with_announce(Announce::Nothing);
+        let store = RedisStore::connect(&as_app, silent).await?;
+        store.verify().await?;
+        for (denied, advice) in [("-@scripting", "+@scripting"), ("+@scripting -set", "+@write")] {
+            ask::<()>(url, &format!("ACL SETUSER app {denied}")).await?;
+            is_told(&store, advice).await;
+        }
+        ask::<()>(url, "ACL SETUSER app +set").await?;
+        store.verify().await?;
         Ok(())
     })
+}
+
+async fn is_told(store: &RedisStore, advice: &str) {
+    let error = store.verify().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    assert!(error.to_string().contains(advice), "{error}");
 }
 
 /// The life of a key, and a sweep.

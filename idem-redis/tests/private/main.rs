@@ -49,6 +49,10 @@ const EACH: &[(&str, Test)] = &[
         stopped::frozen,
     ),
     (
+        "claims_whose_callers_gave_up_on_a_frozen_server_take_over_nothing",
+        stopped::given_up,
+    ),
+    (
         "a_sweep_finds_what_is_abandoned_among_many",
         stopped::sweeps,
     ),

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use idem_core::{BatchStore, Effect, Error, ErrorKind, IdempotencyStore, StalePolicy};
-use idem_redis::{Config, RedisCache, RedisStore};
+use idem_core::{
+    AttemptId, BatchStore, ClaimRequest, Effect, Error, ErrorKind, IdempotencyStore, StalePolicy,
+};
+use idem_redis::{Config, RedisCache, RedisStore, Replicas};
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{Outcome, ask, request};
+use crate::own::{HOUR, Outcome, ask, request};
 
 const SOON: Duration = Duration::from_millis(400);
 
@@ -47,6 +49,73 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
         assert_eq!(store.claim(&fresh).await?.name(), "acquired", "its own");
         store.release(&claim).await?;
         assert_eq!(store.claim(&request("held")).await?.name(), "acquired");
+        Ok(())
+    })
+}
+
+/// The server gets claims by three ways while it is frozen, and their callers stop waiting. The leases that end meanwhile
+/// are those of holders who live, and cannot renew.
+pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
+    const LEASE: Duration = Duration::from_millis(300);
+    const EACH: usize = 50;
+    let mut server = start_private(server, &Options::new())?;
+    let patient = Config::new();
+    let holder = runtime.block_on(RedisStore::connect(server.url(), patient))?;
+    let hasty = Config::new().with_timeout(SOON);
+    // Without a first step for all of them together.
+    let each = hasty.clone().with_replicas(Replicas::new(0, SOON));
+    // One each, because a store gives its connection up after the first answer that does not come.
+    let connect =
+        |config: &Config| runtime.block_on(RedisStore::connect(server.url(), config.clone()));
+    let (batch, crowd, together) = (connect(&each)?, connect(&each)?, connect(&hasty)?);
+    let requests: Vec<_> = (0..2 * EACH)
+        .map(|number| request(format!("{number}")).with_lease(LEASE))
+        .collect();
+    let claims = runtime.block_on(holder.claim_many(&requests));
+    let claims = claims
+        .into_iter()
+        .map(|claim| Ok(claim?.acquired().ok_or("a fresh key")?));
+    let claims: Vec<_> = claims.collect::<Outcome<_>>()?;
+    // The server knows the script that decides a claim of a taken key.
+    let told = runtime.block_on(holder.claim(&request("0")))?;
+    assert_eq!(told.name(), "in_flight");
+    server.freeze()?;
+    runtime.block_on(async {
+        let rival = |request: &ClaimRequest| request.clone().with_attempt(AttemptId::random());
+        let rivals: Vec<_> = requests.iter().map(rival).collect();
+        let (first, second) = rivals.split_at(EACH);
+        let mut callers = tokio::task::JoinSet::new();
+        for rival in second {
+            let (crowd, rival) = (crowd.clone(), rival.clone());
+            callers.spawn(async move { crowd.claim(&rival).await });
+        }
+        let fresh = ["fresh", "free"].map(request);
+        for told in together.claim_many(&fresh).await {
+            is_late(&told.unwrap_err(), Effect::Unknown);
+        }
+        for told in batch.claim_many(first).await {
+            is_late(&told.unwrap_err(), Effect::Unknown);
+        }
+        for told in callers.join_all().await {
+            is_late(&told.unwrap_err(), Effect::Unknown);
+        }
+        tokio::time::sleep(LEASE).await;
+        Ok::<_, idem_core::BoxError>(())
+    })?;
+    server.thaw()?;
+    runtime.block_on(async {
+        // It has run by then what it had been sent.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut lost = 0;
+        for claim in &claims {
+            lost += usize::from(holder.renew(claim, HOUR).await.is_err());
+        }
+        assert_eq!(lost, 0, "of {} claims", claims.len());
+        assert_eq!(
+            holder.get(request("fresh").key()).await?,
+            None,
+            "nobody waits for it"
+        );
         Ok(())
     })
 }

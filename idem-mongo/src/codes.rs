@@ -1,0 +1,281 @@
+//! The server's codes: what each means for the caller, whether it may have had an effect, and what to do.
+//!
+//! A code comes with a failed command (`ok: 0`), a failed write, or a write concern error; of the last the
+//! effect is always unknown, because the write is on the primary: see [`crate::error`]. Labels are looked at before.
+//!
+//! Codes: <https://www.mongodb.com/docs/manual/reference/error-codes/> and
+//! <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>. Which of them drivers repeat:
+//! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
+
+use idem_core::{Effect, ErrorKind};
+
+pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
+
+type Row = (&'static [i32], ErrorKind, Effect, &'static str);
+
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
+pub(crate) const WRITE_CONFLICT: i32 = 112;
+pub(crate) const MAX_TIME_EXPIRED: i32 = 50;
+pub(crate) const WRITE_CONCERN_TIMEOUT: i32 = 64;
+
+pub(crate) const NO_TRANSACTIONS: Meaning = (
+    ErrorKind::Misconfigured,
+    Effect::None,
+    "the deployment has no transactions: a standalone server; make it a replica set of one",
+);
+
+const CODES: &[Row] = &[
+    // DuplicateKey, and its name before 4.0: the unique index refused the document.
+    (
+        &[DUPLICATE_KEY, 11001, 12582],
+        ErrorKind::Contention,
+        Effect::None,
+        "the key was claimed at the same time (11000)",
+    ),
+    // WriteConflict; LockTimeout of a transaction; PreparedTransactionInProgress: undone where they happen.
+    (
+        &[WRITE_CONFLICT, 24, 267],
+        ErrorKind::Contention,
+        Effect::None,
+        "a concurrent write or transaction got in the way (112, 24, 267)",
+    ),
+    // SnapshotTooOld, SnapshotUnavailable, TransactionAborted, TransactionExceededLifetimeLimitSeconds,
+    // TransactionCoordinatorReachedAbortDecision: the transaction is aborted, or its first read failed.
+    (
+        &[239, 246, 244, 290, 283],
+        ErrorKind::Contention,
+        Effect::None,
+        "the server has ended the transaction (239, 246, 244, 290, 283), perhaps because it took too long; repeat \
+         the whole transaction",
+    ),
+    // NoSuchTransaction, TransactionTooOld, TransactionCoordinatorSteppingDown: of a commit they do not tell whether an
+    // earlier try of it succeeded. Where the server knows that it did not, they carry a label.
+    (
+        &[251, 225, 282],
+        ErrorKind::Contention,
+        Effect::Unknown,
+        "the server knows the transaction no more (251, 225, 282); repeat the whole transaction with the same key",
+    ),
+    // TransactionCommitted: of a statement or an abort that came after a commit whose answer was lost.
+    (
+        &[256],
+        ErrorKind::Contention,
+        Effect::Unknown,
+        "the transaction was committed before (256); repeat the whole transaction with the same key",
+    ),
+    // MaxTimeMSExpired, ExceededTimeLimit, Interrupted, ClientDisconnect, CursorKilled, QueryPlanKilled: ended at some
+    // moment; a retried statement may follow one that was done.
+    (
+        &[MAX_TIME_EXPIRED, 262, 11601, 279, 237, 175],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the server stopped the statement because it took too long, or somebody did (50, 262, 11601, 279, 237, 175)",
+    ),
+    // CursorNotFound: of reads alone, whose cursor went with a failover or a restart.
+    (
+        &[43],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server has lost the cursor of a read (43)",
+    ),
+    // WriteConcernFailed: the primary has the write.
+    (
+        &[WRITE_CONCERN_TIMEOUT],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "not enough members confirmed the write in time (64)",
+    ),
+    // NoReplicationEnabled, UnknownReplWriteConcern, UnsatisfiableWriteConcern: told after the write was done.
+    (
+        &[75, 76, 79, 100],
+        ErrorKind::Misconfigured,
+        Effect::Unknown,
+        "the write concern cannot be met by this deployment (76, 79, 100)",
+    ),
+    // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+    // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary, LegacyNotPrimary: the write may have
+    // come before the change; what the old primary had alone may be rolled back or not.
+    (
+        &[91, 189, 10107, 11600, 11602, 13435, 13436, 10058],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the member is shutting down, or is primary no longer or not yet",
+    ),
+    // HostUnreachable, HostNotFound, NetworkTimeout, SocketException, NetworkInterfaceExceededTimeLimit,
+    // ConnectionPoolExpired, ConnectionError, PooledConnectionsDropped: between a mongos and a shard, behind which the
+    // write may have been done.
+    (
+        &[6, 7, 89, 9001, 202, 317, 384],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the server lost its connection to another one (6, 7, 89, 9001, 202, 317, 384)",
+    ),
+    // FailedToSatisfyReadPreference, ReadConcernMajorityNotAvailableYet, NotYetInitialized: there is no primary for a
+    // mongos, or a member has just started. A mongos answers 133 for the second try of a statement, too.
+    (
+        &[133, 134, 94],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "no primary is known, or the member has just started (133, 134, 94)",
+    ),
+    // StaleShardVersion, StaleConfig, StaleEpoch, StaleDbVersion, ShardNotFound, MigrationConflict,
+    // ConflictingOperationInProgress, LockBusy, ObjectIsBusy: chunks are moving, or the collection is being changed.
+    (
+        &[63, 13388, 150, 249, 70, 117, 46, 314],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "chunks of the collection are being moved, or it is being changed (63, 13388, 150, 249, 70, 117, 46, 314)",
+    ),
+    // ExceededMemoryLimit, QueryExceededMemoryLimitNoDiskUseAllowed, TooManyLogicalSessions, OutOfDiskSpace, and
+    // 16500, with which Azure Cosmos DB limits rates.
+    (
+        &[146, 292, 261, 14031, 16500],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the server is out of memory, sessions, disk space or rate (146, 292, 261, 14031, 16500)",
+    ),
+    // IngressRequestRateLimitExceeded: refused before it was read.
+    (
+        &[462],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server is overloaded and refuses requests (462)",
+    ),
+    // ReauthenticationRequired: the connection's token has expired, which is looked at before a statement is run.
+    (
+        &[391],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the connection has to authenticate anew (391)",
+    ),
+    // Unauthorized, AuthenticationFailed, UserNotFound, MechanismUnavailable, AtlasError (of its proxies, which
+    // answer so for users): looked at before a statement is run.
+    (
+        &[13, 18, 11, 334, 8000],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the user may not do this (13, 18, 11, 334, 8000); grant readWrite on the database",
+    ),
+    // IllegalOperation (as a standalone server answers), OperationNotSupportedInTransaction.
+    (
+        &[20, 263],
+        NO_TRANSACTIONS.0,
+        NO_TRANSACTIONS.1,
+        NO_TRANSACTIONS.2,
+    ),
+    // NamespaceNotFound, IndexNotFound, NamespaceExists, IndexOptionsConflict, IndexKeySpecsConflict,
+    // CommandNotSupportedOnView: looked at before anything is done.
+    (
+        &[26, 27, 48, 85, 86, 166],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the collection or an index is missing or not this crate's; run `migrate()` or the printed commands",
+    ),
+    // CannotGrowDocumentInCappedNamespace: found by the write, which is undone.
+    (
+        &[10003],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the collection is capped (10003); give the store one that is not",
+    ),
+    // CommandNotFound, FailedToParse, unknown pipeline stages and operators, InvalidPipelineOperator,
+    // CommandNotSupported: the statement is not understood, so not run.
+    (
+        &[59, 9, 40324, 31325, 168, 115],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server does not know a command or operator; MongoDB 5.0 or later is needed",
+    ),
+    // BSONObjectTooLarge, and what updates answer for it: the document is not written.
+    (
+        &[10334, 17419, 17420],
+        ErrorKind::InvalidInput,
+        Effect::None,
+        "the record would be larger than 16 MB; lower the limits",
+    ),
+    // KeyTooLong, of servers before 4.2 and of some like them: the index entry, and with it the document, is not written.
+    (
+        &[17280],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server limits index entries to 1,024 bytes (17280); MongoDB 5.0 or later is needed for long keys",
+    ),
+    // DocumentValidationFailure: the document is not written.
+    (
+        &[121],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "a validator of the collection refuses the record (121); remove it",
+    ),
+];
+
+/// What a code means. One that is not listed may have had an effect.
+pub(crate) fn by_code(code: i32) -> Meaning {
+    let row = CODES.iter().find(|(codes, ..)| codes.contains(&code));
+    row.map_or(
+        (
+            ErrorKind::Other,
+            Effect::Unknown,
+            "the server refused the statement; see the source for its code",
+        ),
+        |&(_, kind, effect, message)| (kind, effect, message),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use Effect::{None, Unknown};
+    use ErrorKind::{Contention, InvalidInput, Misconfigured, Other, Unavailable};
+
+    #[test]
+    fn codes_are_classified() {
+        let expected: &[(&[i32], ErrorKind, Effect)] = &[
+            (
+                &[11000, 112, 24, 267, 246, 239, 244, 290, 283],
+                Contention,
+                None,
+            ),
+            (&[251, 225, 282, 256], Contention, Unknown),
+            (&[50, 262, 11601, 64], Unavailable, Unknown),
+            (
+                &[91, 189, 10107, 10058, 11600, 11602, 13435, 13436],
+                Unavailable,
+                Unknown,
+            ),
+            (
+                &[6, 7, 89, 9001, 202, 317, 384, 133, 134],
+                Unavailable,
+                Unknown,
+            ),
+            (&[63, 13388, 249, 46, 314, 237, 175], Unavailable, Unknown),
+            (&[146, 292, 14031, 16500], Unavailable, Unknown),
+            (&[43, 391, 462], Unavailable, None),
+            (&[79, 100], Misconfigured, Unknown),
+            (
+                &[13, 18, 8000, 20, 263, 26, 48, 86, 59, 121, 10003, 17280],
+                Misconfigured,
+                None,
+            ),
+            (&[10334], InvalidInput, None),
+            (&[1, -1, 0, 8, 96, i32::MAX], Other, Unknown),
+        ];
+        for (codes, kind, effect) in expected {
+            for code in *codes {
+                let (found, found_effect, message) = by_code(*code);
+                assert_eq!((found, found_effect), (*kind, *effect), "{code}");
+                assert!(!message.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_code_is_listed_twice() {
+        let mut seen = HashSet::new();
+        for code in CODES.iter().flat_map(|(codes, ..)| *codes) {
+            assert!(seen.insert(code), "{code}");
+        }
+    }
+}

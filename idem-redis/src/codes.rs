@@ -1,0 +1,253 @@
+//! The server's codes: what each means for the caller, whether it may have had an effect, and what to do.
+//!
+//! A code is the first word of an error. A server that answers with one has not run the command, or the error is that of
+//! the first write of a script; scripts of this crate write one record once, and what they publish after it cannot
+//! fail them. So a code that is listed has no effect unless it says otherwise. One that is not listed may have had one.
+//!
+//! Codes: <https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>, and
+//! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words, which are told by how
+//! they begin: [`by_text`].
+
+use idem_core::{Effect, ErrorKind};
+
+pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
+
+type Row = (&'static [&'static str], ErrorKind, Effect, &'static str);
+
+const CODES: &[Row] = &[
+    // The node does not have the slot, or not all of it: looked at before a command is run.
+    (
+        &["MOVED", "ASK", "TRYAGAIN"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the key's slot is being moved to another node of the cluster; ask again (MOVED, ASK, TRYAGAIN)",
+    ),
+    // Looked at before a command is run. MASTERDOWN: a replica without its master, which would serve stale data.
+    (
+        &["CLUSTERDOWN", "MASTERDOWN"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the part of the cluster that has the key is down, or a failover is under way (CLUSTERDOWN, MASTERDOWN)",
+    ),
+    (
+        &["LOADING"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server is reading its data from disk (LOADING)",
+    ),
+    // Refused while another script runs; this one was not begun.
+    (
+        &["BUSY"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server is busy with somebody's long script (BUSY; see `SCRIPT KILL`)",
+    ),
+    // The first write of a script fails so, too; it writes once.
+    (
+        &["READONLY"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server is a replica (READONLY): after a failover, or the URL names one; connect to the master, through \
+         Sentinel, or to all nodes of the cluster",
+    ),
+    (
+        &["NOREPLICAS"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server has fewer good replicas than `min-replicas-to-write` (NOREPLICAS)",
+    ),
+    (
+        &["OOM"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server has reached `maxmemory` and takes no writes (OOM); raise it, or shorten retentions",
+    ),
+    (
+        &["MISCONF"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server cannot save to disk and takes no writes (MISCONF); see its log, and `stop-writes-on-bgsave-error`",
+    ),
+    // The script is not in the server's cache, also after it was sent with its text: a proxy sends the two to different
+    // servers.
+    (
+        &["NOSCRIPT"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server does not know the script (NOSCRIPT): it was restarted, or a proxy spreads commands over servers",
+    ),
+    (
+        &["NOAUTH", "WRONGPASS"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server does not accept user and password (NOAUTH, WRONGPASS)",
+    ),
+    // Before a command is run, or at a script's first call of a command that is denied; TIME and GET come before the
+    // write, and PUBLISH after it is called so that it cannot fail the script.
+    (
+        &["NOPERM"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the user may not do this (NOPERM); it needs `~<namespace>:* +@read +@write +@scripting +info +time`, and \
+         `&<namespace>:* +@pubsub` to be woken",
+    ),
+    // `protected-mode` refuses the connection.
+    (
+        &["DENIED"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server is in protected mode and takes local connections only (DENIED); set a password or `bind`",
+    ),
+    (
+        &["NOPROTO"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server does not speak the protocol that the URL asks for (NOPROTO); leave `protocol` out of it",
+    ),
+    // A script's first look at its key.
+    (
+        &["WRONGTYPE"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "a key of this namespace holds something else (WRONGTYPE); give the store a namespace of its own",
+    ),
+    (
+        &["CROSSSLOT"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server is a cluster behind a proxy that cannot route scripts (CROSSSLOT)",
+    ),
+    // Of commands that this crate does not send: a proxy has put them in between.
+    (
+        &["EXECABORT", "UNKILLABLE", "UNBLOCKED", "NOTBUSY", "INPROG"],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the server was interrupted (EXECABORT, UNKILLABLE, UNBLOCKED)",
+    ),
+    // A proxy or a managed server that cannot reach the one behind it, which may have run the command.
+    (
+        &["UNAVAILABLE", "NOGOODSLAVE", "PROXY", "UPSTREAM"],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the proxy in between has lost the server, or waits for it",
+    ),
+];
+
+/// How messages without a code of their own begin: those of the server itself (after `ERR`), of twemproxy (errors of
+/// the system behind `ERR`) and of Envoy (in small letters, without a code). What a proxy says about the server behind it tells
+/// nothing about the command.
+const TEXTS: &[Row] = &[
+    // Before the connection is taken.
+    (
+        &["max number of clients", "max number of clients + cluster"],
+        ErrorKind::Unavailable,
+        Effect::None,
+        "the server has as many connections as it takes (max number of clients reached); raise `maxclients`",
+    ),
+    // A node of a cluster that was told to be none, or the other way round.
+    (
+        &["This instance has cluster support disabled"],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server is no cluster; use `RedisStore::connect`",
+    ),
+    // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does not route it.
+    (
+        &[
+            "unknown command",
+            "unsupported command",
+            "unknown redis command",
+        ],
+        ErrorKind::Misconfigured,
+        Effect::None,
+        "the server, or the proxy in between, does not know a command that is needed: EVAL, EVALSHA, INFO, TIME",
+    ),
+    // A script was killed or ran out of time: `SCRIPT KILL` ends those alone that have not written, a restart all.
+    (
+        &["Error running script (call to", "Script killed by user"],
+        ErrorKind::Other,
+        Effect::Unknown,
+        "the script failed on the server; see the source",
+    ),
+    (
+        &[
+            "Connection timed out",
+            "Connection refused",
+            "Connection reset",
+            "Broken pipe",
+            "Host is unreachable",
+            "No route to host",
+            "Network is unreachable",
+            "server error",
+            "upstream failure",
+            "upstream protocol error",
+            "no upstream host",
+            "downstream",
+            "timeout",
+            "Proxy",
+            "ERR Proxy",
+        ],
+        ErrorKind::Unavailable,
+        Effect::Unknown,
+        "the proxy in between has lost the server, or waits for it",
+    ),
+];
+
+/// What a script is told of a command or key that its user may not use, in Redis 7 and before, wherever in the message: at
+/// a script's first call of it, so before the one write is done.
+const DENIED_IN_SCRIPT: [&str; 2] = [
+    "ACL failure in script",
+    "The user executing the script can't",
+];
+
+const UNLISTED: Meaning = (
+    ErrorKind::Other,
+    Effect::Unknown,
+    "the server refused; see the source",
+);
+
+/// What a code means.
+pub(crate) fn by_code(code: &str) -> Option<Meaning> {
+    let row = CODES.iter().find(|(codes, ..)| codes.contains(&code));
+    row.map(|&(_, kind, effect, message)| (kind, effect, message))
+}
+
+/// What a message means whose first word is no code that says more.
+pub(crate) fn by_text(text: &str) -> Meaning {
+    if DENIED_IN_SCRIPT.iter().any(|denied| text.contains(denied))
+        && let Some(denied) = by_code("NOPERM")
+    {
+        return denied;
+    }
+    let begins = |start: &&str| {
+        text.get(..start.len())
+            .is_some_and(|begun| begun.eq_ignore_ascii_case(start))
+    };
+    let row = TEXTS.iter().find(|(texts, ..)| texts.iter().any(begins));
+    row.map_or(UNLISTED, |&(_, kind, effect, message)| {
+        (kind, effect, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_code_is_listed_twice() {
+        let mut seen = HashSet::new();
+        for code in CODES.iter().chain(TEXTS).flat_map(|(codes, ..)| *codes) {
+            assert!(seen.insert(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_may_have_happened() {
+        assert_eq!(by_code("NEWCODE"), None);
+        assert_eq!(by_text("something new").1, Effect::Unknown);
+        assert_eq!(by_text("é").1, Effect::Unknown);
+        assert_eq!(by_text("").0, ErrorKind::Other);
+    }
+}
