@@ -7,6 +7,7 @@ mod config;
 mod ddl;
 mod dialect;
 mod error;
+mod locked;
 mod operations;
 mod pool;
 mod row;

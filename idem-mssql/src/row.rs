@@ -99,7 +99,7 @@ impl<'r> Columns<'r> {
             created_at: self.number(5)?,
             expires_at: self.number(6)?,
             lease_ends_at: self.number(7)?,
-            fails_when_stale: self.number(8)? == 1,
+            fails_when_stale: self.optional_number(8)?.is_some(),
             sealed_at: self.optional_number(9)?,
             metadata: self.optional_text(10)?,
             result: self.optional_bytes(11)?.map(Bytes::copy_from_slice),

@@ -1,5 +1,6 @@
 //! Where a statement runs: on a connection of the pool, or in the caller's transaction.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use tiberius::{ColumnData, IntoSql, Row};
 
 use crate::config::Config;
+use crate::dialect::Server;
 use crate::error::{Sent, classify, is_rolled_back, no_connection};
 use crate::pool::{self, Client, Connection, Manager, Pool};
-use crate::statements::Statement;
+use crate::statements::{Statement, Wait};
 
 /// How often a statement is sent again after deadlocks, and how long it waits at most after the first.
 const MAX_DEADLOCKS: u32 = 5;
@@ -21,6 +23,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
     parameters: Vec<Parameter<'q>>,
+    wait: Wait,
 }
 
 #[derive(Debug, Clone)]
@@ -37,7 +40,13 @@ impl<'q> Query<'q> {
         Self {
             statement,
             parameters: Vec::new(),
+            wait: Wait::Shortly,
         }
+    }
+
+    /// Whether it waits for a lock that others hold.
+    pub(crate) fn waiting(self, wait: Wait) -> Self {
+        Self { wait, ..self }
     }
 
     /// Bytes are sent as `varbinary`, text as `nvarchar`, integers as what they are.
@@ -54,8 +63,8 @@ impl<'q> Query<'q> {
             .collect()
     }
 
-    fn with_text(self, text: fn(&Statement) -> &str) -> tiberius::Query<'q> {
-        let mut query = tiberius::Query::new(text(self.statement));
+    fn with_text(self, text: fn(&'q Statement, Wait) -> Cow<'q, str>) -> tiberius::Query<'q> {
+        let mut query = tiberius::Query::new(text(self.statement, self.wait));
         query.bind_iter(self.parameters);
         query
     }
@@ -65,15 +74,19 @@ impl<'q> Query<'q> {
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Pool(&'s Pool, &'s Config),
-    Transaction(&'s mut Client),
+    Transaction(&'s mut Client, Server),
 }
 
 impl Session<'_> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<Row>> {
         let results = match self {
             Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
-            Self::Transaction(client) => {
-                pool::read(client, query.with_text(Statement::in_transaction))
+            Self::Transaction(client, server) => {
+                let text = match server {
+                    Server::Babelfish => Statement::in_transaction_on_babelfish,
+                    Server::Microsoft | Server::Other => Statement::in_transaction,
+                };
+                pool::read(client, query.with_text(text))
                     .await
                     .map_err(|error| classify(error, sent))?
             }

@@ -209,7 +209,7 @@ impl IdempotencyStore for MssqlStore {
 impl BatchStore for MssqlStore {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         self.operations
-            .claim_many(&mut self.session(), requests)
+            .claim_many(&self.pool, requests)
             .await
             .into_iter()
             .map(|answer| answer.map_err(at("claim_many")))
@@ -218,7 +218,7 @@ impl BatchStore for MssqlStore {
 
     async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
         self.operations
-            .complete_many(&mut self.session(), completions)
+            .complete_many(&self.pool, completions)
             .await
             .into_iter()
             .map(|answer| answer.map_err(at("complete_many")))

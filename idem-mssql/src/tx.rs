@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::pool::{self, Client, Pool};
 use crate::row::Columns;
-use crate::session::{Lent, Session};
+use crate::session::Lent;
 use crate::store::{BACKEND, MssqlStore};
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
@@ -44,10 +44,10 @@ impl MssqlStore {
         client: &mut Client,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.operations
-            .claim(&mut Session::Transaction(client), request)
-            .await
-            .map_err(|error| error.at(BACKEND, "claim_in"))
+        let at = |error: Error| error.at(BACKEND, "claim_in");
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let claimed = self.operations.claim(&mut session, request);
+        claimed.await.map_err(at)
     }
 
     /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When it answers `ClaimLost`,
@@ -69,10 +69,9 @@ impl MssqlStore {
     ) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
-        self.operations
-            .seal(&mut Session::Transaction(client), claim, &sealing)
-            .await
-            .map_err(at)
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let sealed = self.operations.seal(&mut session, claim, &sealing);
+        sealed.await.map_err(at)
     }
 
     /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
@@ -93,10 +92,9 @@ impl MssqlStore {
     ) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
-        self.operations
-            .seal(&mut Session::Transaction(client), claim, &sealing)
-            .await
-            .map_err(at)
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let sealed = self.operations.seal(&mut session, claim, &sealing);
+        sealed.await.map_err(at)
     }
 }
 
