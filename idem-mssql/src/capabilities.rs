@@ -116,12 +116,12 @@ impl MssqlStore {
     }
 
     /// [`advance`](WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written for the
-    /// event commit together, and a rollback leaves the mark where it was. Others that advance the same source wait for
-    /// the transaction's end.
+    /// event commit together, and a rollback leaves the mark where it was. Others that advance the same source
+    /// are told `Contention` until the transaction ends, unless the mark that was committed before answers them.
     ///
     /// # Errors
     ///
-    /// As for `advance`. On a server that ignores lock hints also `Contention` when another one marked the source first.
+    /// As for `advance`. `Contention` also when another transaction holds the source, or another one marked it first.
     ///
     /// # Cancellation
     ///

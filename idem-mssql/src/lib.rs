@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod addresses;
 mod batch;
 mod capabilities;
 mod codes;
@@ -18,6 +19,7 @@ mod statements;
 mod store;
 mod tx;
 mod url;
+mod verify;
 
 pub use config::{ClaimMethod, Config};
 pub use ddl::{SCHEMA_VERSION, schema_sql};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Key, LockedKeys, Result, TryTurn};
+use idem_core::{Error, Key, LockedKeys, Result, TryTurn, Turn};
 use tiberius::Row;
 use tokio::time::Instant;
 
@@ -12,9 +12,25 @@ use crate::operations::{Operations, with_key};
 use crate::session::{Query, Session};
 use crate::statements::Wait;
 
+/// What a store knows of the keys of one table that open transactions hold.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// Whose turn it is to wait for the key's lock.
+    turns: LockedKeys,
+    /// Of the keys that are known to be locked: whose turn it is to read what was committed before.
+    looks: LockedKeys,
+}
+
 /// The answer for a locked key, with what the server said of it.
 fn locked(error: Error) -> Error {
     LockedKeys::error().with_source(error)
+}
+
+impl Gate {
+    /// The key's turn if it can be had at once.
+    pub(crate) fn try_turn(&self, key: &Key) -> TryTurn {
+        self.turns.try_turn(key)
+    }
 }
 
 impl Operations {
@@ -24,7 +40,7 @@ impl Operations {
     pub(crate) async fn in_turn(
         &self,
         session: &mut Session<'_>,
-        gate: &LockedKeys,
+        gate: &Gate,
         key: &Key,
         query: Query<'_>,
         sent: Sent,
@@ -34,7 +50,7 @@ impl Operations {
         }
         let begun = Instant::now();
         let turn = loop {
-            if let Some(turn) = gate.turn(key, self.left(begun)).await? {
+            if let Some(turn) = gate.turns.turn(key, self.left(begun)).await? {
                 break turn;
             }
         };
@@ -52,7 +68,7 @@ impl Operations {
     pub(crate) async fn look_or_in_turn<'q>(
         &self,
         session: &mut Session<'_>,
-        gate: &LockedKeys,
+        gate: &Gate,
         key: &Key,
         look: impl Fn() -> Query<'q>,
         query: impl Fn() -> Query<'q>,
@@ -62,7 +78,7 @@ impl Operations {
         }
         let begun = Instant::now();
         loop {
-            let refusal = match gate.try_turn(key) {
+            match gate.turns.try_turn(key) {
                 TryTurn::Turn(turn) => {
                     return match session.rows(query(), Sent::Write).await {
                         Err(error) if is_lock_timeout(&error) => {
@@ -72,21 +88,26 @@ impl Operations {
                         answer => answer,
                     };
                 }
-                TryTurn::Busy => None,
-                TryTurn::Locked(error) => Some(error),
-            };
-            let found = session.rows(look().waiting(Wait::Not), Sent::Harmless);
-            match found.await {
-                Ok(rows) if !rows.is_empty() => return Ok(rows),
-                // Only a server whose reads lock says this, and a read that waits tells no more.
-                Err(error) if !is_lock_timeout(&error) => return Err(error),
-                _ => {}
-            }
-            if let Some(error) = refusal {
-                return Err(error);
+                TryTurn::Busy => {
+                    let rows = look_at_once(session, look()).await?;
+                    if !rows.is_empty() {
+                        return Ok(rows);
+                    }
+                }
+                TryTurn::Locked(error) => {
+                    // Of those who would find nothing, one looks, and the others rely on it for a moment: a crowd that asks
+                    // for one locked key must not take the connections either.
+                    let turn = gate.looks.turn(key, self.left(begun)).await?;
+                    let rows = look_at_once(session, look()).await?;
+                    if !rows.is_empty() {
+                        return Ok(rows);
+                    }
+                    turn.map_or_else(|| gate.looks.found_locked(key), Turn::found_locked);
+                    return Err(error);
+                }
             }
             // A turn that comes is given back, so that there is one place which sends.
-            drop(gate.turn(key, self.left(begun)).await?);
+            drop(gate.turns.turn(key, self.left(begun)).await?);
         }
     }
 
@@ -99,7 +120,7 @@ impl Operations {
     pub(crate) async fn read(
         &self,
         session: &mut Session<'_>,
-        gate: &LockedKeys,
+        gate: &Gate,
         key: &Key,
         query: Query<'_>,
     ) -> Result<Vec<Row>> {
@@ -137,20 +158,30 @@ impl Operations {
     }
 }
 
+/// A read that waits for no lock; no row where it would have to.
+async fn look_at_once(session: &mut Session<'_>, look: Query<'_>) -> Result<Vec<Row>> {
+    let found = session.rows(look.waiting(Wait::Not), Sent::Harmless);
+    match found.await {
+        // Only a server whose reads lock says this.
+        Err(error) if is_lock_timeout(&error) => Ok(Vec::new()),
+        found => found,
+    }
+}
+
 async fn in_transaction(
     session: &mut Session<'_>,
-    gate: &LockedKeys,
+    gate: &Gate,
     key: &Key,
     query: Query<'_>,
     sent: Sent,
 ) -> Result<Vec<Row>> {
-    let wait = match gate.is_locked(key) {
+    let wait = match gate.turns.is_locked(key) {
         true => Wait::Not,
         false => Wait::Shortly,
     };
     match session.rows(query.waiting(wait), sent).await {
         Err(error) if is_lock_timeout(&error) => {
-            gate.found_locked(key);
+            gate.turns.found_locked(key);
             Err(locked(error))
         }
         answer => answer,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    LockedKeys, Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
 };
 use tiberius::Row;
 use tokio::sync::OnceCell;
@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use crate::config::Config;
 use crate::dialect::{Dialect, Server};
 use crate::error::{Sent, is_lost_race};
+use crate::locked::Gate;
 use crate::pool::Client;
 use crate::row::Columns;
 use crate::session::{Query, Session};
@@ -30,8 +31,8 @@ pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     /// Keys of records, and sources of watermarks, that open transactions hold locked.
-    pub(crate) locked: LockedKeys,
-    pub(crate) locked_marks: LockedKeys,
+    pub(crate) locked: Gate,
+    pub(crate) locked_marks: Gate,
     server: OnceCell<Server>,
 }
 
@@ -61,8 +62,8 @@ impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             sql: Statements::new(&config),
-            locked: LockedKeys::new(),
-            locked_marks: LockedKeys::new(),
+            locked: Gate::default(),
+            locked_marks: Gate::default(),
             server: OnceCell::new(),
             config,
         }

@@ -18,7 +18,7 @@ impl<'r> Columns<'r> {
     }
 
     /// A number of whatever width the server gives it.
-    fn optional_number(&self, index: usize) -> Result<Option<i64>> {
+    pub(crate) fn optional_number(&self, index: usize) -> Result<Option<i64>> {
         Ok(match self.cell(index)? {
             ColumnData::U8(number) => number.map(i64::from),
             ColumnData::I16(number) => number.map(i64::from),

@@ -109,7 +109,7 @@ async fn alone(
     sent: Sent,
 ) -> Result<Vec<Vec<Row>>> {
     for deadlocks in 1..=MAX_DEADLOCKS {
-        match on_pool(pool, config, Request::Query(query.clone()), sent).await {
+        match on_pool(pool, config, query.clone(), sent).await {
             Err(error) if is_rolled_back(&error) => {
                 let pause = MAX_PAUSE.mul_f64(rand::random_range(0.0..=1.0));
                 tokio::time::sleep(pause * deadlocks).await;
@@ -117,30 +117,20 @@ async fn alone(
             answer => return answer,
         }
     }
-    on_pool(pool, config, Request::Query(query.clone()), sent).await
+    on_pool(pool, config, query.clone(), sent).await
 }
 
-/// What is sent on a connection of the pool.
-#[derive(Debug)]
-pub(crate) enum Request<'q> {
-    Query(Query<'q>),
-    Script(&'q str),
-}
-
-pub(crate) async fn on_pool(
+async fn on_pool(
     pool: &Pool,
     config: &Config,
-    request: Request<'_>,
+    query: Query<'_>,
     sent: Sent,
 ) -> Result<Vec<Vec<Row>>> {
     let mut under_way = Sent::Harmless;
     let work = async {
         let mut connection = Lent::from(pool).await?;
         under_way = sent;
-        let answer = match request {
-            Request::Query(query) => connection.run(query.with_text(Statement::alone)).await,
-            Request::Script(sql) => connection.run_script(sql).await,
-        };
+        let answer = connection.run(query.with_text(Statement::alone)).await;
         answer.map_err(|error| classify(error, sent))
     };
     match tokio::time::timeout(config.timeout(), work).await {
@@ -150,7 +140,7 @@ pub(crate) async fn on_pool(
 }
 
 /// What an operation that took too long may have done.
-fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
     let effect = match under_way {
         Sent::Harmless => Effect::None,
         Sent::Write => Effect::Unknown,

@@ -31,8 +31,11 @@
 // Named, because the tests take this file by its path.
 #[path = "sql/capabilities.rs"]
 mod capabilities;
+#[path = "sql/catalogue.rs"]
+mod catalogue;
 
 pub(crate) use capabilities::*;
+pub(crate) use catalogue::*;
 
 /// The fragments by name. `{r}` in them is the row's prefix.
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[

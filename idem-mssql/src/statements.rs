@@ -40,6 +40,9 @@ pub(crate) struct Statements {
     pub(crate) server: Statement,
     pub(crate) babelfish: Statement,
     pub(crate) schema_version: Statement,
+    pub(crate) columns: Statement,
+    pub(crate) indexes: Statement,
+    pub(crate) rights: Statement,
 }
 
 impl Statements {
@@ -98,6 +101,9 @@ impl Statements {
                 "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
 SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};"
             )),
+            columns: Statement::plain(text(sql::COLUMNS_OF_TABLES, &[])),
+            indexes: Statement::plain(text(sql::INDEXES_OF_TABLES, &[])),
+            rights: Statement::plain(text(sql::RIGHTS, &[])),
         }
     }
 

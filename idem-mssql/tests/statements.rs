@@ -97,6 +97,9 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
         ("server", &statements.server),
         ("babelfish", &statements.babelfish),
         ("schema version", &statements.schema_version),
+        ("columns", &statements.columns),
+        ("indexes", &statements.indexes),
+        ("rights", &statements.rights),
     ]
     .map(|(name, statement)| (name.to_owned(), statement))
     .into();
