@@ -126,16 +126,16 @@ impl Operations {
         singly: &mut Vec<usize>,
     ) -> (Vec<usize>, Vec<Turn>) {
         let mut turns = Vec::with_capacity(round.len());
-        let (round, others): (Vec<_>, Vec<_>) =
-            round
-                .into_iter()
-                .partition(|&position| match self.locked.try_turn(key(position)) {
-                    TryTurn::Turn(turn) => {
-                        turns.push(turn);
-                        true
-                    }
-                    TryTurn::Busy | TryTurn::Locked(_) => false,
-                });
+        let (round, others): (Vec<_>, Vec<_>) = round.into_iter().partition(|&position| match self
+            .locked
+            .try_turn(key(position))
+        {
+            TryTurn::Turn(turn) => {
+                turns.push(turn);
+                true
+            }
+            TryTurn::Busy | TryTurn::Locked(_) => false,
+        });
         singly.extend(others);
         (round, turns)
     }

@@ -76,7 +76,11 @@ mod tests {
             ("Adaptive Server Enterprise/16.0", Dialect::Insert),
             ("", Dialect::Insert),
         ] {
-            assert_eq!(Dialect::of(Server::of_version(version)), dialect, "{version}");
+            assert_eq!(
+                Dialect::of(Server::of_version(version)),
+                dialect,
+                "{version}"
+            );
         }
     }
 

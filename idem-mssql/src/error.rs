@@ -274,8 +274,8 @@ mod tests {
     fn a_key_that_another_transaction_holds_is_worth_another_transaction() {
         let contention = idem_core::LockedKeys::error().at("mssql", "claim_in");
         assert!(is_transaction_retryable(&contention));
-        let wrapped = io::Error::other(contention);
-        assert!(is_transaction_retryable(&wrapped));
+        let boxed = idem_core::BoxError::from(contention);
+        assert!(is_transaction_retryable(&*boxed));
         assert!(!is_transaction_retryable(&Error::claim_lost()));
     }
 

@@ -245,8 +245,13 @@ impl Operations {
     ) -> Result<Step> {
         let mut is_repeated = false;
         loop {
-            let written =
-                self.in_turn(session, &self.locked, claim.key(), query.clone(), Sent::Write);
+            let written = self.in_turn(
+                session,
+                &self.locked,
+                claim.key(),
+                query.clone(),
+                Sent::Write,
+            );
             if let Some(row) = written.await?.into_iter().next() {
                 return Ok(Step::Done(row));
             }

@@ -95,10 +95,11 @@ impl Manager {
         crate::url::parse(url).map(Self::new)
     }
 
-    /// Another limit for opening a connection, from the first packet to the end of the login.
+    /// Another limit for opening a connection, from the first packet to the end of the login. More than a year counts
+    /// as a year.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -162,10 +163,13 @@ impl managed::Manager for Manager {
         if connection.is_dirty() {
             return Err(RecycleError::message("something was left unfinished on it"));
         }
-        if connection.command_timeout.is_some_and(|timeout| {
-            self.command_timeout().is_none_or(|wanted| timeout < wanted)
-        }) {
-            return Err(RecycleError::message("it waits less long than the store does"));
+        if connection
+            .command_timeout
+            .is_some_and(|timeout| self.command_timeout().is_none_or(|wanted| timeout < wanted))
+        {
+            return Err(RecycleError::message(
+                "it waits less long than the store does",
+            ));
         }
         if connection.used.elapsed() < TRUSTED_IDLE {
             return Ok(());

@@ -55,13 +55,11 @@ impl Statements {
         // Nine tenths, so that the server has given up before the client does.
         let longest = config.timeout() / 10 * 9;
         let wait = MAX_LOCK_WAIT.min(longest);
-        let single = |template: &str, values: &[&str]| {
-            Statement::timed(text(template, values), wait)
-        };
+        let single =
+            |template: &str, values: &[&str]| Statement::timed(text(template, values), wait);
         // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
-        let patient = |template: &str, values: &[&str]| {
-            Statement::timed(text(template, values), longest)
-        };
+        let patient =
+            |template: &str, values: &[&str]| Statement::timed(text(template, values), longest);
         let batch = |template: &str, values: &[&str]| {
             let text = expand(template, &columns(values)).replace("{table}", &table);
             let text = text.replace("{names}", &values.join(", "));

@@ -201,7 +201,8 @@ fn compare_columns(name: &str, table: &Table, found: &[Found]) -> Result<()> {
                 column.name
             )));
         };
-        let is_long = found.bytes == LONGEST || column.bytes != LONGEST && found.bytes >= column.bytes;
+        let is_long =
+            found.bytes == LONGEST || column.bytes != LONGEST && found.bytes >= column.bytes;
         let nulls = found.is_nullable || !column.is_nullable;
         if !found.kind.eq_ignore_ascii_case(column.kind) || !is_long || !nulls {
             return Err(differs(format!(
@@ -234,7 +235,11 @@ fn shape(column: &Column) -> String {
         ("varbinary", bytes) => format!("({bytes})"),
         _ => String::new(),
     };
-    let null = if column.is_nullable { "NULL" } else { "NOT NULL" };
+    let null = if column.is_nullable {
+        "NULL"
+    } else {
+        "NOT NULL"
+    };
     format!("{kind}{length} {null}")
 }
 

@@ -31,9 +31,7 @@ const CONTENTION: &[Row] = &[
         ErrorKind::Contention,
         Effect::None,
         "a concurrent transaction got in the way (3960, 3961, 3966, 41301 to 41839); repeat the whole transaction",
-        &[
-            3960, 3961, 3966, 41301, 41302, 41305, 41325, 41839, 669,
-        ],
+        &[3960, 3961, 3966, 41301, 41302, 41305, 41325, 41839, 669],
     ),
     (
         ErrorKind::Contention,

@@ -3,7 +3,8 @@
 
 /// Table (0: records, 1: watermarks), name, type, length in bytes, whether it takes NULL, whether it is filled without
 /// being named.
-pub(crate) const COLUMNS_OF_TABLES: &str = "SELECT t.n, c.name, TYPE_NAME(c.user_type_id), c.max_length,
+pub(crate) const COLUMNS_OF_TABLES: &str =
+    "SELECT t.n, c.name, TYPE_NAME(c.user_type_id), c.max_length,
     CASE WHEN c.is_nullable = 1 THEN 1 ELSE 0 END,
     CASE WHEN c.default_object_id <> 0 OR c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END
 FROM (VALUES (0, N'{table}'), (1, N'{marks}')) AS t (n, name)
@@ -11,7 +12,8 @@ INNER JOIN sys.columns AS c ON c.object_id = OBJECT_ID(t.name, N'U');
 ";
 
 /// Table, index, whether it is the primary key, and a column of it; in order.
-pub(crate) const INDEXES_OF_TABLES: &str = "SELECT t.n, i.index_id, CASE WHEN i.is_primary_key = 1 THEN 1 ELSE 0 END,
+pub(crate) const INDEXES_OF_TABLES: &str =
+    "SELECT t.n, i.index_id, CASE WHEN i.is_primary_key = 1 THEN 1 ELSE 0 END,
     COL_NAME(k.object_id, k.column_id)
 FROM (VALUES (0, N'{table}'), (1, N'{marks}')) AS t (n, name)
 INNER JOIN sys.indexes AS i ON i.object_id = OBJECT_ID(t.name, N'U')

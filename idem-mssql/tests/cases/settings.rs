@@ -20,10 +20,11 @@ pub(super) const WHAT_IS_MISSING_IS_NAMED: Case =
     case(11, "verify_names_what_differs_from_the_schema", |cx| {
         Box::pin(verify_names_what_differs_from_the_schema(cx))
     });
-pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_NAMED: Case =
-    case(5, "a_token_that_cannot_grow_is_named_and_spoils_no_batch", |cx| {
-        Box::pin(a_token_that_cannot_grow_is_named_and_spoils_no_batch(cx))
-    });
+pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_NAMED: Case = case(
+    5,
+    "a_token_that_cannot_grow_is_named_and_spoils_no_batch",
+    |cx| Box::pin(a_token_that_cannot_grow_is_named_and_spoils_no_batch(cx)),
+);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -48,7 +49,10 @@ async fn hostile_session_settings_change_no_law(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("one"));
     let claim = store.claim(&request).await?.acquired();
     let claim = claim.expect("a fresh key");
-    assert!(cx.store().get(request.key()).await?.is_some(), "not committed");
+    assert!(
+        cx.store().get(request.key()).await?.is_some(),
+        "not committed"
+    );
     let rival = store.claim(&cx.request(request.key())).await?;
     assert!(matches!(rival, ClaimOutcome::InFlight(_)));
     let claim = store.renew(&claim, HOUR).await?;
@@ -69,10 +73,15 @@ async fn hostile_session_settings_change_no_law(cx: &Context) -> CaseResult {
         .collect();
     for outcome in store.claim_many(&requests).await {
         let claim = outcome?.acquired().expect("a fresh key");
-        assert!(cx.store().get(claim.key()).await?.is_some(), "not committed");
+        assert!(
+            cx.store().get(claim.key()).await?.is_some(),
+            "not committed"
+        );
     }
     let failing = cx.claim(&cx.request(&cx.key("fails"))).await?;
-    store.fail(&failing, &Failure::new("no", "no"), HOUR).await?;
+    store
+        .fail(&failing, &Failure::new("no", "no"), HOUR)
+        .await?;
     let record = cx.store().get(failing.key()).await?;
     assert!(matches!(record, Some(Record::Failed(_))));
     let released = cx.claim(&cx.request(&cx.key("released"))).await?;
@@ -128,7 +137,11 @@ async fn a_token_that_cannot_grow_is_named_and_spoils_no_batch(cx: &Context) -> 
     assert_eq!(error.effect(), Effect::None, "{error:?}");
     assert!(error.to_string().contains("token"), "{error}");
     let answers = store.claim_many(&[again, other]).await;
-    assert!(answers[0].as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt));
+    assert!(
+        answers[0]
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::Corrupt)
+    );
     assert!(matches!(answers[1], Ok(ClaimOutcome::Acquired(_))));
     Ok(())
 }
