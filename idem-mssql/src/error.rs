@@ -222,10 +222,9 @@ fn server_code(error: &Error) -> Option<u32> {
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<Error>() {
-            if error.kind() == ErrorKind::Contention {
-                return true;
-            }
+        let own = error.downcast_ref::<Error>();
+        if own.is_some_and(|error| error.kind() == ErrorKind::Contention) {
+            return true;
         }
         // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait for.
         if let Some(DriverError::Server(token)) = error.downcast_ref::<DriverError>() {

@@ -56,16 +56,16 @@ impl Statements {
         let longest = config.timeout() / 10 * 9;
         let wait = MAX_LOCK_WAIT.min(longest);
         let single =
-            |template: &str, values: &[&str]| Statement::timed(text(template, values), wait);
+            |template: &str, values: &[&str]| Statement::timed(&text(template, values), wait);
         // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
         let patient =
-            |template: &str, values: &[&str]| Statement::timed(text(template, values), longest);
+            |template: &str, values: &[&str]| Statement::timed(&text(template, values), longest);
         let batch = |template: &str, values: &[&str]| {
             let text = expand(template, &columns(values)).replace("{table}", &table);
             let text = text.replace("{names}", &values.join(", "));
             SIZES.map(|size| {
                 let text = text.replace("{rows}", &rows(size, values.len()));
-                Statement::timed(text, wait)
+                Statement::timed(&text, wait)
             })
         };
         let version_table = config.qualified_version_table();
@@ -165,7 +165,7 @@ const CLOCK: &str = "DECLARE @now bigint = \
 impl Statement {
     /// With the clock. It waits for a lock for as long as that, so that the server has given up before the client does
     /// and can say that nothing was done.
-    fn timed(text: String, wait: Duration) -> Self {
+    fn timed(text: &str, wait: Duration) -> Self {
         let text = format!("{CLOCK}{text}");
         Self {
             text,
