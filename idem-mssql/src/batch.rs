@@ -2,13 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures_util::future::join_all;
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy, check,
+    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy, TryTurn,
+    Turn, check,
 };
 
 use crate::dialect::Dialect;
-use crate::error::{Sent, is_lost_race, is_unknown_statement};
+use crate::error::{Sent, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
 use crate::operations::{Operations, Sealing, is_abandoned};
+use crate::pool::Pool;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
@@ -16,6 +19,9 @@ use crate::statements::{SIZES, Statements};
 /// Most items, and about most bytes of results, that one statement takes; larger batches take several.
 const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
 const MAX_BYTES: usize = 16 << 20;
+
+/// How many items that a batch leaves over are asked for at a time, each on a connection of its own.
+const MAX_AT_ONCE: usize = 4;
 
 type KeyParts<'k> = (&'k [u8], &'k [u8], &'k [u8]);
 
@@ -53,9 +59,10 @@ fn next_round<'k>(
 impl Operations {
     pub(crate) async fn claim_many(
         &self,
-        session: &mut Session<'_>,
+        pool: &Pool,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
+        let session = || Session::Pool(pool, &self.config);
         let mut answers: Vec<Option<Result<ClaimOutcome>>> = Vec::new();
         answers.resize_with(requests.len(), || None);
         let mut pending = Vec::new();
@@ -67,19 +74,27 @@ impl Operations {
                 Err(error) => answers[position] = Some(Err(error)),
             }
         }
+        let mut singly = Vec::new();
         while !pending.is_empty() {
-            let round = next_round(&mut pending, |position| requests[position].key(), |_| 0);
+            let key = |position: usize| requests[position].key();
+            let round = next_round(&mut pending, key, |_| 0);
+            let (round, turns) = self.with_turns(round, key, &mut singly);
+            if round.is_empty() {
+                continue;
+            }
             let asked: Vec<_> = round.iter().map(|&position| &requests[position]).collect();
-            match self.claim_round(session, &asked).await {
+            let found = self.claim_round(&mut session(), &asked).await;
+            drop(turns);
+            match found {
                 Ok(found) => {
                     for (position, answer) in round.into_iter().zip(found) {
-                        answers[position] = Some(match answer {
+                        match answer {
                             Some(outcome) if !is_abandoned(&outcome, &requests[position]) => {
-                                Ok(outcome)
+                                answers[position] = Some(Ok(outcome));
                             }
                             // The row changed under the statement, is to be taken over or to be failed.
-                            _ => self.claim(session, &requests[position]).await,
-                        });
+                            _ => singly.push(position),
+                        }
                     }
                 }
                 Err(error) => {
@@ -90,7 +105,39 @@ impl Operations {
                 }
             }
         }
+        for few in singly.chunks(MAX_AT_ONCE) {
+            let asked = few.iter().map(|&position| async move {
+                let answer = self.claim(&mut session(), &requests[position]).await;
+                (position, answer)
+            });
+            for (position, answer) in join_all(asked).await {
+                answers[position] = Some(answer);
+            }
+        }
         answers.into_iter().flatten().collect()
+    }
+
+    /// The positions whose keys' turns can be had at once, with the turns. The others are asked for by themselves after
+    /// the batch: somebody of this process waits for their lock, or they are known to be locked.
+    fn with_turns<'k>(
+        &self,
+        round: Vec<usize>,
+        key: impl Fn(usize) -> &'k Key,
+        singly: &mut Vec<usize>,
+    ) -> (Vec<usize>, Vec<Turn>) {
+        let mut turns = Vec::with_capacity(round.len());
+        let (round, others): (Vec<_>, Vec<_>) = round.into_iter().partition(|&position| match self
+            .locked
+            .try_turn(key(position))
+        {
+            TryTurn::Turn(turn) => {
+                turns.push(turn);
+                true
+            }
+            TryTurn::Busy | TryTurn::Locked(_) => false,
+        });
+        singly.extend(others);
+        (round, turns)
     }
 
     /// One statement; an answer for each request, or none where the row changed under it or a race was lost.
@@ -110,7 +157,7 @@ impl Operations {
             query = self.with_claim_row(query, request)?;
         }
         let rows = match session.rows(query, Sent::Write).await {
-            Err(error) if is_asked_singly(&error, session) => return Ok(answers),
+            Err(error) if is_asked_singly(&error) => return Ok(answers),
             rows => rows?,
         };
         let positions: HashMap<KeyParts<'_>, usize> = requests
@@ -136,14 +183,15 @@ impl Operations {
             .bind(checked.retention)
             .bind(i32::from(request.on_stale() == StalePolicy::Fail))
             .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
-            .bind(checked.metadata))
+            .bind(checked.metadata.unwrap_or_default()))
     }
 
     pub(crate) async fn complete_many(
         &self,
-        session: &mut Session<'_>,
+        pool: &Pool,
         completions: &[Completion],
     ) -> Vec<Result<()>> {
+        let session = || Session::Pool(pool, &self.config);
         let mut answers: Vec<Option<Result<()>>> = Vec::new();
         answers.resize_with(completions.len(), || None);
         let mut sealings: Vec<Option<Sealing>> = Vec::with_capacity(completions.len());
@@ -163,9 +211,11 @@ impl Operations {
             }
         }
         let bytes = |position: usize| sealings[position].as_ref().map_or(0, Sealing::len);
+        let mut singly = Vec::new();
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
             let round = next_round(&mut pending, key, bytes);
+            let (round, turns) = self.with_turns(round, key, &mut singly);
             let items: Vec<_> = round
                 .iter()
                 .filter_map(|&position| {
@@ -173,17 +223,19 @@ impl Operations {
                     Some((&completions[position], sealing))
                 })
                 .collect();
-            match self.complete_round(session, &items).await {
+            if items.is_empty() {
+                continue;
+            }
+            let sealed = self.complete_round(&mut session(), &items).await;
+            drop(turns);
+            match sealed {
                 Ok(sealed) => {
-                    for ((position, sealed), (item, sealing)) in
-                        round.into_iter().zip(sealed).zip(items)
-                    {
-                        answers[position] = Some(if sealed {
-                            Ok(())
-                        } else {
+                    for (position, sealed) in round.into_iter().zip(sealed) {
+                        match sealed {
+                            true => answers[position] = Some(Ok(())),
                             // Lost, sealed before, or sealed otherwise: the single operation tells.
-                            self.seal(session, &item.claim, sealing).await
-                        });
+                            false => singly.push(position),
+                        }
                     }
                 }
                 Err(error) => {
@@ -192,6 +244,17 @@ impl Operations {
                         answers[position] = Some(Err(each()));
                     }
                 }
+            }
+        }
+        for few in singly.chunks(MAX_AT_ONCE) {
+            let sealings = &sealings;
+            let asked = few.iter().map(|&position| async move {
+                let sealing = sealings[position].as_ref()?;
+                let claim = &completions[position].claim;
+                Some((position, self.seal(&mut session(), claim, sealing).await))
+            });
+            for (position, answer) in join_all(asked).await.into_iter().flatten() {
+                answers[position] = Some(answer);
             }
         }
         answers.into_iter().flatten().collect()
@@ -215,7 +278,7 @@ impl Operations {
                 .bind(sealing.retention());
         }
         let rows = match session.rows(query, Sent::Write).await {
-            Err(error) if is_asked_singly(&error, session) => return Ok(vec![false; items.len()]),
+            Err(error) if is_asked_singly(&error) => return Ok(vec![false; items.len()]),
             rows => rows?,
         };
         let mut sealed: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
@@ -229,10 +292,14 @@ impl Operations {
     }
 }
 
-/// Whether each item is asked for by itself after this error: one of them lost a race, or the server, which may be none of
-/// SQL Server's, does not know the statement of a batch.
-fn is_asked_singly(error: &Error, session: &Session<'_>) -> bool {
-    session.repeats() && (is_lost_race(error) || is_unknown_statement(error))
+/// Whether each item is asked for by itself after this error, which had no effect: one of them lost a race, is locked, or
+/// has a token that cannot grow, and its neighbours have nothing to do with that; or the server, which may be none of SQL
+/// Server's, does not know the statement of a batch.
+fn is_asked_singly(error: &Error) -> bool {
+    is_lost_race(error)
+        || is_lock_timeout(error)
+        || is_overflow(error)
+        || is_unknown_statement(error)
 }
 
 /// The items, and the first one again and again until the statement is full.

@@ -8,8 +8,8 @@ use idem_core::{
     WatermarkStore, check,
 };
 
-use crate::error::{Sent, is_lost_race};
-use crate::operations::{MAX_ASKS, Operations, with_claim, with_key};
+use crate::error::is_lost_race;
+use crate::operations::{MAX_ASKS, Operations, Step, with_claim, with_key};
 use crate::pool::Client;
 use crate::row::Columns;
 use crate::session::Session;
@@ -24,8 +24,10 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
-        let rows = session.rows(query, Sent::Write).await?;
-        rows.first().map(drop).ok_or_else(Error::claim_lost)
+        match self.step(session, claim, query).await? {
+            Step::Done(_) => Ok(()),
+            Step::Met(..) => Err(Error::claim_lost()),
+        }
     }
 
     async fn last_checkpoint(
@@ -34,7 +36,8 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
         let query = with_claim(&self.sql.last_checkpoint, claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let read = self.read(session, &self.locked, claim.key(), query);
+        let rows = read.await?;
         let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
         let stored = row.optional_bytes(0)?.map(Bytes::copy_from_slice);
         stored.as_ref().map(Checkpoint::decode).transpose()
@@ -48,11 +51,16 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
+        let values = |statement| with_key(statement, source).bind(wanted).bind(retention);
         for _ in 0..MAX_ASKS {
-            let query = with_key(&self.sql.advance, source)
-                .bind(wanted)
-                .bind(retention);
-            let rows = match session.rows(query, Sent::Write).await {
+            let asked = self.look_or_in_turn(
+                session,
+                &self.locked_marks,
+                source,
+                || values(&self.sql.look_at_mark),
+                || values(&self.sql.advance),
+            );
+            let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
                 rows => rows?,
             };
@@ -77,7 +85,8 @@ impl Operations {
 
     async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
         let query = with_key(&self.sql.watermark, source);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let read = self.read(session, &self.locked_marks, source, query);
+        let rows = read.await?;
         let mark = rows.first().map(|row| Columns(row).number(0)).transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
@@ -100,19 +109,19 @@ impl MssqlStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
-        self.operations
-            .checkpoint(&mut Session::Transaction(client), claim, checkpoint)
-            .await
-            .map_err(at("checkpoint_in"))
+        let at = at("checkpoint_in");
+        let mut session = self.operations.in_transaction(client).await.map_err(&at)?;
+        let stored = self.operations.checkpoint(&mut session, claim, checkpoint);
+        stored.await.map_err(at)
     }
 
     /// [`advance`](WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written for the
-    /// event commit together, and a rollback leaves the mark where it was. Others that advance the same source wait for
-    /// the transaction's end.
+    /// event commit together, and a rollback leaves the mark where it was. Others that advance the same source
+    /// are told `Contention` until the transaction ends, unless the mark that was committed before answers them.
     ///
     /// # Errors
     ///
-    /// As for `advance`. On a server that ignores lock hints also `Contention` when another one marked the source first.
+    /// As for `advance`. `Contention` also when another transaction holds the source, or another one marked it first.
     ///
     /// # Cancellation
     ///
@@ -124,11 +133,12 @@ impl MssqlStore {
         version: u64,
         retention: Duration,
     ) -> Result<Advance> {
-        let mut session = Session::Transaction(client);
-        self.operations
-            .advance(&mut session, source, version, retention)
-            .await
-            .map_err(at("advance_in"))
+        let at = at("advance_in");
+        let mut session = self.operations.in_transaction(client).await.map_err(&at)?;
+        let advanced = self
+            .operations
+            .advance(&mut session, source, version, retention);
+        advanced.await.map_err(at)
     }
 }
 

@@ -28,6 +28,9 @@ pub enum ClaimMethod {
     InsertWhereNotExists,
 }
 
+/// The longest time-out: with more, the end of it would be no instant that the system's clock can tell.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Most bytes of a table's name: the names beside it (indexes, the tables of the version and of watermarks) are
 /// longer by up to eleven, and Babelfish cuts at 63.
 const MAX_TABLE_BYTES: usize = 50;
@@ -85,12 +88,14 @@ impl Config {
         self
     }
 
-    /// How long an operation may take, waiting for a connection included, before it is answered with
-    /// `Unavailable`. What the server was sent may still take effect then. The server stops waiting for a lock a
-    /// little earlier.
+    /// How long a request may take, waiting for a connection included, before it is answered with
+    /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s; more than a year counts as
+    /// a year.
+    ///
+    /// For a lock that another transaction holds, a statement waits [`idem_core::MAX_LOCK_WAIT`] at most.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
@@ -171,6 +176,14 @@ fn checked(what: &str, name: String, max: usize) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_out_has_an_end() {
+        let config = Config::new().with_timeout(Duration::MAX);
+        assert_eq!(config.timeout(), MAX_TIMEOUT);
+        let later = std::time::Instant::now().checked_add(config.timeout());
+        assert!(later.is_some());
+    }
 
     #[test]
     fn names_are_validated_and_quoted() {

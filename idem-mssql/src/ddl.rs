@@ -1,5 +1,7 @@
 //! The tables and their indexes as text.
 
+use std::time::Duration;
+
 use crate::config::Config;
 
 /// The version of the schema that this crate works with.
@@ -31,6 +33,12 @@ pub fn schema_sql(config: &Config) -> String {
     schema + &ddl
 }
 
+/// How long the server waits for the lock of a migration: nine tenths of the time that the client has, so that it is the
+/// server that gives up, and says that nothing was done.
+fn wait(config: &Config) -> Duration {
+    config.timeout() / 10 * 9
+}
+
 /// The schema under a lock of its own table, that ends with the transaction.
 pub(crate) fn create_script(config: &Config) -> String {
     format!(
@@ -46,7 +54,7 @@ COMMIT TRANSACTION;
 SELECT @locked;
 ",
         config.qualified_table(),
-        config.timeout().as_millis().clamp(1, 0x7fff_ffff),
+        wait(config).as_millis().clamp(1, 0x7fff_ffff),
         schema_sql(config)
     )
 }
@@ -54,6 +62,14 @@ SELECT @locked;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_migration_waits_less_for_its_lock_than_the_client_for_the_server() {
+        let config = Config::new().with_timeout(Duration::from_secs(2));
+        assert!(create_script(&config).contains("@LockTimeout = 1800;"));
+        let longest = Config::new().with_timeout(Duration::MAX);
+        assert!(create_script(&longest).contains("@LockTimeout = 2147483647;"));
+    }
 
     #[test]
     fn printed_schema_names_the_configured_table() {

@@ -21,13 +21,35 @@ impl Dialect {
         }
     }
 
+    pub(crate) fn of(server: Server) -> Self {
+        match server {
+            Server::Microsoft => Self::Merge,
+            Server::Babelfish | Server::Other => Self::Insert,
+        }
+    }
+}
+
+/// Who made the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// SQL Server, Azure SQL.
+    Microsoft,
+    /// Babelfish for PostgreSQL.
+    Babelfish,
+    /// Somebody else.
+    Other,
+}
+
+impl Server {
     /// By `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish names itself, unless its
     /// setting `babelfishpg_tsql.version` says otherwise; that is why `SERVERPROPERTY` is asked as well.
     pub(crate) fn of_version(version: &str) -> Self {
-        if version.starts_with("Microsoft SQL ") && !version.contains("Babelfish") {
-            Self::Merge
+        if version.contains("Babelfish") {
+            Self::Babelfish
+        } else if version.starts_with("Microsoft SQL ") {
+            Self::Microsoft
         } else {
-            Self::Insert
+            Self::Other
         }
     }
 }
@@ -54,7 +76,11 @@ mod tests {
             ("Adaptive Server Enterprise/16.0", Dialect::Insert),
             ("", Dialect::Insert),
         ] {
-            assert_eq!(Dialect::of_version(version), dialect, "{version}");
+            assert_eq!(
+                Dialect::of(Server::of_version(version)),
+                dialect,
+                "{version}"
+            );
         }
     }
 

@@ -1,11 +1,11 @@
 //! What an error of the driver or the server means for the caller.
 
 use std::error::Error as StdError;
-use std::io;
+use std::{fmt, io};
 
 use deadpool::managed::PoolError;
 use idem_core::{Effect, Error, ErrorKind};
-use tiberius::error::Error as DriverError;
+use tiberius::error::{Error as DriverError, TokenError};
 
 use crate::codes;
 
@@ -80,8 +80,44 @@ pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
         Sent::Harmless => Effect::None,
         Sent::Write => effect,
     };
-    Error::new(kind, effect, message).with_source(error)
+    let told = Error::new(kind, effect, message);
+    match error {
+        DriverError::Server(token) if codes::may_show_values(token.code(), token.message()) => {
+            told.with_source(Withheld::from(&token))
+        }
+        error => told.with_source(error),
+    }
 }
+
+/// An error of the server whose text may show a value of the row, such as the key of a duplicate: without the text.
+#[derive(Debug)]
+struct Withheld {
+    code: u32,
+    state: u8,
+    class: u8,
+}
+
+impl From<&TokenError> for Withheld {
+    fn from(token: &TokenError) -> Self {
+        Self {
+            code: token.code(),
+            state: token.state(),
+            class: token.class(),
+        }
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, state, class } = self;
+        write!(
+            f,
+            "the server's error {code}, state {state}, class {class}; its text may show a key and is left out"
+        )
+    }
+}
+
+impl StdError for Withheld {}
 
 /// Why the pool gave no connection.
 pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
@@ -126,18 +162,37 @@ pub(crate) fn is_lost_race(error: &Error) -> bool {
     matches!(server_code(error), Some(2601 | 2627))
 }
 
+/// Whether a lock that another transaction holds was not free in time; nothing was done then.
+pub(crate) fn is_lock_timeout(error: &Error) -> bool {
+    told(error, codes::is_lock_timeout)
+}
+
+/// Whether one row of a batch has a number that cannot grow any more; nothing was done then.
+pub(crate) fn is_overflow(error: &Error) -> bool {
+    told(error, codes::is_overflow)
+}
+
 /// Whether the server does not know the statement, or not all that it uses; nothing was done then.
 pub(crate) fn is_unknown_statement(error: &Error) -> bool {
-    match server_error(error) {
-        Some(DriverError::Server(token)) => codes::is_unknown(token.code(), token.message()),
-        _ => false,
-    }
+    told(error, codes::is_unknown)
 }
 
 /// Whether the server rolled everything back because of another transaction.
 pub(crate) fn is_rolled_back(error: &Error) -> bool {
-    match server_error(error) {
-        Some(DriverError::Server(token)) => codes::rolls_back(token.code(), token.message()),
+    told(error, codes::rolls_back)
+}
+
+/// What the server's number and text say, if it is the server's error.
+fn told(error: &Error, says: fn(u32, &str) -> bool) -> bool {
+    let Some(source) = error.source() else {
+        return false;
+    };
+    if let Some(withheld) = source.downcast_ref::<Withheld>() {
+        // Their numbers say it all.
+        return says(withheld.code, "");
+    }
+    match source.downcast_ref() {
+        Some(DriverError::Server(token)) => says(token.code(), token.message()),
         _ => false,
     }
 }
@@ -152,27 +207,28 @@ pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
 
 /// The server's number for the error that ours comes from.
 fn server_code(error: &Error) -> Option<u32> {
-    server_error(error)?.code()
+    let source = error.source()?;
+    match source.downcast_ref::<Withheld>() {
+        Some(withheld) => Some(withheld.code),
+        None => source.downcast_ref::<DriverError>()?.code(),
+    }
 }
 
-fn server_error(error: &Error) -> Option<&DriverError> {
-    error.source()?.downcast_ref()
-}
-
-/// Whether this error, or one that it comes from, is a deadlock (1205) or a conflict of row versions (3960, and 41302,
-/// 41305, 41325, 41301 of memory-optimised tables), after which the whole transaction is to be repeated; or a lost
-/// race of a claim in the transaction (2601, 2627), which only a server that ignores lock hints reports.
+/// Whether the whole transaction is to be repeated after this error, or one that it comes from: a deadlock (1205), a
+/// conflict of row versions (3960, and 41302, 41305, 41325, 41301 of memory-optimised tables), or `Contention` of this
+/// crate: a key that another open transaction holds (1222), a lost race of a claim in the transaction (2601, 2627), a
+/// key that changed hands too often.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    let (mut next, mut contended) = (Some(error), false);
+    let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<Error>() {
-            contended = error.kind() == ErrorKind::Contention;
+        let own = error.downcast_ref::<Error>();
+        if own.is_some_and(|error| error.kind() == ErrorKind::Contention) {
+            return true;
         }
+        // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait for.
         if let Some(DriverError::Server(token)) = error.downcast_ref::<DriverError>() {
-            // A duplicate key among the caller's own rows is none of ours.
-            return codes::rolls_back(token.code(), token.message())
-                || contended && matches!(token.code(), 2601 | 2627);
+            return codes::rolls_back(token.code(), token.message());
         }
         next = error.source();
     }
@@ -211,6 +267,15 @@ mod tests {
             assert!(!ends_in_step::<()>(&Err(error.clone())), "{error}");
             assert_eq!(classify(error.clone(), Sent::Write).kind(), kind, "{error}");
         }
+    }
+
+    #[test]
+    fn a_key_that_another_transaction_holds_is_worth_another_transaction() {
+        let contention = idem_core::LockedKeys::error().at("mssql", "claim_in");
+        assert!(is_transaction_retryable(&contention));
+        let boxed = idem_core::BoxError::from(contention);
+        assert!(is_transaction_retryable(&*boxed));
+        assert!(!is_transaction_retryable(&Error::claim_lost()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod addresses;
 mod batch;
 mod capabilities;
 mod codes;
@@ -7,6 +8,7 @@ mod config;
 mod ddl;
 mod dialect;
 mod error;
+mod locked;
 mod operations;
 mod pool;
 mod row;
@@ -17,6 +19,7 @@ mod statements;
 mod store;
 mod tx;
 mod url;
+mod verify;
 
 pub use config::{ClaimMethod, Config};
 pub use ddl::{SCHEMA_VERSION, schema_sql};

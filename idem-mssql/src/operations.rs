@@ -10,8 +10,10 @@ use tiberius::Row;
 use tokio::sync::OnceCell;
 
 use crate::config::Config;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Server};
 use crate::error::{Sent, is_lost_race};
+use crate::locked::Gate;
+use crate::pool::Client;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
@@ -28,7 +30,10 @@ const MAX_LOCKED_ROWS: u32 = 1_000;
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
-    dialect: OnceCell<Dialect>,
+    /// Keys of records, and sources of watermarks, that open transactions hold locked.
+    pub(crate) locked: Gate,
+    pub(crate) locked_marks: Gate,
+    server: OnceCell<Server>,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -57,29 +62,47 @@ impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             sql: Statements::new(&config),
-            dialect: OnceCell::new_with(Dialect::forced(config.claim_method())),
+            locked: Gate::default(),
+            locked_marks: Gate::default(),
+            server: OnceCell::new(),
             config,
         }
     }
 
-    /// How claims are made on this server, which is asked once.
+    /// How claims are made on this server.
     pub(crate) async fn dialect(&self, session: &mut Session<'_>) -> Result<Dialect> {
-        let asked = self.dialect.get_or_try_init(|| self.ask_dialect(session));
+        match Dialect::forced(self.config.claim_method()) {
+            Some(dialect) => Ok(dialect),
+            None => self.server(session).await.map(Dialect::of),
+        }
+    }
+
+    /// Whose server it is, which is asked once.
+    pub(crate) async fn server(&self, session: &mut Session<'_>) -> Result<Server> {
+        let asked = self.server.get_or_try_init(|| self.ask_server(session));
         asked.await.copied()
     }
 
-    async fn ask_dialect(&self, session: &mut Session<'_>) -> Result<Dialect> {
+    async fn ask_server(&self, session: &mut Session<'_>) -> Result<Server> {
         let version = self.server_version(session).await?;
-        if Dialect::of_version(&version) == Dialect::Insert {
-            return Ok(Dialect::Insert);
+        if let server @ (Server::Babelfish | Server::Other) = Server::of_version(&version) {
+            return Ok(server);
         }
         let query = Query::new(&self.sql.babelfish);
         let rows = session.rows(query, Sent::Harmless).await?;
         let row = rows.first().map(|row| Columns(row).optional_text(0));
         Ok(match row.transpose()?.flatten() {
-            Some(_) => Dialect::Insert,
-            None => Dialect::Merge,
+            Some(_) => Server::Babelfish,
+            None => Server::Microsoft,
         })
+    }
+
+    /// A session in the caller's transaction.
+    pub(crate) async fn in_transaction<'s>(&self, client: &'s mut Client) -> Result<Session<'s>> {
+        let server = self
+            .server(&mut Session::Transaction(client, Server::Other))
+            .await?;
+        Ok(Session::Transaction(client, server))
     }
 
     /// What the server says it is.
@@ -102,16 +125,25 @@ impl Operations {
             Dialect::Merge => &self.sql.claim_by_merge,
             Dialect::Insert => &self.sql.claim_by_insert,
         };
-        for _ in 0..MAX_ASKS {
-            let query = with_key(statement, request.key())
+        let values = |statement| {
+            with_key(statement, request.key())
                 .bind(&fingerprint[..])
                 .bind(&attempt.as_bytes()[..])
                 .bind(checked.lease)
                 .bind(checked.retention)
                 .bind(i32::from(request.on_stale() == StalePolicy::Fail))
                 .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
-                .bind(checked.metadata.as_deref());
-            let rows = match session.rows(query, Sent::Write).await {
+                .bind(metadata(checked.metadata.as_deref()))
+        };
+        for _ in 0..MAX_ASKS {
+            let asked = self.look_or_in_turn(
+                session,
+                &self.locked,
+                request.key(),
+                || values(&self.sql.look),
+                || values(statement),
+            );
+            let rows = match asked.await {
                 Err(error) if is_lost_race(&error) && session.repeats() => continue,
                 rows => rows?,
             };
@@ -145,7 +177,8 @@ impl Operations {
         let query = with_key(&self.sql.abandon, request.key())
             .bind(Columns(seen).token()?.as_i64())
             .bind(&failure[..]);
-        let rows = session.rows(query, Sent::Write).await?;
+        let abandoned = self.in_turn(session, &self.locked, request.key(), query, Sent::Write);
+        let rows = abandoned.await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))
             .transpose()
@@ -177,32 +210,61 @@ impl Operations {
             .bind(sealing.retention)
             .bind(sealing.state)
             .bind(&sealing.result[..]);
-        if !session.rows(query, Sent::Write).await?.is_empty() {
-            return Ok(());
-        }
-        match self.owned(session, claim).await? {
-            Some((state, result)) if state == sealing.state => {
+        let owned = self.step(session, claim, query).await?;
+        match owned {
+            Step::Done(_) => Ok(()),
+            Step::Met(state, result) if state == sealing.state => {
                 if result.as_deref() == Some(&sealing.result[..]) {
                     Ok(())
                 } else {
                     Err(Error::already_sealed())
                 }
             }
-            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
+            Step::Met(StoredRecord::COMPLETED | StoredRecord::FAILED, _) => {
                 Err(Error::already_sealed())
             }
-            _ => Err(Error::claim_lost()),
+            Step::Met(..) => Err(Error::claim_lost()),
         }
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         let query = with_claim(&self.sql.release, claim);
-        if !session.rows(query, Sent::Write).await?.is_empty() {
-            return Ok(());
+        match self.step(session, claim, query).await? {
+            Step::Done(_) | Step::Met(StoredRecord::RELEASED, _) => Ok(()),
+            Step::Met(..) => Err(Error::claim_lost()),
         }
-        match self.owned(session, claim).await? {
-            Some((StoredRecord::RELEASED, _)) => Ok(()),
-            _ => Err(Error::claim_lost()),
+    }
+
+    /// Sends a statement that writes a record which the claim holds. Where it finds none, what the claim's record is
+    /// now, or that the claim is lost.
+    pub(crate) async fn step(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        query: Query<'_>,
+    ) -> Result<Step> {
+        let mut is_repeated = false;
+        loop {
+            let written = self.in_turn(
+                session,
+                &self.locked,
+                claim.key(),
+                query.clone(),
+                Sent::Write,
+            );
+            if let Some(row) = written.await?.into_iter().next() {
+                return Ok(Step::Done(row));
+            }
+            let again = match self.owned(session, claim).await? {
+                // It was committed after the statement had looked for it.
+                Some((StoredRecord::IN_FLIGHT, _)) => session.repeats(),
+                Some((state, result)) => return Ok(Step::Met(state, result)),
+                None => !is_repeated && self.may_have_been_hidden(session, claim.key()).await?,
+            };
+            if is_repeated || !again {
+                return Err(Error::claim_lost());
+            }
+            is_repeated = true;
         }
     }
 
@@ -213,7 +275,8 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let query = with_claim(&self.sql.owned, claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let read = self.read(session, &self.locked, claim.key(), query);
+        let rows = read.await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
@@ -229,8 +292,10 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
-        let rows = session.rows(query, Sent::Write).await?;
-        let row = Columns(rows.first().ok_or_else(Error::claim_lost)?);
+        let Step::Done(row) = self.step(session, claim, query).await? else {
+            return Err(Error::claim_lost());
+        };
+        let row = Columns(&row);
         Ok(Claim::new(
             claim.key().clone(),
             claim.token(),
@@ -243,7 +308,7 @@ impl Operations {
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = with_key(&self.sql.get, key);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = self.read(session, &self.locked, key, query).await?;
         rows.first().map(|row| Columns(row).record()).transpose()
     }
 
@@ -269,6 +334,15 @@ impl Operations {
         };
         in_steps(session, check::batch(limit)?, query).await
     }
+}
+
+/// What a statement about a claim's record has done or met.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// It wrote the record, and returned this row.
+    Done(Row),
+    /// The claim is the latest acquisition, and its record is in this state, with this result.
+    Met(i64, Option<Vec<u8>>),
 }
 
 /// Sends a statement that counts its rows until it has taken so many or finds no more.
@@ -308,6 +382,11 @@ pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> 
         .bind(key.scope().as_bytes())
         .bind(key.operation().as_bytes())
         .bind(key.id().as_bytes())
+}
+
+/// None is sent as empty text, which the statements store as NULL: Babelfish takes no NULL of the driver's type.
+pub(crate) fn metadata(metadata: Option<&str>) -> &str {
+    metadata.unwrap_or_default()
 }
 
 pub(crate) fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Query<'q> {

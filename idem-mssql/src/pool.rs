@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
@@ -10,6 +12,7 @@ use tiberius::{Config, Query, Row};
 use tokio::net::TcpStream;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 
+use crate::addresses;
 use crate::error::ends_in_step;
 
 /// A pool of connections; build one with `Pool::builder(manager)`, or let
@@ -23,15 +26,39 @@ pub type Client = tiberius::Client<Compat<TcpStream>>;
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// How long it has for the answer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The driver adds its time-out to the time it is, so it has an end.
+const LONGEST: Duration = crate::config::MAX_TIMEOUT;
 /// How often the server may send the client elsewhere. Azure SQL does so once.
 const MAX_ROUTINGS: u32 = 3;
 
-/// Opens connections: TCP without delay, the login, and a second try where the server sends the client to another
-/// (Azure SQL's redirect policy, read-only routing).
+/// What a connection begins with, whatever the server, the database or the login have for a default: each of these
+/// changes what a statement means or does. `TEXTSIZE` would cut results off; the ANSI settings belong to the filtered
+/// index. A server that lacks a setting ignores it, as Babelfish does, or is not one that this crate runs on.
+const SESSION: &str = "SET IMPLICIT_TRANSACTIONS OFF;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET XACT_ABORT OFF;
+SET LOCK_TIMEOUT -1;
+SET ROWCOUNT 0;
+SET TEXTSIZE 2147483647;
+SET NOCOUNT OFF;
+SET ANSI_NULLS ON;
+SET ANSI_PADDING ON;
+SET ANSI_WARNINGS ON;
+SET ARITHABORT ON;
+SET CONCAT_NULL_YIELDS_NULL ON;
+SET NUMERIC_ROUNDABORT OFF;
+SET QUOTED_IDENTIFIER ON;
+";
+
+/// Opens connections: TCP without delay to whichever address of the host answers first, the login, a second try where
+/// the server sends the client to another (Azure SQL's redirect policy, read-only routing), and the session settings
+/// that the statements rely on.
 #[derive(Clone)]
 pub struct Manager {
     config: Config,
     connect_timeout: Duration,
+    /// The longest time-out of the stores on the pool, in milliseconds: the driver is to wait as long for an answer.
+    patience: Arc<AtomicU64>,
 }
 
 impl Manager {
@@ -41,7 +68,22 @@ impl Manager {
         Self {
             config,
             connect_timeout: Duration::from_secs(15),
+            patience: Arc::default(),
         }
+    }
+
+    /// Makes the driver wait for an answer for at least as long as the operations of a store do, on connections that
+    /// are handed out from now on.
+    pub(crate) fn be_patient(&self, timeout: Duration) {
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self.patience.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// How long the driver waits for an answer; `None`: for ever. What the caller has set stands where it is longer.
+    fn command_timeout(&self) -> Option<Duration> {
+        let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
+        let set = self.config.get_command_timeout()?;
+        Some(set.max(patience).min(LONGEST))
     }
 
     /// Connections as the URL says: see [`MssqlStore::connect`](crate::MssqlStore::connect).
@@ -53,10 +95,11 @@ impl Manager {
         crate::url::parse(url).map(Self::new)
     }
 
-    /// Another limit for opening a connection, from the first packet to the end of the login.
+    /// Another limit for opening a connection, from the first packet to the end of the login. More than a year counts
+    /// as a year.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -66,17 +109,24 @@ impl Manager {
     ///
     /// The driver's; `Io` of the kind `TimedOut` when it takes too long.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        match tokio::time::timeout(self.connect_timeout, self.follow()).await {
-            Ok(client) => Ok(Connection::new(client?)),
+        let connecting = async {
+            let command_timeout = self.command_timeout();
+            let mut client = self.follow(command_timeout).await?;
+            read_script(&mut client, SESSION).await?;
+            Ok(Connection::new(client, command_timeout))
+        };
+        match tokio::time::timeout(self.connect_timeout, connecting).await {
+            Ok(connection) => connection,
             Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
         }
     }
 
-    async fn follow(&self) -> Result<Client, Error> {
+    async fn follow(&self, command_timeout: Option<Duration>) -> Result<Client, Error> {
         let mut config = self.config.clone();
+        config.command_timeout(command_timeout);
         let mut routings = 0;
         loop {
-            let stream = TcpStream::connect(config.get_addr()).await?;
+            let stream = addresses::connect(config.get_addr()).await?;
             stream.set_nodelay(true)?;
             // Boxed, because the handshake's future is large and rarely needed.
             let connecting = Box::pin(Client::connect(config.clone(), stream.compat_write()));
@@ -113,6 +163,14 @@ impl managed::Manager for Manager {
         if connection.is_dirty() {
             return Err(RecycleError::message("something was left unfinished on it"));
         }
+        if connection
+            .command_timeout
+            .is_some_and(|timeout| self.command_timeout().is_none_or(|wanted| timeout < wanted))
+        {
+            return Err(RecycleError::message(
+                "it waits less long than the store does",
+            ));
+        }
         if connection.used.elapsed() < TRUSTED_IDLE {
             return Ok(());
         }
@@ -130,14 +188,17 @@ pub struct Connection {
     client: Client,
     dirty: bool,
     used: Instant,
+    /// How long the driver waits for an answer on it.
+    command_timeout: Option<Duration>,
 }
 
 impl Connection {
-    fn new(client: Client) -> Self {
+    fn new(client: Client, command_timeout: Option<Duration>) -> Self {
         Self {
             client,
             dirty: false,
             used: Instant::now(),
+            command_timeout,
         }
     }
 

@@ -18,7 +18,7 @@ impl<'r> Columns<'r> {
     }
 
     /// A number of whatever width the server gives it.
-    fn optional_number(&self, index: usize) -> Result<Option<i64>> {
+    pub(crate) fn optional_number(&self, index: usize) -> Result<Option<i64>> {
         Ok(match self.cell(index)? {
             ColumnData::U8(number) => number.map(i64::from),
             ColumnData::I16(number) => number.map(i64::from),
@@ -99,7 +99,7 @@ impl<'r> Columns<'r> {
             created_at: self.number(5)?,
             expires_at: self.number(6)?,
             lease_ends_at: self.number(7)?,
-            fails_when_stale: self.number(8)? == 1,
+            fails_when_stale: self.optional_number(8)?.is_some(),
             sealed_at: self.optional_number(9)?,
             metadata: self.optional_text(10)?,
             result: self.optional_bytes(11)?.map(Bytes::copy_from_slice),

@@ -3,9 +3,9 @@
 use idem_core::{Effect, Error, ErrorKind, Result};
 
 use crate::ddl::{SCHEMA_VERSION, create_script};
-use crate::error::{Sent, is_created_elsewhere};
+use crate::error::{Sent, classify, is_created_elsewhere};
 use crate::row::Columns;
-use crate::session::{Query, Request, on_pool};
+use crate::session::{Lent, Query, timed_out};
 use crate::store::{BACKEND, MssqlStore};
 
 /// The first release that has all that the statements use, and is still supported.
@@ -50,12 +50,22 @@ impl MssqlStore {
     }
 
     /// One script and one transaction in it, so that nothing is left open when this future is dropped: the connection
-    /// is closed then, and an error rolls back (`XACT_ABORT`). The look for the table and its creation are not atomic
+    /// is closed then, and an error rolls back (`XACT_ABORT`). It is closed in any case: what a script sets outlasts it,
+    /// and no other user of the pool is to find it set. The look for the table and its creation are not atomic
     /// by themselves, which is what the lock is for.
     async fn create(&self) -> Result<()> {
-        let script = create_script(&self.operations.config);
-        let request = Request::Script(&script);
-        let results = on_pool(&self.pool, &self.operations.config, request, Sent::Write).await?;
+        let config = &self.operations.config;
+        let script = create_script(config);
+        let work = async {
+            let mut connection = Lent::from(&self.pool).await?;
+            let results = connection.run_script(&script).await;
+            connection.soil();
+            results.map_err(|error| classify(error, Sent::Write))
+        };
+        let results = match tokio::time::timeout(config.timeout(), work).await {
+            Ok(results) => results?,
+            Err(_) => return Err(timed_out(config, Sent::Write)),
+        };
         let row = results.iter().flatten().next();
         let row = Columns(row.ok_or_else(|| Error::corrupt("a lock's answer has no row"))?);
         if row.number(0)? >= 0 {
@@ -68,7 +78,8 @@ impl MssqlStore {
         ))
     }
 
-    /// Checks that the server is one that this crate works with and that the table is there and of this version.
+    /// Checks that the server is one that this crate works with, that the tables are there and of this version, and that
+    /// their columns, keys and indexes, the triggers on them and this user's privileges are as the statements need them.
     /// Only reads.
     ///
     /// # Errors
@@ -78,7 +89,7 @@ impl MssqlStore {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
         if self.is_complete().await.map_err(at)? {
-            return Ok(());
+            return self.verify_shape().await.map_err(at);
         }
         Err(at(misconfigured(
             "a table is missing, not this crate's, or not to be seen by this user; run `migrate()` or the printed \

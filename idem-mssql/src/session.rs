@@ -1,5 +1,6 @@
 //! Where a statement runs: on a connection of the pool, or in the caller's transaction.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use tiberius::{ColumnData, IntoSql, Row};
 
 use crate::config::Config;
+use crate::dialect::Server;
 use crate::error::{Sent, classify, is_rolled_back, no_connection};
 use crate::pool::{self, Client, Connection, Manager, Pool};
-use crate::statements::Statement;
+use crate::statements::{Statement, Wait};
 
 /// How often a statement is sent again after deadlocks, and how long it waits at most after the first.
 const MAX_DEADLOCKS: u32 = 5;
@@ -21,6 +23,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
     parameters: Vec<Parameter<'q>>,
+    wait: Wait,
 }
 
 #[derive(Debug, Clone)]
@@ -37,7 +40,13 @@ impl<'q> Query<'q> {
         Self {
             statement,
             parameters: Vec::new(),
+            wait: Wait::Shortly,
         }
+    }
+
+    /// Whether it waits for a lock that others hold.
+    pub(crate) fn waiting(self, wait: Wait) -> Self {
+        Self { wait, ..self }
     }
 
     /// Bytes are sent as `varbinary`, text as `nvarchar`, integers as what they are.
@@ -54,8 +63,8 @@ impl<'q> Query<'q> {
             .collect()
     }
 
-    fn with_text(self, text: fn(&Statement) -> &str) -> tiberius::Query<'q> {
-        let mut query = tiberius::Query::new(text(self.statement));
+    fn with_text(self, text: fn(&'q Statement, Wait) -> Cow<'q, str>) -> tiberius::Query<'q> {
+        let mut query = tiberius::Query::new(text(self.statement, self.wait));
         query.bind_iter(self.parameters);
         query
     }
@@ -65,15 +74,19 @@ impl<'q> Query<'q> {
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Pool(&'s Pool, &'s Config),
-    Transaction(&'s mut Client),
+    Transaction(&'s mut Client, Server),
 }
 
 impl Session<'_> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<Row>> {
         let results = match self {
             Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
-            Self::Transaction(client) => {
-                pool::read(client, query.with_text(Statement::in_transaction))
+            Self::Transaction(client, server) => {
+                let text = match server {
+                    Server::Babelfish => Statement::in_transaction_on_babelfish,
+                    Server::Microsoft | Server::Other => Statement::in_transaction,
+                };
+                pool::read(client, query.with_text(text))
                     .await
                     .map_err(|error| classify(error, sent))?
             }
@@ -96,7 +109,7 @@ async fn alone(
     sent: Sent,
 ) -> Result<Vec<Vec<Row>>> {
     for deadlocks in 1..=MAX_DEADLOCKS {
-        match on_pool(pool, config, Request::Query(query.clone()), sent).await {
+        match on_pool(pool, config, query.clone(), sent).await {
             Err(error) if is_rolled_back(&error) => {
                 let pause = MAX_PAUSE.mul_f64(rand::random_range(0.0..=1.0));
                 tokio::time::sleep(pause * deadlocks).await;
@@ -104,30 +117,20 @@ async fn alone(
             answer => return answer,
         }
     }
-    on_pool(pool, config, Request::Query(query.clone()), sent).await
+    on_pool(pool, config, query.clone(), sent).await
 }
 
-/// What is sent on a connection of the pool.
-#[derive(Debug)]
-pub(crate) enum Request<'q> {
-    Query(Query<'q>),
-    Script(&'q str),
-}
-
-pub(crate) async fn on_pool(
+async fn on_pool(
     pool: &Pool,
     config: &Config,
-    request: Request<'_>,
+    query: Query<'_>,
     sent: Sent,
 ) -> Result<Vec<Vec<Row>>> {
     let mut under_way = Sent::Harmless;
     let work = async {
         let mut connection = Lent::from(pool).await?;
         under_way = sent;
-        let answer = match request {
-            Request::Query(query) => connection.run(query.with_text(Statement::alone)).await,
-            Request::Script(sql) => connection.run_script(sql).await,
-        };
+        let answer = connection.run(query.with_text(Statement::alone)).await;
         answer.map_err(|error| classify(error, sent))
     };
     match tokio::time::timeout(config.timeout(), work).await {
@@ -137,7 +140,7 @@ pub(crate) async fn on_pool(
 }
 
 /// What an operation that took too long may have done.
-fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
     let effect = match under_way {
         Sent::Harmless => Effect::None,
         Sent::Write => Effect::Unknown,

@@ -9,6 +9,10 @@
 //! between any two. So what a statement's `OUTPUT` returns is the only proof that it won, and what a read returns is
 //! what was held then; when neither returns a row, the claim asks again.
 //!
+//! Waits for locks are short (`LOCK_TIMEOUT`, [`idem_core::MAX_LOCK_WAIT`]), because a statement that waits keeps a
+//! connection busy: an open transaction that holds one key must not take them all. Plain reads wait, too, where READ
+//! COMMITTED locks; `NOLOCK` would show what is never committed.
+//!
 //! `XACT_ABORT` is on, so that the first error ends the request: nothing is written after a statement that failed. It
 //! also rolls a caller's transaction back. `NOCOUNT` is left alone: counts cost a few bytes, and a server that does
 //! not take the setting back would leave it changed for a caller.
@@ -27,12 +31,16 @@
 // Named, because the tests take this file by its path.
 #[path = "sql/capabilities.rs"]
 mod capabilities;
+#[path = "sql/catalogue.rs"]
+mod catalogue;
 
 pub(crate) use capabilities::*;
+pub(crate) use catalogue::*;
 
 /// The fragments by name. `{r}` in them is the row's prefix.
 pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
     ("key", KEY),
+    ("seek", SEEK),
     ("open", OPEN),
     ("held", HELD),
     ("free", FREE),
@@ -46,6 +54,11 @@ pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
 
 /// Seeks the primary key; the values are `varbinary` as the columns are, so nothing is converted.
 const KEY: &str = "{r}scope = {scope} AND {r}operation = {operation} AND {r}id = {id}";
+
+/// Makes a batch seek the key of each of its rows, in their order. A scan or a hash of the table would meet the locks of
+/// every other key, and wait for an open transaction that holds one of them:
+/// <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-query>.
+const SEEK: &str = "OPTION (LOOP JOIN, FORCE ORDER)";
 
 /// Whether a claim may acquire a record although it is live: it is its own, it is stale and both sides let it be taken
 /// over, or it failed and may be tried again.
@@ -82,7 +95,7 @@ const ACQUIRE: &str = "SET
     state = 0,
     fingerprint = {fingerprint},
     attempt_id = {attempt_id},
-    metadata = {metadata},
+    metadata = NULLIF({metadata}, N''),
     result = CASE WHEN {r}expires_at > @now AND {r}state = 0 THEN {r}result END";
 
 const COLUMNS: &str =
@@ -93,14 +106,14 @@ const COLUMNS: &str =
 const NEW: &str =
     "@now, @now, @now + {lease}, @now + {lease} + {retention}, @now + {lease} + {retention},
     CASE WHEN {fails} = 1 THEN @now + {lease} END, 1, 0,
-    {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, {metadata}";
+    {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, NULLIF({metadata}, N'')";
 
 /// What `row.rs` reads of a record, in this order. Before it comes whether the claim wrote it, after it the result and
 /// the clock.
 const RECORD: &str =
     "{r}state, {r}token, {r}attempts, {r}fingerprint, {r}created_at, {r}expires_at, \
                       {r}lease_ends_at,
-    CASE WHEN {r}sweep_at IS NULL THEN 0 ELSE 1 END, {r}sealed_at, {r}metadata";
+    {r}sweep_at, {r}sealed_at, {r}metadata";
 
 /// The claim is held: it is the latest acquisition, in flight, and its retention has not ended.
 const OWNED_CLAIM: &str = "{key {r}} AND {r}token = {token} AND {r}attempt_id = {attempt_id}
@@ -127,6 +140,14 @@ pub(crate) const CLAIM_VALUES: &[&str] = &[
     "metadata",
 ];
 
+/// The read that a claim begins with, by itself: for callers who would have to wait for others with anything that writes.
+pub(crate) const LOOK: &str = "SELECT 0, {record r.}, \
+     CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
+FROM {table} AS r
+WHERE {key r.}
+    AND {held r.};
+";
+
 /// The values of seals, renewals and releases of a claim; each takes the first few.
 pub(crate) const OWNER_VALUES: &[&str] = &[
     "scope",
@@ -139,12 +160,15 @@ pub(crate) const OWNER_VALUES: &[&str] = &[
     "result",
 ];
 
-/// `MERGE` by itself looks for the row and inserts it in two steps; `HOLDLOCK` keeps the range of the key locked from
-/// the one to the other, which makes it atomic:
-/// <https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>.
-/// `UPDLOCK` makes it a lock that one claim has at a time: two claims of neighbouring fresh keys lock one range, and
-/// would wait for each other in a circle if both could share it. The condition of `WHEN MATCHED` is judged under that lock, on the row as it is then. Where the hint is ignored, the
-/// unique key lets one insert in and the others fail with 2627.
+/// `MERGE` looks for the row and inserts it in two steps, and another claim's insert may come between them: then the
+/// primary key lets one in, and 2627 tells the other, which asks again. `UPDLOCK` holds the lock of a row that is there
+/// from the look on, so the condition of `WHEN MATCHED` is judged on the row as it is.
+///
+/// There is no `HOLDLOCK` on purpose. It would make the two steps one
+/// (<https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>) by a lock
+/// on the gap between the key's neighbours. A caller's open transaction would hold the gap that its fresh key fell in,
+/// and every other fresh key of that gap would wait for it; and a claim of a fresh key would wait whenever an open
+/// transaction holds the next key. With locks on rows alone, one locked key keeps no other waiting.
 ///
 /// Before it, the read of a live record that this claim may not touch: then nothing is written, and no lock is taken
 /// but those of a read, which under READ COMMITTED go with the row. That it finds nothing is never taken as proof that
@@ -156,7 +180,7 @@ WHERE {key r.}
     AND {held r.};
 IF @@ROWCOUNT = 0
 BEGIN
-MERGE {table} WITH (UPDLOCK, HOLDLOCK) AS r
+MERGE {table} WITH (UPDLOCK, ROWLOCK) AS r
 USING (SELECT {scope} AS scope, {operation} AS operation, {id} AS id) AS s
 ON r.scope = s.scope AND r.operation = s.operation AND r.id = s.id
 WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
@@ -168,9 +192,8 @@ END;
 
 /// The same for servers without `MERGE`.
 ///
-/// The insert's look takes and holds the lock of the key's range (`UPDLOCK`, `HOLDLOCK`), as `MERGE` does. Where the
-/// hints are ignored, two claims may both find no row: the primary key lets one in, and 2627 tells the other, which
-/// then asks again. The update judges its condition on the locked, latest version of the row (SQL Server reads it
+/// Two claims may both find no row: the primary key lets one in, and 2627 tells the other, which then asks again. For
+/// locks on rows alone, see [`CLAIM_BY_MERGE`]. The update judges its condition on the locked, latest version of the row (SQL Server reads it
 /// under a U lock; PostgreSQL under READ COMMITTED re-reads it after a wait), so of any number of claims that wait for
 /// one row the first is let through, and the others find it changed and update nothing. When the row went between
 /// insert and update, neither returns one.
@@ -184,7 +207,7 @@ BEGIN
 INSERT INTO {table} {columns}
 OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now
 SELECT {new}
-WHERE NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, HOLDLOCK) WHERE {key r.});
+WHERE NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, ROWLOCK) WHERE {key r.});
 IF @@ROWCOUNT = 0
 BEGIN
 UPDATE {table} {acquire }
@@ -205,10 +228,11 @@ FROM (VALUES {rows}
     ) AS s (n, {names})
 INNER JOIN {table} AS r ON {key r.}
 WHERE s.n < @P1
-    AND {held r.};
+    AND {held r.}
+{seek};
 IF @@ROWCOUNT < @P1
 BEGIN
-MERGE {table} WITH (UPDLOCK, HOLDLOCK) AS r
+MERGE {table} WITH (UPDLOCK, ROWLOCK) AS r
 USING (
     SELECT s.scope, s.operation, s.id, s.fingerprint, s.attempt_id, s.lease, s.retention, s.fails, s.retries, \
      s.metadata
@@ -221,7 +245,8 @@ ON {key r.}
 WHEN MATCHED AND {free r.} THEN UPDATE {acquire r.}
 WHEN NOT MATCHED THEN INSERT {columns}
 VALUES ({new})
-OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope, inserted.operation, inserted.id;
+OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope, inserted.operation, inserted.id
+{seek};
 END;
 ";
 
@@ -233,7 +258,8 @@ FROM (VALUES {rows}
     ) AS s (n, {names})
 INNER JOIN {table} AS r ON {key r.}
 WHERE s.n < @P1
-    AND {held r.};
+    AND {held r.}
+{seek};
 IF @@ROWCOUNT < @P1
 BEGIN
 INSERT INTO {table} {columns}
@@ -243,7 +269,8 @@ FROM (VALUES {rows}
     ) AS s (n, {names})
 WHERE s.n < @P1
     AND NOT EXISTS (SELECT 1 FROM {table} AS h WHERE {key h.} AND {held h.})
-    AND NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, HOLDLOCK) WHERE {key r.});
+    AND NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, ROWLOCK) WHERE {key r.})
+{seek};
 END;
 ";
 
@@ -274,10 +301,10 @@ pub(crate) const COMPLETE_MANY: &str = "UPDATE r SET
     state = 1, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
     purge_at = {purge_at r.}
 OUTPUT inserted.scope, inserted.operation, inserted.id
-FROM {table} AS r
-INNER JOIN (VALUES {rows}
-    ) AS s (n, {names}) ON {key r.}
-WHERE s.n < @P1 AND {owned r.};
+FROM (VALUES {rows}
+    ) AS s (n, {names}), {table} AS r WITH (ROWLOCK)
+WHERE s.n < @P1 AND {owned r.}
+{seek};
 ";
 
 /// The values of each row of [`COMPLETE_MANY`].
@@ -304,6 +331,22 @@ pub(crate) const RELEASE: &str = "UPDATE {table} SET
     state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL, result = NULL
 OUTPUT 1
 WHERE {owned };
+";
+
+/// Whether an open transaction holds the key, although a statement that was to write found no row of the claim: a server
+/// that reads from snapshots and ignores lock hints, as Babelfish does, shows neither an uncommitted row nor waits for
+/// it. This statement locks the row, or the place of the missing row in the primary key, and takes all of it back. The
+/// wait for an open transaction ends with the lock time-out, which is the answer; otherwise nothing comes back.
+pub(crate) const PROBE: &str = "BEGIN TRANSACTION;
+UPDATE {table} SET state = state
+WHERE {key };
+IF @@ROWCOUNT = 0
+BEGIN
+INSERT INTO {table} (token, created_at, lease_ends_at, expires_at, purge_at, attempts, state,
+    scope, operation, id, fingerprint, attempt_id)
+VALUES (0, 0, 0, 0, 0, 0, 3, {scope}, {operation}, {id}, 0x00, 0x00);
+END;
+ROLLBACK TRANSACTION;
 ";
 
 /// Never shortens a lease.

@@ -1,6 +1,9 @@
 //! The statements of one store.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use idem_core::MAX_LOCK_WAIT;
 
 use crate::config::Config;
 use crate::sql::{self, FRAGMENTS};
@@ -17,6 +20,9 @@ pub(crate) struct Statements {
     pub(crate) claim_by_insert: Statement,
     pub(crate) claim_many_by_merge: [Statement; 3],
     pub(crate) claim_many_by_insert: [Statement; 3],
+    pub(crate) look: Statement,
+    pub(crate) look_at_mark: Statement,
+    pub(crate) probe: Statement,
     pub(crate) abandon: Statement,
     pub(crate) seal: Statement,
     pub(crate) complete_many: [Statement; 3],
@@ -34,22 +40,32 @@ pub(crate) struct Statements {
     pub(crate) server: Statement,
     pub(crate) babelfish: Statement,
     pub(crate) schema_version: Statement,
+    pub(crate) columns: Statement,
+    pub(crate) indexes: Statement,
+    pub(crate) rights: Statement,
 }
 
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
-        let single = |template: &str, values: &[&str]| {
+        let text = |template: &str, values: &[&str]| {
             let text = expand(template, &parameters(values));
-            let text = text.replace("{table}", &table).replace("{marks}", &marks);
-            Statement::timed(&text, config.timeout())
+            text.replace("{table}", &table).replace("{marks}", &marks)
         };
+        // Nine tenths, so that the server has given up before the client does.
+        let longest = config.timeout() / 10 * 9;
+        let wait = MAX_LOCK_WAIT.min(longest);
+        let single =
+            |template: &str, values: &[&str]| Statement::timed(&text(template, values), wait);
+        // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
+        let patient =
+            |template: &str, values: &[&str]| Statement::timed(&text(template, values), longest);
         let batch = |template: &str, values: &[&str]| {
             let text = expand(template, &columns(values)).replace("{table}", &table);
             let text = text.replace("{names}", &values.join(", "));
             SIZES.map(|size| {
                 let text = text.replace("{rows}", &rows(size, values.len()));
-                Statement::timed(&text, config.timeout())
+                Statement::timed(&text, wait)
             })
         };
         let version_table = config.qualified_version_table();
@@ -58,6 +74,9 @@ impl Statements {
             claim_by_insert: single(sql::CLAIM_BY_INSERT, sql::CLAIM_VALUES),
             claim_many_by_merge: batch(sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
             claim_many_by_insert: batch(sql::CLAIM_MANY_BY_INSERT, sql::CLAIM_VALUES),
+            look: single(sql::LOOK, sql::CLAIM_VALUES),
+            look_at_mark: single(sql::LOOK_AT_MARK, sql::ADVANCE_VALUES),
+            probe: single(sql::PROBE, sql::OWNER_VALUES),
             abandon: single(sql::ABANDON, sql::ABANDON_VALUES),
             seal: single(sql::SEAL, sql::OWNER_VALUES),
             complete_many: batch(sql::COMPLETE_MANY, sql::COMPLETE_VALUES),
@@ -65,13 +84,13 @@ impl Statements {
             release: single(sql::RELEASE, sql::OWNER_VALUES),
             renew: single(sql::RENEW, sql::RENEW_VALUES),
             get: single(sql::GET, sql::OWNER_VALUES),
-            purge: single(sql::PURGE, sql::BATCH_VALUES),
-            sweep: single(sql::SWEEP, sql::BATCH_VALUES),
+            purge: patient(sql::PURGE, sql::BATCH_VALUES),
+            sweep: patient(sql::SWEEP, sql::BATCH_VALUES),
             checkpoint: single(sql::CHECKPOINT, sql::CHECKPOINT_VALUES),
             last_checkpoint: single(sql::LAST_CHECKPOINT, sql::OWNER_VALUES),
             advance: single(sql::ADVANCE, sql::ADVANCE_VALUES),
             watermark: single(sql::WATERMARK, sql::ADVANCE_VALUES),
-            purge_watermarks: single(sql::PURGE_WATERMARKS, sql::BATCH_VALUES),
+            purge_watermarks: patient(sql::PURGE_WATERMARKS, sql::BATCH_VALUES),
             server: Statement::plain("SELECT @@VERSION;".to_owned()),
             babelfish: Statement::plain(
                 "SELECT CAST(SERVERPROPERTY(N'Babelfish') AS nvarchar(128));".to_owned(),
@@ -80,6 +99,9 @@ impl Statements {
                 "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
 SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};"
             )),
+            columns: Statement::plain(text(sql::COLUMNS_OF_TABLES, &[])),
+            indexes: Statement::plain(text(sql::INDEXES_OF_TABLES, &[])),
+            rights: Statement::plain(text(sql::RIGHTS, &[])),
         }
     }
 
@@ -94,39 +116,107 @@ SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END 
 /// One statement's text. Nothing but the validated names of the tables and numbers were put into it.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    alone: String,
-    in_transaction: String,
+    text: String,
+    /// How long it waits for a lock when it runs by itself; `None`: as the session is set, for what waits for none.
+    wait: Option<Duration>,
 }
 
-impl Statement {
-    /// With the clock. By itself it waits for a lock for nine tenths of the time that the operation has, so that the
-    /// server has given up before the client does and can say that nothing was done; in a caller's transaction the
-    /// caller's setting stands, which SQL Server would restore and other servers might not.
-    fn timed(text: &str, timeout: Duration) -> Self {
-        let wait = (timeout.as_millis() / 10 * 9).clamp(1, 0x7fff_ffff);
-        let clock = "DECLARE @now bigint = \
+/// Whether a statement waits for a lock that another transaction holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For as long as the statement says.
+    Shortly,
+    /// The lock is known to be held, or somebody else of this process waits for it.
+    Not,
+}
+
+/// The settings that change what a statement of the store's own means or does, whatever the connection has: a
+/// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT` would end a batch
+/// early. SQL Server takes what `sp_executesql` sets back at its end:
+/// <https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql#considerations>.
+const SETTINGS: &str = "SET XACT_ABORT ON;
+SET IMPLICIT_TRANSACTIONS OFF;
+SET ROWCOUNT 0;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+";
+
+/// The same before a statement in a caller's transaction, whose isolation level stands.
+const IN_TRANSACTION: &str = "SET XACT_ABORT ON;
+";
+
+/// Before a statement in a caller's transaction on Babelfish, which leaves what a request sets.
+const SAVE: &str = "DECLARE @lock_timeout int = @@LOCK_TIMEOUT, @options int = @@OPTIONS;
+";
+
+/// After it: the caller's settings are to be the same as before. `SET LOCK_TIMEOUT` takes no variable.
+const RESTORE: &str = "DECLARE @restore nvarchar(11) = CAST(@lock_timeout AS nvarchar(11));
+SET @restore = set_config('babelfishpg_tsql.lock_timeout', @restore, false);
+IF @options & 16384 = 0
+BEGIN
+SET XACT_ABORT OFF;
+END;
+";
+
+/// Microseconds since 1970 by the server's clock. The text of the date is read the same under every DATEFORMAT and
+/// LANGUAGE, as it is for `datetime2` anyway.
+const CLOCK: &str = "DECLARE @now bigint = \
                      DATEDIFF_BIG(microsecond, CAST('1970-01-01' AS datetime2), SYSUTCDATETIME());\n";
+
+impl Statement {
+    /// With the clock. It waits for a lock for as long as that, so that the server has given up before the client does
+    /// and can say that nothing was done.
+    fn timed(text: &str, wait: Duration) -> Self {
+        let text = format!("{CLOCK}{text}");
         Self {
-            alone: format!("SET XACT_ABORT ON;\nSET LOCK_TIMEOUT {wait};\n{clock}{text}"),
-            in_transaction: format!("SET XACT_ABORT ON;\n{clock}{text}"),
+            text,
+            wait: Some(wait),
         }
     }
 
     fn plain(text: String) -> Self {
-        Self {
-            in_transaction: text.clone(),
-            alone: text,
-        }
+        Self { text, wait: None }
     }
 
     /// As it is sent on a connection of the pool.
-    pub(crate) fn alone(&self) -> &str {
-        &self.alone
+    pub(crate) fn alone(&self, wait: Wait) -> Cow<'_, str> {
+        let Some(millis) = self.millis(wait) else {
+            return Cow::Borrowed(&self.text);
+        };
+        Cow::Owned(format!(
+            "{SETTINGS}SET LOCK_TIMEOUT {millis};\n{}",
+            self.text
+        ))
     }
 
     /// As it is sent in a caller's transaction.
-    pub(crate) fn in_transaction(&self) -> &str {
-        &self.in_transaction
+    pub(crate) fn in_transaction(&self, wait: Wait) -> Cow<'_, str> {
+        let Some(millis) = self.millis(wait) else {
+            return Cow::Borrowed(&self.text);
+        };
+        let text = &self.text;
+        Cow::Owned(format!(
+            "{IN_TRANSACTION}SET LOCK_TIMEOUT {millis};\n{text}"
+        ))
+    }
+
+    /// The same for Babelfish.
+    pub(crate) fn in_transaction_on_babelfish(&self, wait: Wait) -> Cow<'_, str> {
+        let Some(millis) = self.millis(wait) else {
+            return Cow::Borrowed(&self.text);
+        };
+        let text = &self.text;
+        Cow::Owned(format!(
+            "{SAVE}{IN_TRANSACTION}SET LOCK_TIMEOUT {millis};\n{text}{RESTORE}"
+        ))
+    }
+
+    /// 0 stands for no wait at all.
+    fn millis(&self, wait: Wait) -> Option<u128> {
+        let longest = self.wait?.as_millis().clamp(1, 0x7fff_ffff);
+        Some(match wait {
+            Wait::Shortly => longest,
+            Wait::Not => 0,
+        })
     }
 }
 

@@ -17,10 +17,6 @@ use crate::session::{Lent, Session};
 
 pub(crate) const BACKEND: &str = "mssql";
 
-/// How long the driver waits for an answer at most, which counts for the caller's own statements in a transaction;
-/// the operations have [`Config::with_timeout`].
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// The store on SQL Server and Azure SQL, and on servers that speak T-SQL like them.
 ///
 /// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
@@ -37,9 +33,11 @@ impl MssqlStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool.
+    /// A store on the caller's pool. The pool's connections wait for an answer for at least as long as
+    /// [`Config::with_timeout`] says; a longer `command_timeout` of the driver's configuration stands (30 s by default).
     #[must_use]
     pub fn with_config(pool: Pool, config: Config) -> Self {
+        pool.manager().be_patient(config.timeout());
         Self {
             pool,
             operations: Arc::new(Operations::new(config)),
@@ -66,8 +64,7 @@ impl MssqlStore {
     /// made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
-        let mut driver = crate::url::parse(url).map_err(at)?;
-        driver.command_timeout(Some(config.timeout().max(COMMAND_TIMEOUT)));
+        let driver = crate::url::parse(url).map_err(at)?;
         let manager = Manager::new(driver).with_connect_timeout(config.timeout());
         let pool = Pool::builder(manager).max_size(10).build();
         let pool = pool.map_err(|source| {
@@ -209,7 +206,7 @@ impl IdempotencyStore for MssqlStore {
 impl BatchStore for MssqlStore {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         self.operations
-            .claim_many(&mut self.session(), requests)
+            .claim_many(&self.pool, requests)
             .await
             .into_iter()
             .map(|answer| answer.map_err(at("claim_many")))
@@ -218,7 +215,7 @@ impl BatchStore for MssqlStore {
 
     async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
         self.operations
-            .complete_many(&mut self.session(), completions)
+            .complete_many(&self.pool, completions)
             .await
             .into_iter()
             .map(|answer| answer.map_err(at("complete_many")))

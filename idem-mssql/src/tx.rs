@@ -10,19 +10,23 @@ use idem_core::{
 };
 use tokio::time::Instant;
 
+use crate::config::MAX_TIMEOUT;
 use crate::error::{Sent, classify, is_transaction_retryable};
 use crate::pool::{self, Client, Pool};
 use crate::row::Columns;
-use crate::session::{Lent, Session};
+use crate::session::Lent;
 use crate::store::{BACKEND, MssqlStore};
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
 ///
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
-/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key wait for the
-/// transaction's end (bounded by [`Config::with_timeout`](crate::Config::with_timeout)), and a rollback leaves
-/// no trace of the claim.
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are told `Contention` until the
+/// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
+/// the claim. Claims of other keys go on.
+///
+/// These calls wait at most [`idem_core::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
+/// `Contention` then.
 ///
 /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
 /// statement commits by itself.
@@ -34,7 +38,8 @@ impl MssqlStore {
     ///
     /// # Errors
     ///
-    /// As for `claim`. On a server that ignores lock hints also `Contention` when another claim of the key came first.
+    /// As for `claim`. `Contention` also when another transaction holds the key, or another claim of it came first: repeat
+    /// the transaction as a whole.
     ///
     /// # Cancellation
     ///
@@ -44,10 +49,10 @@ impl MssqlStore {
         client: &mut Client,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.operations
-            .claim(&mut Session::Transaction(client), request)
-            .await
-            .map_err(|error| error.at(BACKEND, "claim_in"))
+        let at = |error: Error| error.at(BACKEND, "claim_in");
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let claimed = self.operations.claim(&mut session, request);
+        claimed.await.map_err(at)
     }
 
     /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When it answers `ClaimLost`,
@@ -69,10 +74,9 @@ impl MssqlStore {
     ) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
-        self.operations
-            .seal(&mut Session::Transaction(client), claim, &sealing)
-            .await
-            .map_err(at)
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let sealed = self.operations.seal(&mut session, claim, &sealing);
+        sealed.await.map_err(at)
     }
 
     /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
@@ -93,10 +97,9 @@ impl MssqlStore {
     ) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
-        self.operations
-            .seal(&mut Session::Transaction(client), claim, &sealing)
-            .await
-            .map_err(at)
+        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
+        let sealed = self.operations.seal(&mut session, claim, &sealing);
+        sealed.await.map_err(at)
     }
 }
 
@@ -120,7 +123,8 @@ const DEFAULT_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
 /// What a new connection has. SQL Server takes the settings of the store's own requests back by itself; Babelfish
 /// leaves them, and the caller's statements are not to be bound by them.
-const DEFAULT_SETTINGS: &str = "SET XACT_ABORT OFF; SET LOCK_TIMEOUT -1;";
+const DEFAULT_SETTINGS: &str =
+    "SET XACT_ABORT OFF; SET LOCK_TIMEOUT -1; SET IMPLICIT_TRANSACTIONS OFF; SET ROWCOUNT 0;";
 
 impl Isolation {
     fn statement(self) -> &'static str {
@@ -237,8 +241,8 @@ impl fmt::Debug for Transaction {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a deadlock (1205) or a conflict of row versions (3960): see
-/// [`is_transaction_retryable`].
+/// Runs transactions, each repeated as a whole after a deadlock (1205), a conflict of row versions (3960), or
+/// `Contention` of this crate: see [`is_transaction_retryable`].
 #[derive(Debug, Clone)]
 pub struct Transactions {
     pool: Pool,
@@ -264,10 +268,11 @@ impl Transactions {
         self
     }
 
-    /// For how long a transaction is repeated, and its begin waited for.
+    /// For how long a transaction is repeated, and its begin waited for. Default: 10 s; more than a year counts as a
+    /// year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+        self.limit = limit.min(MAX_TIMEOUT);
         self
     }
 

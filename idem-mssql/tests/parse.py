@@ -19,6 +19,7 @@ KINDS = {
     "EXEC": exp.Execute,
     "INSERT": exp.Insert,
     "MERGE": exp.Merge,
+    "ROLLBACK": exp.Rollback,
     "SELECT": exp.Select,
     "SET": exp.Set,
     "UPDATE": exp.Update,
@@ -30,6 +31,11 @@ CONDITION = re.compile(r"^IF (.*)$", re.MULTILINE)
 BLOCK = re.compile(r"^\s*(BEGIN|END;)\s*$", re.MULTILINE)
 # It knows `DELETE TOP`, but not this.
 UPDATE_TOP = re.compile(r"^UPDATE TOP \(@P1\)")
+# It knows `OPTION` after a query, but not after these.
+OPTION = re.compile(r"^((?:MERGE|UPDATE)\b.*)^OPTION \(LOOP JOIN, FORCE ORDER\)$", re.MULTILINE | re.DOTALL)
+
+# It knows joins of an UPDATE, but not with a comma, which is the form that all servers take, and a table comes first.
+COMMA = re.compile(r"^FROM (\(VALUES\b.*?^ *\) AS s \([\w, ]+\)), (\[[^\n]*)$", re.MULTILINE | re.DOTALL)
 
 
 def parse(text):
@@ -42,7 +48,8 @@ def parse(text):
 
 
 def check(statement):
-    tree = parse(UPDATE_TOP.sub("UPDATE", statement))
+    known = COMMA.sub(r"FROM \2 CROSS JOIN \1", OPTION.sub(r"\1", UPDATE_TOP.sub("UPDATE", statement)))
+    tree = parse(known)
     kind = KINDS[re.match(r"\w+", statement).group()]
     if not isinstance(tree, kind):
         raise SqlglotError(f"understood as {type(tree).__name__}")

@@ -32,7 +32,7 @@ mod sql;
 mod statements;
 
 use config::Config;
-use statements::{SIZES, Statement, Statements};
+use statements::{SIZES, Statement, Statements, Wait};
 
 fn main() -> ExitCode {
     let python = python();
@@ -62,8 +62,11 @@ fn scripts() -> BTreeMap<String, String> {
     let statements = Statements::new(&config);
     let mut scripts = BTreeMap::new();
     for (name, statement) in named(&statements) {
-        scripts.insert(format!("{name} alone"), statement.alone().to_owned());
-        let text = statement.in_transaction().to_owned();
+        let text = statement.alone(Wait::Shortly).into_owned();
+        scripts.insert(format!("{name} alone"), text);
+        let text = statement.in_transaction_on_babelfish(Wait::Not);
+        scripts.insert(format!("{name} on Babelfish"), text.into_owned());
+        let text = statement.in_transaction(Wait::Shortly).into_owned();
         scripts.insert(format!("{name} in a transaction"), text);
     }
     scripts.insert("printed schema".to_owned(), ddl::schema_sql(&config));
@@ -75,6 +78,9 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     let mut named: Vec<_> = [
         ("claim by merge", &statements.claim_by_merge),
         ("claim by insert", &statements.claim_by_insert),
+        ("look", &statements.look),
+        ("look at a mark", &statements.look_at_mark),
+        ("probe", &statements.probe),
         ("abandon", &statements.abandon),
         ("seal", &statements.seal),
         ("owned", &statements.owned),
@@ -91,6 +97,9 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
         ("server", &statements.server),
         ("babelfish", &statements.babelfish),
         ("schema version", &statements.schema_version),
+        ("columns", &statements.columns),
+        ("indexes", &statements.indexes),
+        ("rights", &statements.rights),
     ]
     .map(|(name, statement)| (name.to_owned(), statement))
     .into();

@@ -178,7 +178,8 @@ async fn a_lost_race_is_asked_about_again_within_a_bound() {
 
 #[tokio::test]
 async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
-    let answers = [Answer::Zero, Answer::Error(2627, 14)];
+    // The beginning, what the server says it is, and the claim.
+    let answers = [Answer::Zero, Answer::Nothing, Answer::Error(2627, 14)];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
     let mut attempts = Transactions::new(store.pool().clone()).attempts();
@@ -186,15 +187,72 @@ async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
     let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
     let claimed = store.claim_in(&mut transaction, &request).await;
     let claimed = claimed.map(drop);
+    let error = claimed.as_ref().unwrap_err();
+    assert!(is_transaction_retryable(error));
     assert!(
-        claimed
-            .as_ref()
-            .is_err_and(|error| is_transaction_retryable(error))
+        !format!("{error:?} {error}").contains("marked"),
+        "the text of a duplicate shows its key: {error:?}"
     );
     assert!(attempts.finish(transaction, claimed).await.is_none());
     // An error inside of a transaction costs the connection.
     server.until_open(0).await;
     assert!(attempts.begin().await.is_ok());
+}
+
+#[tokio::test]
+async fn a_locked_key_is_contention_and_waited_for_once() {
+    let server = FakeServer::start(
+        Welcome::Login,
+        &[Answer::Error(1222, 16), Answer::Nothing, Answer::Nothing],
+    );
+    let server = server.await.unwrap();
+    let store = store(&server, config());
+    let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
+    for asked in [1, 2, 2, 2] {
+        let error = store.claim(&request).await.unwrap_err();
+        is(&error, ErrorKind::Contention, Effect::None);
+        assert!(is_transaction_retryable(&error));
+        // One statement that waits, one read of what was committed before, and then none for a moment.
+        assert_eq!(server.requests(), asked);
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_longest_time_outs_are_no_panic() {
+    let server = FakeServer::start(Welcome::Login, &[]).await.unwrap();
+    let manager = Manager::from_url(&server.url()).unwrap();
+    let pool = Pool::builder(manager.with_connect_timeout(Duration::MAX));
+    let pool = pool.build().unwrap();
+    let config = config().with_timeout(Duration::MAX);
+    let store = MssqlStore::with_config(pool, config);
+    assert_eq!(store.purge(1).await.unwrap(), 0);
+    let transactions = Transactions::new(store.pool().clone()).with_limit(Duration::MAX);
+    let transaction = transactions.attempts().begin().await.unwrap();
+    transaction.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_is_patient_makes_the_driver_so() {
+    let answers = [Answer::Zero, Answer::Silence];
+    let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
+    let url = server.url();
+    let mut driver = idem_mssql::tiberius::Config::new();
+    driver.host("127.0.0.1");
+    driver.port(server.address.port());
+    driver.authentication(idem_mssql::tiberius::AuthMethod::sql_server("sa", "secret"));
+    driver.encryption(idem_mssql::tiberius::EncryptionLevel::NotSupported);
+    driver.command_timeout(Some(Duration::from_millis(50)));
+    let pool = Pool::builder(Manager::new(driver)).build().unwrap();
+    // A connection of before is not kept.
+    drop(pool.get().await.unwrap());
+    let store = MssqlStore::with_config(pool, config().with_timeout(Duration::from_millis(900)));
+    assert_eq!(store.purge(1).await.unwrap(), 0, "{url}");
+    assert_eq!(server.connections(), 2);
+    let begun = std::time::Instant::now();
+    let error = store.purge(1).await.unwrap_err();
+    is(&error, ErrorKind::Unavailable, Effect::Unknown);
+    assert!(begun.elapsed() >= Duration::from_millis(800), "{error}");
 }
 
 #[tokio::test]

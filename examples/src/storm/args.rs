@@ -15,13 +15,13 @@ use super::pointer::Pointer;
 #[command(name = "storm", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE`,
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mongodb://HOST:PORT`, `redis://HOST:PORT` or
-    /// `hybrid+redis://HOST:PORT+DATABASE`
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mssql://USER:PASSWORD@HOST:PORT/DATABASE`, `mongodb://HOST:PORT`,
+    /// `redis://HOST:PORT` or `hybrid+redis://HOST:PORT+DATABASE`
     ///
-    /// Tables (PostgreSQL: a schema; MySQL, MariaDB and MongoDB: a database; Redis and Valkey: keys) of their own are
+    /// Tables (PostgreSQL, SQL Server: a schema; MySQL, MariaDB and MongoDB: a database; Redis and Valkey: keys) of their own are
     /// created and dropped again. Several URLs, separated by commas, are the nodes of one cluster: `mysql` of Galera,
     /// `redis` and `valkey` of Redis Cluster. A hybrid answers duplicates from Redis, and everything else from DATABASE,
-    /// the URL of one of the first four. Without it, a SQLite file in a temporary folder.
+    /// the URL of one of the first five. Without it, a SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,
 

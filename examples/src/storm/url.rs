@@ -7,6 +7,8 @@ const DATABASES: &[&str] = &[
     "postgresql://",
     "mysql://",
     "mariadb://",
+    "mssql://",
+    "sqlserver://",
     "mongodb://",
 ];
 

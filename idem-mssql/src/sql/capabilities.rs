@@ -19,9 +19,8 @@ WHERE {owned r.};
 /// A row with 1 when this request raised the mark, with 0 and the mark when that is as high already.
 ///
 /// Such a mark is found by the read, and then nothing is written, and no lock is taken but that of a read. That it finds
-/// none is never taken as proof. The insert's look takes and holds the lock of the key's range (`UPDLOCK`, `HOLDLOCK`);
-/// where the hints are ignored, two may both find no row: the primary key lets one in, and 2627 tells the other, which
-/// then asks again. The update judges its condition on the locked, latest version of the row, so of any number of requests
+/// none is never taken as proof. Two may both find no row: the primary key lets one in, and 2627 tells the other, which
+/// then asks again; a lock on the key's gap would keep the neighbouring sources of an open transaction waiting. The update judges its condition on the locked, latest version of the row, so of any number of requests
 /// with one version the first is let through, and the others find it raised and update nothing. Writing happens in one
 /// of the two only.
 ///
@@ -33,7 +32,7 @@ BEGIN
 INSERT INTO {marks} (scope, operation, id, version, expires_at)
 OUTPUT 1, inserted.version
 SELECT {scope}, {operation}, {id}, {version}, @now + {retention}
-WHERE NOT EXISTS (SELECT 1 FROM {marks} AS m WITH (UPDLOCK, HOLDLOCK) WHERE {key m.});
+WHERE NOT EXISTS (SELECT 1 FROM {marks} AS m WITH (UPDLOCK, ROWLOCK) WHERE {key m.});
 IF @@ROWCOUNT = 0
 BEGIN
 UPDATE {marks} SET version = {version}, expires_at = @now + {retention}
@@ -41,6 +40,11 @@ OUTPUT 1, inserted.version
 WHERE {key } AND (version < {version} OR expires_at <= @now);
 END;
 END;
+";
+
+/// The read that [`ADVANCE`] begins with, by itself: see [`LOOK`](super::LOOK).
+pub(crate) const LOOK_AT_MARK: &str = "SELECT 0, m.version FROM {marks} AS m
+WHERE {key m.} AND m.version >= {version} AND m.expires_at > @now;
 ";
 
 /// The values of [`ADVANCE`].

@@ -3,12 +3,16 @@
 mod bounded;
 mod reads;
 mod schema;
+mod settings;
 mod transactions;
 mod waits;
 
 pub(crate) use schema::migrate_as_child;
 
-use idem_conformance::{Case, CaseFuture, Context};
+use std::time::{Duration, Instant};
+
+use idem_conformance::{Case, CaseFuture, CaseResult, Context};
+use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, IdempotencyStore};
 
 /// All of them.
 pub(crate) const ALL: &[Case] = &[
@@ -28,10 +32,36 @@ pub(crate) const ALL: &[Case] = &[
     transactions::LEASES_END_DURING_A_LONG_TRANSACTION,
     transactions::A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN,
     transactions::THE_DRIVERS_OWN_TRANSACTION_WILL_DO,
-    waits::A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED,
+    settings::HOSTILE_SESSIONS_CHANGE_NO_LAW,
+    settings::WHAT_IS_MISSING_IS_NAMED,
+    settings::A_TOKEN_THAT_CANNOT_GROW_IS_NAMED,
+    waits::A_CLAIM_WAITS_SHORTLY_FOR_THE_TRANSACTION_THAT_CLAIMED,
+    waits::THE_CALLERS_SETTINGS_ARE_THE_SAME_AFTER_AN_OPERATION,
+    waits::A_MIGRATION_LEAVES_NO_SETTING_BEHIND,
+    waits::ONE_LOCKED_KEY_LEAVES_THE_OTHERS_THEIR_THROUGHPUT,
     waits::A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER,
     waits::A_WAIT_THAT_IS_TOO_LONG_SAYS_WHAT_IT_KNOWS,
 ];
+
+/// The answer to a claim, which is asked again as long as the key counts as locked.
+async fn told(
+    cx: &Context,
+    store: &dyn IdempotencyStore,
+    request: &ClaimRequest,
+) -> CaseResult<ClaimOutcome> {
+    let begun = Instant::now();
+    loop {
+        match store.claim(request).await {
+            Err(error)
+                if error.kind() == ErrorKind::Contention
+                    && begun.elapsed() < cx.profile().patience() =>
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return Ok(answer?),
+        }
+    }
+}
 
 /// A case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {

@@ -27,6 +27,8 @@ pub(crate) enum Welcome {
 pub(crate) enum Answer {
     /// One row with a zero.
     Zero,
+    /// No row.
+    Nothing,
     /// Half of that, and no more.
     HalfARow,
     /// Nothing at all.
@@ -128,6 +130,9 @@ async fn serve(mut stream: TcpStream, welcome: Welcome, state: &Mutex<State>) ->
     login.extend(LOGIN_ACK);
     login.extend(done(0));
     send(&mut stream, &login).await?;
+    // The settings that a session begins with are no request of a caller's.
+    message(&mut stream).await?;
+    send(&mut stream, &done(0)).await?;
     loop {
         message(&mut stream).await?;
         let answer = count(state, |state| {
@@ -136,6 +141,7 @@ async fn serve(mut stream: TcpStream, welcome: Welcome, state: &Mutex<State>) ->
         });
         match answer {
             Answer::Zero => send(&mut stream, &zero()).await?,
+            Answer::Nothing => send(&mut stream, &done(0)).await?,
             Answer::Error(number, class) => send(&mut stream, &error(number, class)).await?,
             Answer::HalfARow => {
                 let row = zero();
@@ -201,8 +207,10 @@ fn zero() -> Vec<u8> {
 fn error(number: i32, class: u8) -> Vec<u8> {
     let mut body = number.to_le_bytes().to_vec();
     body.extend([1, class]);
-    // The message `no`, and neither server nor procedure.
-    body.extend([2, 0, b'n', 0, b'o', 0, 0, 0]);
+    // The message, and neither server nor procedure.
+    body.extend([6, 0]);
+    body.extend(b"marked".iter().flat_map(|&byte| [byte, 0]));
+    body.extend([0, 0]);
     body.extend(1_u32.to_le_bytes());
     let mut tokens = vec![0xaa];
     tokens.extend(u16::try_from(body.len()).unwrap_or_default().to_le_bytes());

@@ -5,10 +5,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
+    Response, async_trait,
+};
 use idem_mssql::tiberius::Row;
-use idem_mssql::{ClaimMethod, Config, Manager, MssqlStore, Pool};
+use idem_mssql::{ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction};
 use url::Url;
 
 /// A server, and the way to claim on it. Each namespace is a table of that name, with the tables beside it.
@@ -116,6 +119,38 @@ impl MssqlHarness {
     }
 }
 
+/// An open transaction of a caller's.
+struct Open {
+    store: MssqlStore,
+    transaction: Transaction,
+}
+
+#[async_trait]
+impl CallerTransaction for Open {
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome, Error> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<(), Error> {
+        self.store
+            .complete_in(&mut self.transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<MssqlHarness, CaseError> {
     MssqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
@@ -136,6 +171,8 @@ impl Harness for MssqlHarness {
             .batch()
             .checkpoints()
             .watermarks()
+            .transactions()
+            .row_locks()
             .with_shortest_lease(Duration::from_millis(150))
     }
 
@@ -175,6 +212,14 @@ impl Harness for MssqlHarness {
 
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(Some(Arc::new(self.store(namespace)?)))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = self.store(namespace)?;
+        // A connection of its own: what the store's callers do must not wait for it.
+        let manager = Pool::builder(self.manager()?).max_size(1).build()?;
+        let transaction = Transaction::begin(&manager, Isolation::ReadCommitted).await?;
+        Ok(Some(Box::new(Open { store, transaction })))
     }
 
     async fn open_through(

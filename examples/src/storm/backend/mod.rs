@@ -2,6 +2,7 @@
 
 mod hybrid;
 mod mongo;
+mod mssql;
 mod mysql;
 mod postgres;
 mod redis;
@@ -101,13 +102,14 @@ async fn open_one(place: &Place) -> Result<Box<dyn Backend>, Stop> {
         "sqlite" => Ok(Box::new(sqlite::Sqlite::open(place).await?)),
         "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(place).await?)),
         "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(place).await?)),
+        "mssql" | "sqlserver" => Ok(Box::new(mssql::Mssql::open(place).await?)),
         "mongodb" => Ok(Box::new(mongo::Mongo::open(place).await?)),
         scheme if url::is_redis(scheme) => Ok(Box::new(redis::Redis::open(place).await?)),
         scheme => Err(Stop::new(format!(
             "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
              postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \
-             mongodb://HOST:PORT, redis://HOST:PORT, or hybrid+redis://HOST:PORT+DATABASE where DATABASE is one \
-             of the first four"
+             mssql://USER:PASSWORD@HOST:PORT/DATABASE, mongodb://HOST:PORT, redis://HOST:PORT, or \
+             hybrid+redis://HOST:PORT+DATABASE where DATABASE is one of the first five"
         ))),
     }
 }

@@ -1,0 +1,186 @@
+//! SQL Server and its like: records and ledger in a schema of the run's own.
+
+use async_trait::async_trait;
+use idem_core::{BoxError, ErrorKind, IdempotencyStore, Response};
+use idem_mssql::tiberius::{Query, Row};
+use idem_mssql::{Client, Config, Manager, MssqlStore, Pool, Transactions};
+use std::sync::Arc;
+
+use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
+use crate::storm::entry::Entry;
+use crate::storm::point::Point;
+use crate::storm::stop::Stop;
+use crate::storm::url::without_credentials;
+
+#[derive(Debug)]
+pub(crate) struct Mssql {
+    store: MssqlStore,
+    schema: String,
+}
+
+impl Mssql {
+    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
+        let manager = Manager::from_url(&place.url)
+            .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?
+            .with_connect_timeout(PATIENCE);
+        let pool = Pool::builder(manager)
+            .max_size(place.connections as usize)
+            .build()
+            .map_err(|error| Stop::because("--store", &error))?;
+        let config = Config::new()
+            .with_schema(&place.namespace)
+            .map_err(|error| Stop::because("--store", &error))?;
+        let store = MssqlStore::with_config(pool, config);
+        reach(&store, &place.url).await?;
+        Ok(Self {
+            store,
+            schema: place.namespace.clone(),
+        })
+    }
+
+    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    async fn write(&self, client: &mut Client, settlement: &Settlement) -> Result<(), BoxError> {
+        let Settlement {
+            claim,
+            entry,
+            response,
+            probe,
+        } = settlement;
+        insert(client, &self.schema, entry).await?;
+        self.store
+            .complete_in(client, claim, response, RETENTION)
+            .await?;
+        probe.pass(Point::Uncommitted).await;
+        Ok(())
+    }
+
+    async fn run(&self, sql: &str) -> Result<Vec<Row>, BoxError> {
+        let mut connection = self.store.pool().get().await?;
+        let results = connection.run_script(sql).await?;
+        Ok(results.into_iter().flatten().collect())
+    }
+}
+
+/// Connects once, so that a wrong URL is told from a server that is away.
+async fn reach(store: &MssqlStore, url: &str) -> Result<(), Stop> {
+    let server = format!("--store: SQL Server at {}", without_credentials(url));
+    let Err(error) = store.pool().get().await else {
+        return Ok(());
+    };
+    let away = format!("{server} cannot be reached; is it running, and is the URL right?");
+    Err(Stop::because(away, &error))
+}
+
+async fn insert(client: &mut Client, schema: &str, entry: &Entry) -> Result<(), BoxError> {
+    let mut query = Query::new(format!(
+        "INSERT INTO [{schema}].[ledger] ([key], fingerprint, token, attempts, delivery, worker)
+         VALUES (@P1, @P2, @P3, @P4, @P5, @P6);"
+    ));
+    query.bind(entry.key.clone());
+    query.bind(entry.fingerprint.clone());
+    query.bind(entry.token);
+    query.bind(entry.attempts);
+    query.bind(entry.delivery);
+    query.bind(entry.worker.clone());
+    query.execute(client).await?;
+    Ok(())
+}
+
+fn entry(row: &Row) -> Result<Entry, BoxError> {
+    let text = |column: usize| -> Result<String, BoxError> {
+        let text: Option<&str> = row.try_get(column)?;
+        Ok(text.ok_or("NULL in the ledger")?.to_owned())
+    };
+    let number = |column: usize| -> Result<i64, BoxError> {
+        Ok(row.try_get(column)?.ok_or("NULL in the ledger")?)
+    };
+    Ok(Entry {
+        key: text(0)?,
+        fingerprint: text(1)?,
+        token: number(2)?,
+        attempts: number(3)?,
+        delivery: number(4)?,
+        worker: text(5)?,
+    })
+}
+
+#[async_trait]
+impl Backend for Mssql {
+    fn store(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn product(&self) -> Result<String, BoxError> {
+        let rows = self.run("SELECT @@VERSION;").await?;
+        let version = rows.first().and_then(|row| row.get::<&str, _>(0));
+        // `Microsoft SQL Server 2022 (RTM) - 16.0.1000.6 (X64) …`, and more lines.
+        let line = version.unwrap_or_default().lines().next();
+        Ok(line.unwrap_or_default().trim().to_owned())
+    }
+
+    async fn create(&self) -> Result<(), BoxError> {
+        // Migrations of other runs may be under way.
+        while let Err(error) = self.store.migrate().await {
+            if error.kind() != ErrorKind::Contention {
+                return Err(error.into());
+            }
+        }
+        // The key is not unique: a second effect has to be visible, not refused.
+        let schema = &self.schema;
+        self.run(&format!(
+            "CREATE TABLE [{schema}].[ledger] (
+                n bigint IDENTITY PRIMARY KEY, [key] nvarchar(300) NOT NULL, fingerprint nvarchar(100) NOT NULL,
+                token bigint NOT NULL, attempts bigint NOT NULL, delivery bigint NOT NULL,
+                worker nvarchar(40) NOT NULL);"
+        ))
+        .await
+        .map(drop)
+    }
+
+    async fn remove(&self) -> Result<(), BoxError> {
+        let schema = &self.schema;
+        let tables = [
+            "ledger",
+            "idem_records",
+            "idem_records_watermarks",
+            "idem_records_version",
+        ];
+        let drop = tables.map(|table| format!("DROP TABLE IF EXISTS [{schema}].[{table}];\n"));
+        self.run(&format!(
+            "SET LOCK_TIMEOUT 20000;\n{}DROP SCHEMA IF EXISTS [{schema}];",
+            drop.concat()
+        ))
+        .await?;
+        self.store.pool().close();
+        Ok(())
+    }
+
+    async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
+        let transactions = Transactions::new(self.store.pool().clone());
+        let mut attempts = transactions.attempts();
+        loop {
+            let mut transaction = attempts.begin().await?;
+            let result = self.write(&mut transaction, settlement).await;
+            if let Some(result) = attempts.finish(transaction, result).await {
+                return result.map(|()| settlement.response.clone());
+            }
+        }
+    }
+
+    async fn append(&self, entry: &Entry) -> Result<(), BoxError> {
+        let mut transaction = Transactions::new(self.store.pool().clone())
+            .attempts()
+            .begin()
+            .await?;
+        insert(&mut transaction, &self.schema, entry).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
+        let sql = format!(
+            "SELECT [key], fingerprint, token, attempts, delivery, worker FROM [{}].[ledger] ORDER BY n;",
+            self.schema
+        );
+        self.run(&sql).await?.iter().map(entry).collect()
+    }
+}

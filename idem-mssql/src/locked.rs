@@ -1,0 +1,189 @@
+//! Keys that an open transaction holds locked: few wait for them, and nobody waits long.
+
+use std::time::Duration;
+
+use idem_core::{Error, Key, LockedKeys, Result, TryTurn, Turn};
+use tiberius::Row;
+use tokio::time::Instant;
+
+use crate::dialect::Dialect;
+use crate::error::{Sent, is_lock_timeout};
+use crate::operations::{Operations, with_key};
+use crate::session::{Query, Session};
+use crate::statements::Wait;
+
+/// What a store knows of the keys of one table that open transactions hold.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// Whose turn it is to wait for the key's lock.
+    turns: LockedKeys,
+    /// Of the keys that are known to be locked: whose turn it is to read what was committed before.
+    looks: LockedKeys,
+}
+
+/// The answer for a locked key, with what the server said of it.
+fn locked(error: Error) -> Error {
+    LockedKeys::error().with_source(error)
+}
+
+impl Gate {
+    /// The key's turn if it can be had at once.
+    pub(crate) fn try_turn(&self, key: &Key) -> TryTurn {
+        self.turns.try_turn(key)
+    }
+}
+
+impl Operations {
+    /// Sends a statement that may wait for the key's lock. On the pool one caller of this process does so at a time; in
+    /// a caller's transaction, which may hold the lock itself, at once, and without a wait if the key is known to be
+    /// locked.
+    pub(crate) async fn in_turn(
+        &self,
+        session: &mut Session<'_>,
+        gate: &Gate,
+        key: &Key,
+        query: Query<'_>,
+        sent: Sent,
+    ) -> Result<Vec<Row>> {
+        if !session.repeats() {
+            return in_transaction(session, gate, key, query, sent).await;
+        }
+        let begun = Instant::now();
+        let turn = loop {
+            if let Some(turn) = gate.turns.turn(key, self.left(begun)).await? {
+                break turn;
+            }
+        };
+        match session.rows(query, sent).await {
+            Err(error) if is_lock_timeout(&error) => {
+                turn.found_locked();
+                Err(locked(error))
+            }
+            answer => answer,
+        }
+    }
+
+    /// The same for a statement that begins with a read, `look`, which answers most callers: those who would have to
+    /// wait for another caller's turn read first, and so do those whose key is known to be locked.
+    pub(crate) async fn look_or_in_turn<'q>(
+        &self,
+        session: &mut Session<'_>,
+        gate: &Gate,
+        key: &Key,
+        look: impl Fn() -> Query<'q>,
+        query: impl Fn() -> Query<'q>,
+    ) -> Result<Vec<Row>> {
+        if !session.repeats() {
+            return in_transaction(session, gate, key, query(), Sent::Write).await;
+        }
+        let begun = Instant::now();
+        loop {
+            match gate.turns.try_turn(key) {
+                TryTurn::Turn(turn) => {
+                    return match session.rows(query(), Sent::Write).await {
+                        Err(error) if is_lock_timeout(&error) => {
+                            turn.found_locked();
+                            Err(locked(error))
+                        }
+                        answer => answer,
+                    };
+                }
+                TryTurn::Busy => {
+                    let rows = look_at_once(session, look()).await?;
+                    if !rows.is_empty() {
+                        return Ok(rows);
+                    }
+                }
+                TryTurn::Locked(error) => {
+                    // Of those who would find nothing, one looks, and the others rely on it for a moment: a crowd that asks
+                    // for one locked key must not take the connections either.
+                    let turn = gate.looks.turn(key, self.left(begun)).await?;
+                    let rows = look_at_once(session, look()).await?;
+                    if !rows.is_empty() {
+                        return Ok(rows);
+                    }
+                    turn.map_or_else(|| gate.looks.found_locked(key), Turn::found_locked);
+                    return Err(error);
+                }
+            }
+            // A turn that comes is given back, so that there is one place which sends.
+            drop(gate.turns.turn(key, self.left(begun)).await?);
+        }
+    }
+
+    /// What is left of the time for a turn.
+    fn left(&self, begun: Instant) -> Duration {
+        self.config.timeout().saturating_sub(begun.elapsed())
+    }
+
+    /// A plain read. It waits for a lock only where READ COMMITTED locks, and then no two callers at once.
+    pub(crate) async fn read(
+        &self,
+        session: &mut Session<'_>,
+        gate: &Gate,
+        key: &Key,
+        query: Query<'_>,
+    ) -> Result<Vec<Row>> {
+        if !session.repeats() {
+            return in_transaction(session, gate, key, query, Sent::Harmless).await;
+        }
+        let at_once = query.clone().waiting(Wait::Not);
+        match session.rows(at_once, Sent::Harmless).await {
+            Err(error) if is_lock_timeout(&error) => {
+                self.in_turn(session, gate, key, query, Sent::Harmless)
+                    .await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether a claim's statement that found no row of it is worth repeating: an open transaction may have hidden the
+    /// row, and have ended since. `Contention` when it is still open. SQL Server's own statements have waited for it.
+    pub(crate) async fn may_have_been_hidden(
+        &self,
+        session: &mut Session<'_>,
+        key: &Key,
+    ) -> Result<bool> {
+        if !session.repeats() || self.dialect(session).await? == Dialect::Merge {
+            return Ok(false);
+        }
+        let probe = with_key(&self.sql.probe, key);
+        // It takes back whatever it writes.
+        let probed = self.in_turn(session, &self.locked, key, probe, Sent::Harmless);
+        match probed.await {
+            // The record came meanwhile.
+            Err(error) if crate::error::is_lost_race(&error) => Ok(true),
+            probed => probed.map(|_| true),
+        }
+    }
+}
+
+/// A read that waits for no lock; no row where it would have to.
+async fn look_at_once(session: &mut Session<'_>, look: Query<'_>) -> Result<Vec<Row>> {
+    let found = session.rows(look.waiting(Wait::Not), Sent::Harmless);
+    match found.await {
+        // Only a server whose reads lock says this.
+        Err(error) if is_lock_timeout(&error) => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+async fn in_transaction(
+    session: &mut Session<'_>,
+    gate: &Gate,
+    key: &Key,
+    query: Query<'_>,
+    sent: Sent,
+) -> Result<Vec<Row>> {
+    let wait = match gate.turns.is_locked(key) {
+        true => Wait::Not,
+        false => Wait::Shortly,
+    };
+    match session.rows(query.waiting(wait), sent).await {
+        Err(error) if is_lock_timeout(&error) => {
+            gate.turns.found_locked(key);
+            Err(locked(error))
+        }
+        answer => answer,
+    }
+}
