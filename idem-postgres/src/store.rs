@@ -12,13 +12,17 @@ use idem_core::{
 };
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{Connection, PgPool, Row};
+use sqlx::{Connection, PgPool};
 
-use crate::config::Config;
-use crate::error::{Sent, classify, decode};
+use crate::config::{Config, StatementMode};
+use crate::defaults::{SESSION, SessionState};
+use crate::error::{Sent, classify};
 use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::place::Place;
+use crate::pooler;
+use crate::query::Query;
+use crate::row::cell;
 use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "postgres";
@@ -75,10 +79,13 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read, when the session's defaults are such that nothing can be written or
+    /// the statements would mean something else, and when a pooler mixes up the prepared statements of its clients in
+    /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or `Misconfigured` when no connection
+    /// can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let at_connect = at("connect");
+        let at = |error| at_connect(classify(error, Sent::Harmless));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
             .application_name("idem")
@@ -88,10 +95,11 @@ impl PostgresStore {
         // that no connection became free.
         let first = PgConnection::connect_with(&options);
         let first = tokio::time::timeout(config.timeout(), first).await;
-        match first {
-            Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
-            Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
-        }
+        let late = || at(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        let first = first.map_err(|_| late())?.map_err(at)?;
+        let checked = check_connection(first, &options, config.statement_mode());
+        let checked = tokio::time::timeout(config.timeout(), checked).await;
+        checked.map_err(|_| late())?.map_err(&at_connect)?;
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
         let connections = Connections::new(options.clone(), max).map_err(at)?;
         let pool = PgPoolOptions::new()
@@ -131,6 +139,25 @@ impl PostgresStore {
             looks: &self.looks,
         }
     }
+}
+
+/// Refuses what would be found out by accident later.
+async fn check_connection(
+    mut first: PgConnection,
+    options: &PgConnectOptions,
+    mode: StatementMode,
+) -> Result<()> {
+    let sent = |error| classify(error, Sent::Harmless);
+    let row = sqlx::raw_sql(SESSION).fetch_one(&mut first).await;
+    let state = SessionState::of(&row.map_err(sent)?)?;
+    state.check_server()?;
+    state.check_defaults(mode == StatementMode::Prepared)?;
+    if mode == StatementMode::Prepared {
+        pooler::check_prepared(&mut first, options).await?;
+    }
+    // Nobody reads an answer any more.
+    let _ = first.close().await;
+    Ok(())
 }
 
 /// Shows the names, not the pool, whose options hold the password.
@@ -222,14 +249,18 @@ impl IdempotencyStore for PostgresStore {
 
     async fn purge(&self, limit: u32) -> Result<u64> {
         let limit = check::batch(limit).map_err(at("purge"))?;
-        let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
+        let query = self.operations.sql.purge.query().bind(i64::from(limit));
         self.affected(query).await.map_err(at("purge"))
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
         let limit = check::batch(limit).map_err(at("sweep"))?;
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = sqlx::query(self.operations.sql.sweep.text())
+        let query = self
+            .operations
+            .sql
+            .sweep
+            .query()
             .bind(i64::from(limit))
             .bind(&failure[..]);
         self.affected(query).await.map_err(at("sweep"))
@@ -238,12 +269,12 @@ impl IdempotencyStore for PostgresStore {
 
 impl PostgresStore {
     /// The number that the statement counts.
-    pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+    pub(crate) async fn affected(&self, query: Query) -> Result<u64> {
         let rows = self.session().rows(query, Sent::Write).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;
-        let count: i64 = row.try_get_unchecked(0).map_err(decode)?;
+        let count: i64 = cell(row, 0)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 }

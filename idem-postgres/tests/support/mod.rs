@@ -3,12 +3,16 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
+    Response, async_trait,
+};
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgTransaction, Row};
 
 /// A server, and the way to send statements to it. Each namespace is a schema.
 pub(crate) struct PostgresHarness {
@@ -149,6 +153,8 @@ impl Harness for PostgresHarness {
             .batch()
             .checkpoints()
             .watermarks()
+            .transactions()
+            .row_locks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -203,11 +209,50 @@ impl Harness for PostgresHarness {
         )))
     }
 
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = self.store(namespace).await?;
+        let transaction = store.pool().begin().await?;
+        Ok(Some(Box::new(Begun { store, transaction })))
+    }
+
     fn server_address(&self) -> Option<SocketAddr> {
         let options = self.options().ok()?;
         (options.get_host(), options.get_port())
             .to_socket_addrs()
             .ok()?
             .next()
+    }
+}
+
+/// A caller's transaction, through a store of its own.
+struct Begun {
+    store: PostgresStore,
+    transaction: PgTransaction<'static>,
+}
+
+#[async_trait]
+impl CallerTransaction for Begun {
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome, Error> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<(), Error> {
+        let transaction = &mut self.transaction;
+        self.store
+            .complete_in(transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
     }
 }
