@@ -1,9 +1,11 @@
 //! Claims.
 
+use std::time::Instant;
+
 use idem_core::check::CheckedClaim;
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
-    StalePolicy, check, encode_failure,
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, LockedKeys,
+    Result, StalePolicy, check, encode_failure,
 };
 use sqlx::postgres::PgRow;
 
@@ -50,7 +52,10 @@ impl Operations {
         checked: &CheckedClaim,
     ) -> Result<ClaimOutcome> {
         let key = request.key();
-        let mut next = match self.traffic.expects_record(key) || self.locked.is_locked(key) {
+        if self.locked.is_locked(key) {
+            return self.lost_or(session, request, LockedKeys::error()).await;
+        }
+        let mut next = match self.traffic.expects_record(key) {
             true => Next::Look,
             false => Next::Insert,
         };
@@ -106,10 +111,17 @@ impl Operations {
         request: &ClaimRequest,
         error: Error,
     ) -> Result<ClaimOutcome> {
-        match self.look(session, request).await? {
-            Look::Lost(outcome) => Ok(outcome),
-            Look::Absent | Look::Acquirable => Err(error),
+        if let Some(pause) = self.absent.pause(request.key()) {
+            tokio::time::sleep(pause).await;
+            return Err(error);
         }
+        let looked = Instant::now();
+        match self.look(session, request).await? {
+            Look::Lost(outcome) => return Ok(outcome),
+            Look::Absent => self.absent.note(request.key(), looked),
+            Look::Acquirable => {}
+        }
+        Err(error)
     }
 
     /// The claim, if the key had no record.

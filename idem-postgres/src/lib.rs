@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod absent;
 mod batch;
 mod batch_claims;
 mod batch_completions;

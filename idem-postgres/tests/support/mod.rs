@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
 use idem_core::{
-    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
-    Response, async_trait,
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind,
+    IdempotencyStore, Response, async_trait,
 };
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
@@ -255,4 +255,20 @@ impl CallerTransaction for Begun {
     async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
         Ok(self.transaction.rollback().await?)
     }
+}
+
+/// Asks until the answer is no contention: the store has noticed then that a transaction has ended.
+pub(crate) async fn until_free<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    for _ in 0..300 {
+        match ask().await {
+            Err(error) if error.kind() == ErrorKind::Contention => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return answer,
+        }
+    }
+    ask().await
 }
