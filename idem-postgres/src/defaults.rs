@@ -4,6 +4,8 @@
 //! their schema, have no string that is escaped, read the clock as a number, answer in binary, bound their own waits for
 //! locks, and are repeated where a stricter isolation level lets them fail. What they cannot help is refused.
 
+use std::time::Duration;
+
 use idem_core::Result;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -26,7 +28,9 @@ pub(crate) const SESSION: &str = "SELECT
         WHERE pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)
             < pg_catalog.array_position(pg_catalog.current_schemas(true), 'pg_catalog')
         AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
-            AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/')))";
+            AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))),
+    CAST(EXTRACT(EPOCH FROM CAST(
+        pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint)";
 
 /// The answer to [`SESSION`].
 #[derive(Debug)]
@@ -35,6 +39,7 @@ pub(crate) struct SessionState {
     encoding: String,
     reads_only: bool,
     hiding_schemas: Option<String>,
+    idle_session_millis: Option<i64>,
 }
 
 impl SessionState {
@@ -44,7 +49,16 @@ impl SessionState {
             encoding: row.try_get(1).map_err(decode)?,
             reads_only: row.try_get(2).map_err(decode)?,
             hiding_schemas: row.try_get(3).map_err(decode)?,
+            idle_session_millis: row.try_get(4).map_err(decode)?,
         })
+    }
+
+    /// After how long the server closes a connection that nobody uses; a setting since PostgreSQL 14.
+    pub(crate) fn idle_session_timeout(&self) -> Option<Duration> {
+        let millis = self.idle_session_millis.map(i64::unsigned_abs);
+        millis
+            .filter(|millis| *millis > 0)
+            .map(Duration::from_millis)
     }
 
     pub(crate) fn check_server(&self) -> Result<()> {
@@ -93,6 +107,7 @@ mod tests {
             encoding: "UTF8".to_owned(),
             reads_only: false,
             hiding_schemas: None,
+            idle_session_millis: None,
         }
     }
 

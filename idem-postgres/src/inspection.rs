@@ -101,6 +101,11 @@ fn text(row: &PgRow, index: usize) -> Result<String> {
     row.try_get(index).map_err(decode)
 }
 
+/// With `quote_all_identifiers` the server quotes names of types and columns, too.
+fn unquoted(name: String) -> String {
+    name.trim_matches('"').to_owned()
+}
+
 fn flag(row: &PgRow, index: usize) -> Result<bool> {
     row.try_get(index).map_err(decode)
 }
@@ -155,7 +160,7 @@ fn check_columns(table: &str, template: &str, found: &[PgRow]) -> Result<()> {
                 column.name, column.kind
             )));
         };
-        let kind = text(row, 1)?;
+        let kind = unquoted(text(row, 1)?);
         if kind != column.kind {
             return Err(misconfigured(format!(
                 "the column {} of {table} is {kind} and has to be {}; ALTER TABLE {table} ALTER COLUMN \
@@ -195,7 +200,10 @@ fn check_indexes(table: &str, template: &str, found: &[PgRow]) -> Result<()> {
     let mut firsts = Vec::new();
     for row in found {
         let columns = text(row, 1)?;
-        let mut columns: Vec<_> = columns.split(',').map(str::to_owned).collect();
+        let mut columns: Vec<_> = columns
+            .split(',')
+            .map(|column| unquoted(column.to_owned()))
+            .collect();
         firsts.extend(columns.first().cloned());
         columns.sort();
         has_key |= flag(row, 0)? && columns == ["id", "operation", "scope"];

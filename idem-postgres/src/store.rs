@@ -99,16 +99,18 @@ impl PostgresStore {
         let first = first.map_err(|_| late())?.map_err(at)?;
         let checked = check_connection(first, &options, config.statement_mode());
         let checked = tokio::time::timeout(config.timeout(), checked).await;
-        checked.map_err(|_| late())?.map_err(&at_connect)?;
+        let state = checked.map_err(|_| late())?.map_err(&at_connect)?;
+        let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
+        let trusted = idle.map_or(TRUSTED_IDLE, |idle| idle.min(TRUSTED_IDLE));
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
         let connections = Connections::new(options.clone(), max).map_err(at)?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .test_before_acquire(false)
-            .before_acquire(|connection, idle| {
-                Box::pin(async move {
-                    Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
-                })
+            .before_acquire(move |connection, idle| {
+                Box::pin(
+                    async move { Ok(idle.idle_for < trusted || connection.ping().await.is_ok()) },
+                )
             })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
@@ -146,7 +148,7 @@ async fn check_connection(
     mut first: PgConnection,
     options: &PgConnectOptions,
     mode: StatementMode,
-) -> Result<()> {
+) -> Result<SessionState> {
     let sent = |error| classify(error, Sent::Harmless);
     let row = sqlx::raw_sql(SESSION).fetch_one(&mut first).await;
     let state = SessionState::of(&row.map_err(sent)?)?;
@@ -157,7 +159,7 @@ async fn check_connection(
     }
     // Nobody reads an answer any more.
     let _ = first.close().await;
-    Ok(())
+    Ok(state)
 }
 
 /// Shows the names, not the pool, whose options hold the password.

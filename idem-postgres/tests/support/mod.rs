@@ -34,10 +34,23 @@ impl PostgresHarness {
         Self::at("pgbouncer", product, StatementMode::Unprepared)
     }
 
+    /// The server with defaults of the session that change what statements mean, or how they go.
+    pub(crate) fn hostile() -> Result<Self, Missing> {
+        let mut harness = Self::at("postgres", "PostgreSQL", StatementMode::Prepared)?;
+        harness.name = "postgres-hostile";
+        let separator = if harness.url.contains('?') { '&' } else { '?' };
+        harness.url.push(separator);
+        let defaults = HOSTILE.iter();
+        let defaults = defaults.map(|(name, value)| format!("options[{name}]={value}"));
+        harness.url += &defaults.collect::<Vec<_>>().join("&");
+        Ok(harness)
+    }
+
     /// The backend of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         match name {
             "pgbouncer" => Self::pooled(),
+            "postgres-hostile" => Self::hostile(),
             _ => Self::direct(),
         }
     }
@@ -133,6 +146,53 @@ impl PostgresHarness {
     }
 }
 
+/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's functions and types
+/// hide the server's own.
+const HOSTILE: &[(&str, &str)] = &[
+    ("standard_conforming_strings", "off"),
+    ("escape_string_warning", "off"),
+    ("backslash_quote", "on"),
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_deferrable", "on"),
+    ("search_path", "idem_impostors,pg_catalog,public"),
+    ("idle_session_timeout", "400ms"),
+    ("idle_in_transaction_session_timeout", "1min"),
+    ("lock_timeout", "1ms"),
+    ("statement_timeout", "1min"),
+    ("TimeZone", "Asia/Kathmandu"),
+    ("DateStyle", "German"),
+    ("IntervalStyle", "sql_standard"),
+    ("bytea_output", "escape"),
+    ("extra_float_digits", "-15"),
+    ("array_nulls", "off"),
+    ("transform_null_equals", "on"),
+    ("quote_all_identifiers", "on"),
+    ("session_replication_role", "replica"),
+    ("row_security", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_indexscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_nestloop", "off"),
+    ("enable_hashjoin", "off"),
+    ("client_min_messages", "error"),
+];
+
+/// Functions and types of the server's names.
+const IMPOSTORS: &str = "
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SELECT pg_catalog.pg_advisory_xact_lock(7031);
+CREATE SCHEMA IF NOT EXISTS idem_impostors;
+CREATE OR REPLACE FUNCTION idem_impostors.clock_timestamp() RETURNS timestamptz
+    LANGUAGE sql AS 'SELECT pg_catalog.to_timestamp(0)';
+CREATE OR REPLACE FUNCTION idem_impostors.set_config(pg_catalog.text, pg_catalog.text, boolean)
+    RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
+CREATE OR REPLACE FUNCTION idem_impostors.current_setting(pg_catalog.text)
+    RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
+CREATE OR REPLACE FUNCTION idem_impostors.decode(pg_catalog.text, pg_catalog.text)
+    RETURNS pg_catalog.bytea LANGUAGE sql AS 'SELECT NULL::pg_catalog.bytea';
+CREATE OR REPLACE FUNCTION idem_impostors.pg_notify(pg_catalog.text, pg_catalog.text)
+    RETURNS void LANGUAGE sql AS 'SELECT';";
+
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
     PostgresHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
@@ -145,16 +205,19 @@ impl Harness for PostgresHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new()
-            .shared_between_processes()
-            .durable()
-            .server_clock()
-            .network()
+        let core = Profile::new()
             .batch()
             .checkpoints()
             .watermarks()
             .transactions()
-            .row_locks()
+            .row_locks();
+        if self.name == "postgres-hostile" {
+            return core;
+        }
+        core.shared_between_processes()
+            .durable()
+            .server_clock()
+            .network()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -170,8 +233,12 @@ impl Harness for PostgresHarness {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         let namespace = format!("idem_test_{random:032x}");
+        if self.name == "postgres-hostile" {
+            self.execute(IMPOSTORS.to_owned()).await?;
+        }
         let store = self.store(&namespace).await?;
         store.migrate().await?;
+        store.verify().await?;
         store.pool().close().await;
         Ok(namespace)
     }
