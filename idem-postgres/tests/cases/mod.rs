@@ -1,6 +1,7 @@
 //! Cases that only PostgreSQL has, beside those of the suite.
 
 mod bounded;
+mod defaults;
 mod reads;
 mod schema;
 mod transactions;
@@ -24,6 +25,11 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_LATER_SCHEMA_IS_REFUSED,
     schema::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
     schema::FOUR_PRIVILEGES_ARE_ENOUGH,
+    defaults::A_CLAIM_UNDER_SERIALIZABLE_IS_REPEATED_INSIDE,
+    defaults::A_DEFAULT_THAT_ONLY_READS_IS_NAMED,
+    defaults::A_TABLE_THAT_CHANGES_UNDER_A_STORE_IS_PREPARED_FOR_ANEW,
+    defaults::A_TOKEN_AT_ITS_END_IS_NAMED_AND_HURTS_NO_NEIGHBOUR,
+    defaults::WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
     transactions::A_CLAIM_IN_A_TRANSACTION_IS_TOLD_THE_SAME,

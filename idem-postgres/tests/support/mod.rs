@@ -101,6 +101,24 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
+    /// The server's URL with a default of the session.
+    pub(crate) fn url_with(&self, name: &str, value: &str) -> String {
+        let separator = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{separator}options[{name}]={value}", self.url)
+    }
+
+    /// The same with a default of the session.
+    pub(crate) async fn store_under(
+        &self,
+        name: &str,
+        value: &str,
+        namespace: &str,
+    ) -> Result<PostgresStore, BoxError> {
+        let options = self.options()?.options([(name, value)]);
+        let pool = PgPoolOptions::new().connect_with(options).await?;
+        Ok(PostgresStore::with_config(pool, self.config(namespace)?))
+    }
+
     /// The same on so many connections.
     pub(crate) async fn store_with(
         &self,
@@ -152,7 +170,7 @@ const HOSTILE: &[(&str, &str)] = &[
     ("standard_conforming_strings", "off"),
     ("escape_string_warning", "off"),
     ("backslash_quote", "on"),
-    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_isolation", "repeatable%20read"),
     ("default_transaction_deferrable", "on"),
     ("search_path", "idem_impostors,pg_catalog,public"),
     ("idle_session_timeout", "400ms"),
@@ -170,9 +188,6 @@ const HOSTILE: &[(&str, &str)] = &[
     ("session_replication_role", "replica"),
     ("row_security", "off"),
     ("plan_cache_mode", "force_generic_plan"),
-    ("enable_indexscan", "off"),
-    ("enable_bitmapscan", "off"),
-    ("enable_nestloop", "off"),
     ("enable_hashjoin", "off"),
     ("client_min_messages", "error"),
 ];
@@ -278,7 +293,8 @@ impl Harness for PostgresHarness {
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace).await?;
-        let transaction = store.pool().begin().await?;
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        let transaction = store.pool().begin_with(begin).await?;
         Ok(Some(Box::new(Begun { store, transaction })))
     }
 
