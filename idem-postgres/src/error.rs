@@ -120,6 +120,11 @@ pub(crate) fn is_locked(error: &Error) -> bool {
     code(error).as_deref() == Some(LOCK_NOT_AVAILABLE)
 }
 
+/// Whether the server closed the connection because nobody used it for a while.
+pub(crate) fn was_idle(error: &Error) -> bool {
+    code(error).as_deref() == Some("57P05")
+}
+
 /// The SQLSTATE underneath.
 fn code(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);

@@ -102,7 +102,7 @@ fn text(row: &PgRow, index: usize) -> Result<String> {
 }
 
 /// With `quote_all_identifiers` the server quotes names of types and columns, too.
-fn unquoted(name: String) -> String {
+fn unquoted(name: &str) -> String {
     name.trim_matches('"').to_owned()
 }
 
@@ -160,7 +160,7 @@ fn check_columns(table: &str, template: &str, found: &[PgRow]) -> Result<()> {
                 column.name, column.kind
             )));
         };
-        let kind = unquoted(text(row, 1)?);
+        let kind = unquoted(&text(row, 1)?);
         if kind != column.kind {
             return Err(misconfigured(format!(
                 "the column {} of {table} is {kind} and has to be {}; ALTER TABLE {table} ALTER COLUMN \
@@ -200,10 +200,7 @@ fn check_indexes(table: &str, template: &str, found: &[PgRow]) -> Result<()> {
     let mut firsts = Vec::new();
     for row in found {
         let columns = text(row, 1)?;
-        let mut columns: Vec<_> = columns
-            .split(',')
-            .map(|column| unquoted(column.to_owned()))
-            .collect();
+        let mut columns: Vec<_> = columns.split(',').map(unquoted).collect();
         firsts.extend(columns.first().cloned());
         columns.sort();
         has_key |= flag(row, 0)? && columns == ["id", "operation", "scope"];

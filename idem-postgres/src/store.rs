@@ -16,7 +16,7 @@ use sqlx::{Connection, PgPool};
 
 use crate::config::{Config, StatementMode};
 use crate::defaults::{SESSION, SessionState};
-use crate::error::{Sent, classify};
+use crate::error::{Sent, classify, was_idle};
 use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::place::Place;
@@ -24,6 +24,9 @@ use crate::pooler;
 use crate::query::Query;
 use crate::row::cell;
 use crate::session::Session;
+
+/// How often a server is tried that closes connections because they are idle for a moment.
+const MAX_TRIES: u32 = 8;
 
 pub(crate) const BACKEND: &str = "postgres";
 
@@ -91,15 +94,14 @@ impl PostgresStore {
             .application_name("idem")
             // No float is read, and poolers refuse the parameter.
             .extra_float_digits(None);
-        // The pool would take a server that refuses connections for one that starts, and say after its time-out
-        // that no connection became free.
-        let first = PgConnection::connect_with(&options);
-        let first = tokio::time::timeout(config.timeout(), first).await;
-        let late = || at(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-        let first = first.map_err(|_| late())?.map_err(at)?;
-        let checked = check_connection(first, &options, config.statement_mode());
-        let checked = tokio::time::timeout(config.timeout(), checked).await;
-        let state = checked.map_err(|_| late())?.map_err(&at_connect)?;
+        let mut tries = 1;
+        let state = loop {
+            // Boxed, because it is deep.
+            match Box::pin(check_server(&options, &config)).await {
+                Err(error) if was_idle(&error) && tries < MAX_TRIES => tries += 1,
+                state => break state.map_err(&at_connect)?,
+            }
+        };
         let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
         let trusted = idle.map_or(TRUSTED_IDLE, |idle| idle.min(TRUSTED_IDLE));
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
@@ -143,7 +145,21 @@ impl PostgresStore {
     }
 }
 
-/// Refuses what would be found out by accident later.
+/// Connects, and refuses what would be found out by accident later.
+///
+/// The pool would take a server that refuses connections for one that starts, and say after its time-out that no
+/// connection became free.
+async fn check_server(options: &PgConnectOptions, config: &Config) -> Result<SessionState> {
+    let sent = |error| classify(error, Sent::Harmless);
+    let late = |_| sent(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+    let first = PgConnection::connect_with(options);
+    let first = tokio::time::timeout(config.timeout(), first).await;
+    let first = first.map_err(late)?.map_err(sent)?;
+    let checked = check_connection(first, options, config.statement_mode());
+    let checked = tokio::time::timeout(config.timeout(), checked).await;
+    checked.map_err(late)?
+}
+
 async fn check_connection(
     mut first: PgConnection,
     options: &PgConnectOptions,

@@ -292,7 +292,8 @@ impl Harness for PostgresHarness {
     }
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
-        let store = self.store(namespace).await?;
+        // Boxed, because it is deep.
+        let store = Box::pin(self.store(namespace)).await?;
         let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
         let transaction = store.pool().begin_with(begin).await?;
         Ok(Some(Box::new(Begun { store, transaction })))
