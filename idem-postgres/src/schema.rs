@@ -106,6 +106,7 @@ impl PostgresStore {
         let config = &self.operations.config;
         let script = format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n\
+             SET LOCAL lock_timeout = 0;\n\
              SELECT pg_catalog.pg_advisory_xact_lock({});\n\
              SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace;\n{}{missing}",
             lock_number(config),

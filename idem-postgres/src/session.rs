@@ -52,7 +52,10 @@ impl<'s> Session<'s> {
             End::Rollback => Sent::Harmless,
         };
         match self {
-            Self::Store { place, config, .. } => alone(place, config, query, sent, end).await,
+            // Boxed: what is below is deep, and what is above deeper.
+            Self::Store { place, config, .. } => {
+                Box::pin(alone(place, config, query, sent, end)).await
+            }
             Self::Transaction {
                 connection,
                 mode,

@@ -195,6 +195,7 @@ const HOSTILE: &[(&str, &str)] = &[
 /// Functions and types of the server's names.
 const IMPOSTORS: &str = "
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = 0;
 SELECT pg_catalog.pg_advisory_xact_lock(7031);
 CREATE SCHEMA IF NOT EXISTS idem_impostors;
 CREATE OR REPLACE FUNCTION idem_impostors.clock_timestamp() RETURNS timestamptz
@@ -251,9 +252,10 @@ impl Harness for PostgresHarness {
         if self.name == "postgres-hostile" {
             self.execute(IMPOSTORS.to_owned()).await?;
         }
-        let store = self.store(&namespace).await?;
-        store.migrate().await?;
-        store.verify().await?;
+        // Boxed, because it is deep.
+        let store = Box::pin(self.store(&namespace)).await?;
+        Box::pin(store.migrate()).await?;
+        Box::pin(store.verify()).await?;
         store.pool().close().await;
         Ok(namespace)
     }
