@@ -1,16 +1,13 @@
-//! What batches of claims and of completions share: rounds, and what a lost race costs.
+//! What batches of claims and of completions share: rounds, and what is asked for apart from them.
 
-use idem_core::{Error, ErrorKind, Key, Result};
-
-use crate::session::Session;
+use idem_core::{Effect, Error, ErrorKind, Key, LockedKeys, Result, TryTurn, Turn};
 
 /// Most items, and about most bytes of results, that one statement takes; larger batches take several.
 const MAX_ITEMS: usize = 1_000;
 const MAX_BYTES: usize = 16 << 20;
 
-/// How often a batch is repeated after a deadlock, which completions that name the keys of a batch of claims
-/// can run into.
-const MAX_DEADLOCKS: u32 = 3;
+/// So many items that are asked for by themselves are under way at a time.
+pub(crate) const AT_A_TIME: usize = 8;
 
 pub(crate) type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
@@ -29,7 +26,7 @@ pub(crate) trait Item {
 }
 
 /// Sorts by key; of one key, what was named first stays first.
-pub(crate) fn sort<I: Item>(items: &mut [I]) {
+fn sort<I: Item>(items: &mut [I]) {
     items.sort_by(|one, other| one.key().cmp(other.key()));
 }
 
@@ -58,9 +55,38 @@ pub(crate) fn unanswered<T>(items: usize) -> Vec<Option<Result<T>>> {
     std::iter::repeat_with(|| None).take(items).collect()
 }
 
-/// Whether a statement that lost a race is sent again. In a caller's transaction it cannot be: the transaction
-/// has failed.
-pub(crate) fn repeats(session: &Session<'_>, error: &Error, deadlocks: &mut u32) -> bool {
-    *deadlocks += 1;
-    session.commits_each() && error.kind() == ErrorKind::Contention && *deadlocks <= MAX_DEADLOCKS
+/// Items whose turn can be had at once, sorted, with their turns; and those that somebody else of this process holds or
+/// asks for, which are asked for by themselves when the others are answered.
+pub(crate) struct Split<I> {
+    pub(crate) together: Vec<I>,
+    pub(crate) apart: Vec<I>,
+    pub(crate) turns: Vec<Turn>,
+}
+
+pub(crate) fn split<I: Item>(mut items: Vec<I>, locked: &LockedKeys) -> Split<I> {
+    sort(&mut items);
+    let mut split: Split<I> = Split {
+        together: Vec::with_capacity(items.len()),
+        apart: Vec::new(),
+        turns: Vec::with_capacity(items.len()),
+    };
+    for item in items {
+        let last = split.together.last();
+        if last.is_some_and(|last| last.key() == item.key()) {
+            split.together.push(item);
+        } else if let TryTurn::Turn(turn) = locked.try_turn(item.key()) {
+            split.turns.push(turn);
+            split.together.push(item);
+        } else {
+            split.apart.push(item);
+        }
+    }
+    split
+}
+
+/// Whether a statement has done nothing, perhaps because of one of its items: a key that is locked, or a record that is
+/// damaged. Each is asked for by itself then.
+pub(crate) fn may_be_anothers(error: &Error) -> bool {
+    let kind = matches!(error.kind(), ErrorKind::Contention | ErrorKind::Corrupt);
+    kind && error.effect() == Effect::None
 }

@@ -1,15 +1,19 @@
 //! Many claims in one statement.
 
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
 use idem_core::check::CheckedClaim;
 use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy, check};
-use sqlx::postgres::PgRow;
 
-use crate::batch::{Item, KeyParts, next_round, parts, repeats, sort, unanswered};
+use crate::batch::{
+    AT_A_TIME, Item, KeyParts, Split, may_be_anothers, next_round, parts, split, unanswered,
+};
 use crate::claims::is_abandoned;
 use crate::error::Sent;
 use crate::operations::Operations;
+use crate::query::Query;
 use crate::row::Columns;
-use crate::session::{Query, Session};
+use crate::session::Session;
 use crate::statements::Statement;
 
 /// A claim of a batch.
@@ -52,16 +56,23 @@ impl Operations {
                 Err(error) => answers[position] = Some(Err(error)),
             }
         }
-        sort(&mut pending);
+        let Split {
+            together: mut pending,
+            mut apart,
+            turns,
+        } = split(pending, &self.locked);
         while !pending.is_empty() {
             let round = next_round(&mut pending);
             match self.claim_round(session, &round).await {
                 Ok(found) => {
-                    for (asked, found) in round.iter().zip(found) {
-                        let answer = self.settled(session, asked, found).await;
-                        answers[asked.position] = Some(answer);
+                    for (asked, found) in round.into_iter().zip(found) {
+                        match found.filter(|found| is_settled(&asked, found)) {
+                            Some(answer) => answers[asked.position] = Some(answer),
+                            None => apart.push(asked),
+                        }
                     }
                 }
+                Err(error) if may_be_anothers(&error) => apart.extend(round),
                 Err(error) => {
                     let each = error.for_each_item();
                     for asked in round.into_iter().chain(std::mem::take(&mut pending)) {
@@ -70,31 +81,32 @@ impl Operations {
                 }
             }
         }
+        drop(turns);
+        let claims: Vec<_> = apart
+            .iter()
+            .filter_map(|asked| Some(self.claim_apart(session.beside()?, asked)))
+            .collect();
+        let mut claims = iter(claims).buffer_unordered(AT_A_TIME);
+        while let Some((position, answer)) = claims.next().await {
+            answers[position] = Some(answer);
+        }
         answers.into_iter().flatten().collect()
     }
 
-    /// The answer, or that of the single operation: where the row changed under the statement, or is to be failed.
-    async fn settled(
+    async fn claim_apart(
         &self,
-        session: &mut Session<'_>,
+        mut session: Session<'_>,
         asked: &Asked<'_>,
-        found: Option<Result<ClaimOutcome>>,
-    ) -> Result<ClaimOutcome> {
-        match found {
-            Some(Ok(outcome)) if !is_abandoned(&outcome, asked.request) => Ok(outcome),
-            Some(Err(error)) => Err(error),
-            _ => {
-                self.claim_fully(session, asked.request, &asked.checked)
-                    .await
-            }
-        }
+    ) -> (usize, Result<ClaimOutcome>) {
+        let claimed = self.claim_alone(&mut session, asked.request, &asked.checked);
+        (asked.position, Box::pin(claimed).await)
     }
 
     /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,
     /// and what has a row already is left to the statement that decides everything.
     async fn claim_round(&self, session: &mut Session<'_>, asked: &[Asked<'_>]) -> Result<Answers> {
         let mut answers = unanswered(asked.len());
-        if session.commits_each() && self.expects_fresh(asked) {
+        if self.expects_fresh(asked) {
             self.insert_round(session, asked, &mut answers).await?;
         }
         let left: Vec<usize> = (0..asked.len())
@@ -138,11 +150,8 @@ impl Operations {
         answers: &mut Answers,
     ) -> Result<()> {
         let asked: Vec<_> = asked.iter().collect();
-        let rows = self
-            .rows_of(session, &asked, |asked| {
-                bound(&self.sql.insert_many, asked).bind(metadata(asked))
-            })
-            .await?;
+        let query = bound(&self.sql.insert_many, &asked).bind(metadata(&asked));
+        let rows = session.rows(query, Sent::Write).await?;
         let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
@@ -160,13 +169,10 @@ impl Operations {
         asked: &[&Asked<'_>],
     ) -> Result<Answers> {
         let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
-        let rows = self
-            .rows_of(session, asked, |asked| {
-                bound(&self.sql.claim_many, asked)
-                    .bind(flags(asked, retries))
-                    .bind(metadata(asked))
-            })
-            .await?;
+        let query = bound(&self.sql.claim_many, asked)
+            .bind(flags(asked, retries))
+            .bind(metadata(asked));
+        let rows = session.rows(query, Sent::Write).await?;
         let mut answers = unanswered(asked.len());
         let mut next = 0;
         for row in &rows {
@@ -178,21 +184,14 @@ impl Operations {
         }
         Ok(answers)
     }
+}
 
-    /// The rows of one statement, sent again after a deadlock.
-    async fn rows_of<'q>(
-        &self,
-        session: &mut Session<'_>,
-        asked: &'q [&'q Asked<'q>],
-        query: impl Fn(&'q [&'q Asked<'q>]) -> Query<'q> + Send,
-    ) -> Result<Vec<PgRow>> {
-        let mut deadlocks = 0;
-        loop {
-            match session.rows(query(asked), Sent::Write).await {
-                Err(error) if repeats(session, &error, &mut deadlocks) => {}
-                rows => return rows,
-            }
-        }
+/// Whether it is the item's own answer: it is asked for by itself where the record is to be failed first, and where the
+/// statement has done nothing, perhaps because of another item.
+fn is_settled(asked: &Asked<'_>, answer: &Result<ClaimOutcome>) -> bool {
+    match answer {
+        Ok(outcome) => !is_abandoned(outcome, asked.request),
+        Err(error) => !may_be_anothers(error),
     }
 }
 
@@ -210,13 +209,13 @@ fn flags(asked: &[&Asked<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool
     asked.iter().map(|asked| flag(asked.request)).collect()
 }
 
-fn metadata<'q>(asked: &[&'q Asked<'_>]) -> Vec<Option<&'q str>> {
+fn metadata<'q>(asked: &'q [&'q Asked<'_>]) -> Vec<Option<&'q str>> {
     let metadata = asked.iter().map(|asked| asked.checked.metadata.as_deref());
     metadata.collect()
 }
 
 /// The statement with what both take first.
-fn bound<'q>(statement: &Statement, asked: &'q [&'q Asked<'q>]) -> Query<'q> {
+fn bound(statement: &Statement, asked: &[&Asked<'_>]) -> Query {
     let column =
         |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
     let number = |part: fn(&CheckedClaim) -> i64| -> Vec<i64> {
@@ -224,7 +223,8 @@ fn bound<'q>(statement: &Statement, asked: &'q [&'q Asked<'q>]) -> Query<'q> {
     };
     let fingerprints = asked.iter().map(|a| a.request.fingerprint().to_bytes());
     let attempts = asked.iter().map(|a| *a.request.attempt().as_bytes());
-    sqlx::query(statement.text())
+    statement
+        .query()
         .bind(column(Key::scope))
         .bind(column(Key::operation))
         .bind(column(Key::id))

@@ -1,13 +1,16 @@
 //! Many completions in one statement.
 
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
 use idem_core::{Completion, Error, Key, Result, check};
-use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::batch::{Item, next_round, repeats, sort, unanswered};
-use crate::error::{Sent, decode};
+use crate::batch::{AT_A_TIME, Item, Split, may_be_anothers, next_round, split, unanswered};
+use crate::error::Sent;
 use crate::operations::{Operations, Sealing};
-use crate::session::{Query, Session};
+use crate::query::Query;
+use crate::row::cell;
+use crate::session::Session;
 
 /// A completion of a batch.
 struct Asked<'c> {
@@ -46,22 +49,24 @@ impl Operations {
                 Err(error) => answers[position] = Some(Err(error)),
             }
         }
-        sort(&mut pending);
+        let Split {
+            together: mut pending,
+            mut apart,
+            turns,
+        } = split(pending, &self.locked);
         while !pending.is_empty() {
             let round = next_round(&mut pending);
             match self.complete_round(session, &round).await {
                 Ok(sealed) => {
-                    for (asked, sealed) in round.iter().zip(sealed) {
-                        answers[asked.position] = Some(match sealed {
-                            true => Ok(()),
+                    for (asked, sealed) in round.into_iter().zip(sealed) {
+                        match sealed {
+                            true => answers[asked.position] = Some(Ok(())),
                             // Lost, sealed before, or sealed otherwise: the single operation tells.
-                            false => {
-                                let claim = &asked.completion.claim;
-                                self.seal(session, claim, &asked.sealing).await
-                            }
-                        });
+                            false => apart.push(asked),
+                        }
                     }
                 }
+                Err(error) if may_be_anothers(&error) => apart.extend(round),
                 Err(error) => {
                     let each = error.for_each_item();
                     for asked in round.into_iter().chain(std::mem::take(&mut pending)) {
@@ -70,7 +75,25 @@ impl Operations {
                 }
             }
         }
+        drop(turns);
+        let completions: Vec<_> = apart
+            .iter()
+            .filter_map(|asked| Some(self.complete_apart(session.beside()?, asked)))
+            .collect();
+        let mut completions = iter(completions).buffer_unordered(AT_A_TIME);
+        while let Some((position, answer)) = completions.next().await {
+            answers[position] = Some(answer);
+        }
         answers.into_iter().flatten().collect()
+    }
+
+    async fn complete_apart(
+        &self,
+        mut session: Session<'_>,
+        asked: &Asked<'_>,
+    ) -> (usize, Result<()>) {
+        let sealed = self.seal(&mut session, &asked.completion.claim, &asked.sealing);
+        (asked.position, Box::pin(sealed).await)
     }
 
     /// One statement; whether each item was sealed by it.
@@ -79,13 +102,7 @@ impl Operations {
         session: &mut Session<'_>,
         asked: &[Asked<'_>],
     ) -> Result<Vec<bool>> {
-        let mut deadlocks = 0;
-        let rows = loop {
-            match session.rows(self.completing(asked), Sent::Write).await {
-                Err(error) if repeats(session, &error, &mut deadlocks) => {}
-                rows => break rows?,
-            }
-        };
+        let rows = session.rows(self.completing(asked), Sent::Write).await?;
         let mut sealed = vec![false; asked.len()];
         for row in &rows {
             let item = place(row)?.and_then(|at| sealed.get_mut(at));
@@ -94,7 +111,7 @@ impl Operations {
         Ok(sealed)
     }
 
-    fn completing<'q>(&self, asked: &'q [Asked<'q>]) -> Query<'q> {
+    fn completing(&self, asked: &[Asked<'_>]) -> Query {
         let column =
             |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
         let tokens = asked.iter().map(|a| a.completion.claim.token().as_i64());
@@ -103,7 +120,10 @@ impl Operations {
             .map(|a| *a.completion.claim.attempt().as_bytes());
         let results = asked.iter().map(|a| a.sealing.result());
         let retentions = asked.iter().map(|a| a.sealing.retention());
-        let query = sqlx::query(self.sql.complete_many.text())
+        let query = self
+            .sql
+            .complete_many
+            .query()
             .bind(column(Key::scope))
             .bind(column(Key::operation))
             .bind(column(Key::id))
@@ -120,6 +140,6 @@ impl Operations {
 
 /// Where in the arrays the sealed item was; the server counts from one.
 fn place(row: &PgRow) -> Result<Option<usize>> {
-    let number: i64 = row.try_get_unchecked(0).map_err(decode)?;
+    let number: i64 = cell(row, 0)?;
     Ok(usize::try_from(number - 1).ok())
 }

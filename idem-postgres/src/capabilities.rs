@@ -7,11 +7,12 @@ use idem_core::{
     Advance, Bytes, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Key, Result,
     WatermarkStore, check,
 };
-use sqlx::Row;
 
 use crate::claims::MAX_ASKS;
-use crate::error::{Sent, decode};
+use crate::error::Sent;
 use crate::operations::{Operations, with_claim, with_key};
+use crate::place::End;
+use crate::row::cell;
 use crate::session::Session;
 use crate::store::{PostgresStore, at};
 
@@ -23,9 +24,9 @@ impl Operations {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
-        let query = with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
-        let rows = session.rows(query, Sent::Write).await?;
-        rows.first().map(drop).ok_or_else(Error::claim_lost)
+        let query = || with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
+        let row = self.step(session, claim, query, |_| None).await?;
+        row.map(drop).ok_or_else(Error::claim_lost)
     }
 
     async fn last_checkpoint(
@@ -36,7 +37,7 @@ impl Operations {
         let query = with_claim(&self.sql.last_checkpoint, claim);
         let rows = session.rows(query, Sent::Harmless).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let stored: Option<Vec<u8>> = row.try_get_unchecked(0).map_err(decode)?;
+        let stored: Option<Vec<u8>> = cell(row, 0)?;
         let stored = stored.map(Bytes::from);
         stored.as_ref().map(Checkpoint::decode).transpose()
     }
@@ -49,16 +50,24 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
+        let query = || {
+            let query = with_key(&self.sql.advance, source);
+            query.bind(wanted).bind(retention)
+        };
+        let locked = &self.locked_marks;
         for _ in 0..MAX_ASKS {
-            let query = with_key(&self.sql.advance, source)
-                .bind(wanted)
-                .bind(retention);
-            let rows = session.rows(query, Sent::Write).await?;
+            let rows = self.rows_in_turn(session, locked, source, query, End::Commit);
+            let rows = match rows.await {
+                Err(error) if error.kind() == ErrorKind::Contention && session.commits_each() => {
+                    return self.stands(session, source, version, error).await;
+                }
+                rows => rows?,
+            };
             let Some(row) = rows.first() else {
                 tokio::task::yield_now().await;
                 continue;
             };
-            let held: Option<i64> = row.try_get_unchecked(0).map_err(decode)?;
+            let held: Option<i64> = cell(row, 0)?;
             return Ok(match held.map(i64::cast_unsigned) {
                 None => Advance::Advanced,
                 Some(current) if current == version => Advance::Unchanged,
@@ -72,11 +81,25 @@ impl Operations {
         ))
     }
 
+    /// What the committed mark says, although an open transaction has locked it; else this error.
+    async fn stands(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+        version: u64,
+        error: Error,
+    ) -> Result<Advance> {
+        match self.watermark(session, source).await? {
+            Some(current) if current == version => Ok(Advance::Unchanged),
+            Some(current) if current > version => Ok(Advance::Stale { current }),
+            _ => Err(error),
+        }
+    }
+
     async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
         let query = with_key(&self.sql.watermark, source);
         let rows = session.rows(query, Sent::Harmless).await?;
-        let version = |row: &sqlx::postgres::PgRow| row.try_get_unchecked::<i64, _>(0);
-        let mark = rows.first().map(version).transpose().map_err(decode)?;
+        let mark = rows.first().map(|row| cell::<i64>(row, 0)).transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
 }
@@ -118,7 +141,12 @@ impl WatermarkStore for PostgresStore {
 
     async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
         let limit = check::batch(limit).map_err(at("purge_watermarks"))?;
-        let query = sqlx::query(self.operations.sql.purge_watermarks.text()).bind(i64::from(limit));
+        let query = self
+            .operations
+            .sql
+            .purge_watermarks
+            .query()
+            .bind(i64::from(limit));
         self.affected(query).await.map_err(at("purge_watermarks"))
     }
 }

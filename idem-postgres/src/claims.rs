@@ -1,14 +1,16 @@
 //! Claims.
 
+use std::time::Instant;
+
 use idem_core::check::CheckedClaim;
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
-    StalePolicy, check, encode_failure,
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, LockedKeys,
+    Result, StalePolicy, check, encode_failure,
 };
 use sqlx::postgres::PgRow;
 
-use crate::error::Sent;
-use crate::operations::{Operations, with_key};
+use crate::error::{Sent, is_locked};
+use crate::operations::{Operations, found, with_key};
 use crate::row::Columns;
 use crate::session::Session;
 
@@ -27,41 +29,99 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
-        if session.commits_each()
-            && let Some(outcome) = self.claim_cheaply(session, request, &checked).await?
-        {
-            return Ok(outcome);
+        if session.commits_each() {
+            return self.claim_alone(session, request, &checked).await;
         }
-        self.claim_fully(session, request, &checked).await
+        let claimed = self.claim_fully(session, request, &checked).await;
+        claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
     }
 
-    /// Inserts and then reads, or the other way round, as the traffic has taught; `None` where the key has a record that
-    /// may have to be acquired, or had one in between.
+    /// Inserts and then reads, or the other way round, as the traffic has taught; and decides fully where the key has a
+    /// record that may have to be acquired, or had one in between.
     ///
-    /// Only a row that was inserted makes a winner, and only a live record that this claim may not touch makes a loser,
-    /// so the order changes no verdict. What happens between the two statements is seen by the second, or by the one
+    /// Only a row that was written makes a winner, and only a live record that this claim may not touch makes a loser,
+    /// so the order changes no verdict. What happens between two statements is seen by the second, or by the one
     /// that decides everything: a record that the insert met may be gone, and one that the read did not see may be there.
-    async fn claim_cheaply(
+    ///
+    /// What writes may wait for the key's lock, so it waits for its turn first, and after another's turn, or when the key
+    /// is locked, it reads: a record that was committed answers without a lock.
+    pub(crate) async fn claim_alone(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
         checked: &CheckedClaim,
-    ) -> Result<Option<ClaimOutcome>> {
-        let outcome = if self.traffic.expects_record(request.key()) {
-            match self.look(session, request).await? {
-                Look::Absent => self.insert(session, request, checked).await?,
-                Look::Acquirable => None,
-                Look::Lost(outcome) => Some(outcome),
-            }
-        } else {
-            match self.insert(session, request, checked).await? {
-                None => self.look(session, request).await?.lost(),
-                won => won,
-            }
+    ) -> Result<ClaimOutcome> {
+        let key = request.key();
+        if self.locked.is_locked(key) {
+            return self.lost_or(session, request, LockedKeys::error()).await;
+        }
+        let mut next = match self.traffic.expects_record(key) {
+            true => Next::Look,
+            false => Next::Insert,
         };
-        let acquired = matches!(outcome, Some(ClaimOutcome::Acquired(_)));
-        self.traffic.learn(request.key(), !acquired);
-        Ok(outcome)
+        let deadline = tokio::time::Instant::now() + self.config.timeout();
+        // Whether the key has, or had, a row.
+        let mut has_row = false;
+        loop {
+            if next == Next::Look {
+                match self.look(session, request).await? {
+                    Look::Lost(outcome) => {
+                        self.traffic.learn(key, true);
+                        return Ok(outcome);
+                    }
+                    Look::Absent if !has_row => next = Next::Insert,
+                    Look::Absent | Look::Acquirable => next = Next::Decide,
+                }
+            }
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let turn = match self.locked.turn(key, left).await {
+                Ok(Some(turn)) => turn,
+                Ok(None) => {
+                    next = Next::Look;
+                    continue;
+                }
+                Err(error) => return self.lost_or(session, request, error).await,
+            };
+            let claimed = match next {
+                Next::Insert => self.insert(session, request, checked).await,
+                Next::Look | Next::Decide => {
+                    has_row = true;
+                    let claimed = self.claim_fully(session, request, checked).await;
+                    claimed.map(Some)
+                }
+            };
+            match claimed {
+                Ok(Some(outcome)) => {
+                    self.traffic.learn(key, has_row);
+                    return Ok(outcome);
+                }
+                Ok(None) => (has_row, next) = (true, Next::Look),
+                Err(error) if is_locked(&error) => {
+                    return self.lost_or(session, request, found(turn, error)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What a record that was committed says, although an open transaction has locked it; else this error.
+    async fn lost_or(
+        &self,
+        session: &mut Session<'_>,
+        request: &ClaimRequest,
+        error: Error,
+    ) -> Result<ClaimOutcome> {
+        if let Some(pause) = self.absent.pause(request.key()) {
+            tokio::time::sleep(pause).await;
+            return Err(error);
+        }
+        let looked = Instant::now();
+        match self.look(session, request).await? {
+            Look::Lost(outcome) => return Ok(outcome),
+            Look::Absent => self.absent.note(request.key(), looked),
+            Look::Acquirable => {}
+        }
+        Err(error)
     }
 
     /// The claim, if the key had no record.
@@ -160,13 +220,15 @@ enum Look {
     Lost(ClaimOutcome),
 }
 
-impl Look {
-    fn lost(self) -> Option<ClaimOutcome> {
-        match self {
-            Self::Lost(outcome) => Some(outcome),
-            Self::Absent | Self::Acquirable => None,
-        }
-    }
+/// What a claim does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Reads the record.
+    Look,
+    /// Inserts it, where there is none.
+    Insert,
+    /// Sends the statement that decides everything.
+    Decide,
 }
 
 /// Whether a claim has met a stale record that is to be failed.

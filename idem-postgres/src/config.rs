@@ -38,7 +38,8 @@ pub enum Announce {
 pub enum StatementMode {
     /// Prepared once per connection under a name: one round trip per statement. For direct connections,
     /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
-    /// `max_prepared_statements` above the number of this crate's statements (19).
+    /// `max_prepared_statements` above the number of this crate's statements.
+    /// [`connect`](crate::PostgresStore::connect) refuses a pooler that mixes them up.
     #[default]
     Prepared,
     /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
@@ -46,6 +47,9 @@ pub enum StatementMode {
     /// trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction mode.
     Unprepared,
 }
+
+/// As good as for ever, and can be added to any instant.
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// As many as a pool of sqlx's has.
 const MAX_CONNECTIONS: u32 = 10;
@@ -109,10 +113,10 @@ impl Config {
     }
 
     /// How long an operation may take, waiting for a connection included, before it is answered with
-    /// `Unavailable`. What the server was sent may still take effect then.
+    /// `Unavailable`; at most a year. What the server was sent may still take effect then.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 
@@ -214,6 +218,13 @@ fn checked(what: &str, name: String, max: usize) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_time_out_can_be_added_to_now() {
+        let config = Config::new().with_timeout(Duration::MAX);
+        assert_eq!(config.timeout(), LONGEST);
+        let _later = std::time::Instant::now() + config.timeout();
+    }
 
     #[test]
     fn names_are_validated_and_quoted() {

@@ -4,6 +4,9 @@ use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
 use sqlx::Error as SqlxError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +20,9 @@ pub(crate) enum Sent {
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
     let (kind, effect, message) = match &error {
-        SqlxError::Database(database) => {
-            let code = database.code();
-            let (kind, effect, message) = by_sqlstate(code.as_deref().unwrap_or_default());
-            (kind, effect, message.to_owned())
+        SqlxError::Database(_) => {
+            let meaning = meaning_of(&error);
+            (meaning.kind, meaning.effect, meaning.message.to_owned())
         }
         // rustls reports a certificate that it does not trust in this way.
         SqlxError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => (
@@ -94,124 +96,64 @@ pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Sent::Write)
 }
 
-/// What a SQLSTATE means: kind, effect, and what to do. An error in a statement rolls it back, so most have no
-/// effect; where the server goes down, the commit may have come first.
-///
-/// Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
-fn by_sqlstate(code: &str) -> (ErrorKind, Effect, &'static str) {
-    use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
-    match code {
-        "40001" => (
-            Contention,
-            Effect::None,
-            "a concurrent transaction got in the way (40001); repeat the whole transaction",
-        ),
-        "40P01" => (
-            Contention,
-            Effect::None,
-            "the server broke a deadlock (40P01); repeat the whole transaction",
-        ),
-        "55P03" => (
-            Contention,
-            Effect::None,
-            "a lock was not free in time (55P03, lock_timeout)",
-        ),
-        "57014" => (
-            Unavailable,
-            Effect::None,
-            "the server cancelled the statement (57014, statement_timeout or a person)",
-        ),
-        "40003" => (
-            Unavailable,
-            Effect::Unknown,
-            "the server does not know whether the statement completed (40003)",
-        ),
-        "57P01" | "57P02" => (
-            Unavailable,
-            Effect::Unknown,
-            "the server is shutting down or has crashed (57P01, 57P02)",
-        ),
-        "57P03" => (
-            Unavailable,
-            Effect::None,
-            "the server is starting up (57P03)",
-        ),
-        "25006" => (
-            Unavailable,
-            Effect::None,
-            "the server only reads (25006): a standby, or default_transaction_read_only is on; connect \
-             to the primary",
-        ),
-        "42P01" | "3F000" | "42703" | "42P10" => (
-            Misconfigured,
-            Effect::None,
-            "the table is missing or of another version; run `migrate()` or the printed schema, and \
-             check schema and table names",
-        ),
-        "42501" => (
-            Misconfigured,
-            Effect::None,
-            "the role lacks a privilege (42501); grant SELECT, INSERT, UPDATE and DELETE on the table",
-        ),
-        "26000" | "42P05" | "08P01" => (
-            Misconfigured,
-            Effect::None,
-            "prepared statements are mixed up (26000, 42P05, 08P01): a pooler in transaction mode; use \
-             `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
-        ),
-        "22021" | "22P05" => (
-            Misconfigured,
-            Effect::None,
-            "the database cannot hold these characters (22021, 22P05); its encoding has to be UTF8",
-        ),
-        "25P02" => (
-            Other,
-            Effect::None,
-            "the transaction has failed before (25P02); roll it back and repeat it as a whole",
-        ),
-        _ => match code.get(..2).unwrap_or_default() {
-            "08" => (
-                Unavailable,
-                Effect::Unknown,
-                "the connection to the server was lost (class 08)",
-            ),
-            "53" => (
-                Unavailable,
-                Effect::None,
-                "the server is out of a resource (class 53): connections, memory or disk",
-            ),
-            "58" => (
-                Unavailable,
-                Effect::Unknown,
-                "the server's operating system failed it (class 58)",
-            ),
-            "28" | "3D" => (
-                Misconfigured,
-                Effect::None,
-                "the server refused the role, the password or the database (class 28, 3D)",
-            ),
-            "XX" => (
-                Corrupt,
-                Effect::Unknown,
-                "the server reports an internal error or corruption (class XX)",
-            ),
-            _ => (
-                Other,
-                Effect::Unknown,
-                "the server refused the statement; see the source for its code",
-            ),
-        },
-    }
+/// What the server's answer means; of another error, what a code that nobody knows means.
+fn meaning_of(error: &SqlxError) -> Meaning {
+    let database = error.as_database_error();
+    let database = database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    database.map_or_else(|| by_code(""), |error| meaning(error.into()))
 }
 
-/// Whether this error, or one that it comes from, is a serialization failure or a deadlock, after which the
-/// whole transaction is to be repeated (SQLSTATE 40001, 40P01).
+/// What the store does by itself about this error.
+pub(crate) fn cure(error: &SqlxError) -> Cure {
+    meaning_of(error).cure
+}
+
+/// Whether the server has answered with an error and goes on: after FATAL and PANIC it closes the connection.
+pub(crate) fn is_answer(error: &SqlxError) -> bool {
+    let error = error.as_database_error();
+    let error = error.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    error.is_some_and(|error| error.severity() == PgSeverity::Error)
+}
+
+/// Whether the server waited for a lock in vain: the key is in an open transaction.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    code(error).as_deref() == Some(LOCK_NOT_AVAILABLE)
+}
+
+/// Whether the server closed the connection because nobody used it for a while.
+pub(crate) fn was_idle(error: &Error) -> bool {
+    code(error).as_deref() == Some("57P05")
+}
+
+/// The SQLSTATE underneath.
+fn code(error: &(dyn StdError + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(SqlxError::Database(database)) = error.downcast_ref::<SqlxError>() {
+            return database.code().map(Into::into);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// Whether the whole transaction is to be repeated: this error, or one that it comes from, is a serialization failure
+/// (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time (55P03), or
+/// [`Contention`](ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
+        let contention = |error: &Error| error.kind() == ErrorKind::Contention;
+        if error.downcast_ref::<Error>().is_some_and(contention) {
+            return true;
+        }
         if let Some(SqlxError::Database(database)) = error.downcast_ref::<SqlxError>() {
-            return matches!(database.code().as_deref(), Some("40001" | "40P01"));
+            let code = database.code();
+            return matches!(
+                code.as_deref(),
+                Some("40001" | "40P01" | LOCK_NOT_AVAILABLE)
+            );
         }
         next = error.source();
     }
@@ -221,44 +163,6 @@ pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_are_classified() {
-        use Effect::{None, Unknown};
-        use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
-        for (code, kind, effect) in [
-            ("40001", Contention, None),
-            ("40P01", Contention, None),
-            ("55P03", Contention, None),
-            ("57014", Unavailable, None),
-            ("40003", Unavailable, Unknown),
-            ("57P01", Unavailable, Unknown),
-            ("57P02", Unavailable, Unknown),
-            ("57P03", Unavailable, None),
-            ("08006", Unavailable, Unknown),
-            ("08P01", Misconfigured, None),
-            ("53300", Unavailable, None),
-            ("53100", Unavailable, None),
-            ("58030", Unavailable, Unknown),
-            ("25006", Unavailable, None),
-            ("42P01", Misconfigured, None),
-            ("3F000", Misconfigured, None),
-            ("42501", Misconfigured, None),
-            ("28P01", Misconfigured, None),
-            ("3D000", Misconfigured, None),
-            ("26000", Misconfigured, None),
-            ("22021", Misconfigured, None),
-            ("25P02", Other, None),
-            ("XX001", Corrupt, Unknown),
-            ("23505", Other, Unknown),
-            ("", Other, Unknown),
-            ("é", Other, Unknown),
-        ] {
-            let (found, found_effect, message) = by_sqlstate(code);
-            assert_eq!((found, found_effect), (kind, effect), "{code}");
-            assert!(!message.is_empty());
-        }
-    }
 
     #[test]
     fn a_connection_that_ended_at_the_question_for_tls_is_lost() {

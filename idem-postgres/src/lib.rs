@@ -1,21 +1,27 @@
 #![doc = include_str!("../README.md")]
 
+mod absent;
 mod batch;
 mod batch_claims;
 mod batch_completions;
 mod capabilities;
 mod claims;
 mod config;
+mod defaults;
 mod error;
+mod inspection;
 mod listen;
 mod listen_hub;
 mod looks;
 mod operations;
 mod place;
+mod pooler;
+mod query;
 mod row;
 mod schema;
 mod session;
 mod sql;
+mod sqlstate;
 mod statements;
 mod store;
 mod tx;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use idem_core::{Fingerprint, Key, Listener, Result, Wakes};
 use sqlx::postgres::PgConnectOptions;
 
-use crate::config::Config;
+use crate::config::{Config, LONGEST};
 use crate::listen_hub::{Hub, Route};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -57,11 +57,11 @@ impl PostgresWakes {
         }
     }
 
-    /// For how long the connection is kept when nobody waits; one to two times that.
+    /// For how long the connection is kept when nobody waits; one to two times that, and at most a year.
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         let mut route = self.hub.route().clone();
-        route.idle = idle;
+        route.idle = idle.min(LONGEST);
         Self::new(route)
     }
 

@@ -7,9 +7,9 @@ use sqlx::postgres::PgRow;
 
 use crate::error::Sent;
 use crate::operations::{Operations, with_key};
-use crate::place::Place;
+use crate::place::{End, Place};
 use crate::row::Columns;
-use crate::session::{Session, timed_out};
+use crate::session::{Session, alone, timed_out};
 
 /// What one statement reads at most; each record may come with its result.
 const MOST: usize = 128;
@@ -104,13 +104,17 @@ impl Operations {
             |part: fn(&Key) -> &str| -> Vec<&str> { sought.iter().map(|s| part(&s.key)).collect() };
         let fingerprints = sought.iter().map(|sought| sought.fingerprint.to_bytes());
         let attempts = sought.iter().map(|sought| *sought.attempt.as_bytes());
-        let query = sqlx::query(self.sql.look_many.text())
+        let query = self
+            .sql
+            .look_many
+            .query()
             .bind(column(Key::scope))
             .bind(column(Key::operation))
             .bind(column(Key::id))
             .bind(fingerprints.collect::<Vec<_>>())
             .bind(attempts.collect::<Vec<_>>());
-        let rows = crate::session::alone(place, &self.config, query, Sent::Harmless).await?;
+        let reads = alone(place, &self.config, query, Sent::Harmless, End::Commit);
+        let rows = reads.await?;
         let mut found: Vec<_> = sought.iter().map(|_| None).collect();
         for row in rows {
             let number = Columns(&row).number()?;

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use idem_core::{
-    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, Traffic, check,
+    Claim, Effect, Error, ErrorKind, Failure, Key, LockedKeys, Record, Response, Result,
+    StoredRecord, Timestamp, Traffic, Turn, check,
 };
-use sqlx::Row;
+use sqlx::postgres::PgRow;
 
+use crate::absent::Absent;
 use crate::config::Config;
-use crate::error::{Sent, decode};
-use crate::row::Columns;
-use crate::session::{Query, Session};
+use crate::error::{Sent, is_locked};
+use crate::place::End;
+use crate::query::Query;
+use crate::row::{Columns, cell};
+use crate::session::Session;
 use crate::statements::{Statement, Statements};
 
 /// What all operations need beside a session.
@@ -19,6 +23,10 @@ pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     pub(crate) traffic: Traffic,
+    /// Keys of records, and of marks, that open transactions hold.
+    pub(crate) locked: LockedKeys,
+    pub(crate) locked_marks: LockedKeys,
+    pub(crate) absent: Absent,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -50,6 +58,9 @@ impl Operations {
             config,
             sql,
             traffic: Traffic::new(),
+            locked: LockedKeys::new(),
+            locked_marks: LockedKeys::new(),
+            absent: Absent::default(),
         }
     }
 
@@ -75,31 +86,28 @@ impl Operations {
         claim: &Claim,
         sealing: &Sealing,
     ) -> Result<()> {
-        let query = with_claim(&self.sql.seal, claim)
-            .bind(sealing.state)
-            .bind(&sealing.result[..])
-            .bind(sealing.retention);
-        let query = self.telling(query, claim.key());
-        if !session.rows(query, Sent::Write).await?.is_empty() {
-            return Ok(());
-        }
-        match self.owned(session, claim).await? {
-            Some((state, result)) if state == sealing.state => {
-                if result.as_deref() == Some(&sealing.result[..]) {
-                    Ok(())
-                } else {
-                    Err(Error::already_sealed())
-                }
+        let query = || {
+            let query = with_claim(&self.sql.seal, claim)
+                .bind(sealing.state)
+                .bind(&sealing.result[..])
+                .bind(sealing.retention);
+            self.telling(query, claim.key())
+        };
+        self.step(session, claim, query, |owned| match owned.state {
+            state
+                if state == sealing.state && owned.result.as_deref() == Some(sealing.result()) =>
+            {
+                Some(Ok(()))
             }
-            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
-                Err(Error::already_sealed())
-            }
-            _ => Err(Error::claim_lost()),
-        }
+            StoredRecord::COMPLETED | StoredRecord::FAILED => Some(Err(Error::already_sealed())),
+            _ => None,
+        })
+        .await
+        .map(drop)
     }
 
     /// The statement with what it tells, where something is told.
-    fn telling<'q>(&self, query: Query<'q>, key: &Key) -> Query<'q> {
+    fn telling(&self, query: Query, key: &Key) -> Query {
         match self.config.announces() {
             true => query.bind(key.hashed()),
             false => query,
@@ -107,30 +115,109 @@ impl Operations {
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = self.telling(with_claim(&self.sql.release, claim), claim.key());
-        if !session.rows(query, Sent::Write).await?.is_empty() {
-            return Ok(());
+        let query = || self.telling(with_claim(&self.sql.release, claim), claim.key());
+        self.step(session, claim, query, |owned| {
+            (owned.state == StoredRecord::RELEASED).then_some(Ok(()))
+        })
+        .await
+        .map(drop)
+    }
+
+    /// A step of the claim's holder: the row that it was answered with, or none where `otherwise` says that the record
+    /// is as it should be.
+    ///
+    /// A step that changes nothing has lost its claim, or has met what an open transaction holds: a claim that was taken
+    /// in it is not to be seen by others. So it is lost only when the key's lock can be had.
+    pub(crate) async fn step(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        query: impl Fn() -> Query + Send + Sync,
+        otherwise: impl Fn(&Owned) -> Option<Result<()>> + Send + Sync,
+    ) -> Result<Option<PgRow>> {
+        let (locked, key) = (&self.locked, claim.key());
+        let rows = self.rows_in_turn(session, locked, key, &query, End::Commit);
+        if let Some(row) = rows.await?.into_iter().next() {
+            return Ok(Some(row));
         }
+        let owned = self.owned(session, claim).await?;
+        match &owned {
+            // It was not when the statement looked for it.
+            Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
+                return Err(just_committed());
+            }
+            Some(owned) if owned.is_own => {
+                let answer = otherwise(owned).unwrap_or_else(|| Err(Error::claim_lost()));
+                return answer.map(|()| None);
+            }
+            Some(owned) if owned.token >= claim.token().as_i64() => {
+                return Err(Error::claim_lost());
+            }
+            _ => {}
+        }
+        let probe = || with_key(&self.sql.probe, key);
+        self.rows_in_turn(session, locked, key, probe, End::Rollback)
+            .await
+            .map_err(|error| match error.kind() {
+                ErrorKind::Contention => own_transaction(error),
+                _ => error,
+            })?;
+        // The transaction may have committed since the statement looked.
         match self.owned(session, claim).await? {
-            Some((StoredRecord::RELEASED, _)) => Ok(()),
+            Some(owned) if owned.is_own => Err(just_committed()),
             _ => Err(Error::claim_lost()),
         }
     }
 
-    /// State and result of the claim's own record, when it is still the latest acquisition.
-    async fn owned(
+    /// The rows of a statement that may wait for its key's lock. On the store's connections it waits for its turn first;
+    /// a caller's transaction may hold the lock itself, and waits for nobody else.
+    pub(crate) async fn rows_in_turn(
         &self,
         session: &mut Session<'_>,
-        claim: &Claim,
-    ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
-        let query = with_claim(&self.sql.owned, claim);
+        locked: &LockedKeys,
+        key: &Key,
+        query: impl Fn() -> Query + Send + Sync,
+        end: End,
+    ) -> Result<Vec<PgRow>> {
+        if !session.commits_each() {
+            let rows = session.rows_until(query(), Sent::Write, end).await;
+            return rows.map_err(|error| self.noted(locked, key, error));
+        }
+        let deadline = tokio::time::Instant::now() + self.config.timeout();
+        loop {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if let Some(turn) = locked.turn(key, left).await? {
+                let rows = session.rows_until(query(), Sent::Write, end).await;
+                return rows.map_err(|error| found(turn, error));
+            }
+        }
+    }
+
+    /// Remembers that a caller's transaction has waited for the key in vain.
+    pub(crate) fn noted(&self, locked: &LockedKeys, key: &Key, error: Error) -> Error {
+        if !is_locked(&error) {
+            return error;
+        }
+        locked.found_locked(key);
+        LockedKeys::error().with_source(error)
+    }
+
+    /// The claim's record, as far as it was committed.
+    async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
+        let attempt = claim.attempt();
+        let query = with_key(&self.sql.owned, claim.key()).bind(&attempt.as_bytes()[..]);
         let rows = session.rows(query, Sent::Harmless).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let state: i16 = row.try_get_unchecked(0).map_err(decode)?;
-        let result = row.try_get_unchecked(1).map_err(decode)?;
-        Ok(Some((state.into(), result)))
+        let (token, is_attempts, counts): (i64, bool, bool) =
+            (cell(row, 2)?, cell(row, 3)?, cell(row, 4)?);
+        Ok(Some(Owned {
+            state: cell::<i16>(row, 0)?.into(),
+            result: cell(row, 1)?,
+            token,
+            is_own: token == claim.token().as_i64() && is_attempts && counts,
+        }))
     }
 
     pub(crate) async fn renew(
@@ -139,17 +226,17 @@ impl Operations {
         claim: &Claim,
         lease: Duration,
     ) -> Result<Claim> {
-        let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
-        let rows = session.rows(query, Sent::Write).await?;
-        let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
+        let lease = check::lease(lease)?;
+        let query = || with_claim(&self.sql.renew, claim).bind(lease);
+        let row = self.step(session, claim, query, |_| None).await?;
+        let row = row.ok_or_else(Error::claim_lost)?;
         Ok(Claim::new(
             claim.key().clone(),
             claim.token(),
             claim.attempt(),
             claim.attempts(),
-            Timestamp::from_micros(number(1)?),
-            Timestamp::from_micros(number(0)?),
+            Timestamp::from_micros(cell(&row, 1)?),
+            Timestamp::from_micros(cell(&row, 0)?),
         ))
     }
 
@@ -161,15 +248,49 @@ impl Operations {
     }
 }
 
-pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
-    sqlx::query(statement.text())
+/// What is committed of a claim's key.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    state: i64,
+    result: Option<Vec<u8>>,
+    token: i64,
+    /// Whether it is the claim's own acquisition, and counts.
+    is_own: bool,
+}
+
+/// Ends the turn; a wait in vain is remembered.
+pub(crate) fn found(turn: Turn, error: Error) -> Error {
+    if !is_locked(&error) {
+        return error;
+    }
+    turn.found_locked();
+    LockedKeys::error().with_source(error)
+}
+
+fn own_transaction(source: Error) -> Error {
+    let message = "an open transaction holds the key, and the claim may have been taken in it: complete it \
+                   there, or after its commit";
+    Error::new(ErrorKind::Contention, Effect::None, message).with_source(source)
+}
+
+fn just_committed() -> Error {
+    Error::new(
+        ErrorKind::Contention,
+        Effect::None,
+        "the claim's transaction has just committed; ask again",
+    )
+}
+
+pub(crate) fn with_key(statement: &Statement, key: &Key) -> Query {
+    statement
+        .query()
         .bind(key.scope())
         .bind(key.operation())
         .bind(key.id())
 }
 
-pub(crate) fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'q> {
+pub(crate) fn with_claim(statement: &Statement, claim: &Claim) -> Query {
     with_key(statement, claim.key())
         .bind(claim.token().as_i64())
-        .bind(claim.attempt().as_bytes().to_vec())
+        .bind(&claim.attempt().as_bytes()[..])
 }

@@ -21,12 +21,20 @@ const NOW: usize = 12;
 /// Where the key's columns follow, in answers of batches.
 const KEY: usize = 13;
 
+/// A value of the row. Nothing but its bytes says what it is, and they are read for what the statement promises.
+pub(crate) fn cell<'r, T>(row: &'r PgRow, index: usize) -> Result<T>
+where
+    T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+{
+    row.try_get_unchecked(index).map_err(decode)
+}
+
 impl<'r> Columns<'r> {
     fn read<T>(&self, index: usize) -> Result<T>
     where
         T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
     {
-        self.0.try_get_unchecked(index).map_err(decode)
+        cell(self.0, index)
     }
 
     /// Whether the claim wrote this row.

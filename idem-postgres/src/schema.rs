@@ -1,17 +1,18 @@
 //! The tables, their indexes, and how they come into being.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::config::Config;
+use crate::config::{Config, StatementMode};
+use crate::defaults::{SESSION, SessionState};
 use crate::error::{Sent, classify, decode};
+use crate::inspection::no_row;
+use crate::session::timed_out;
 use crate::store::{BACKEND, PostgresStore};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// The first release that has all that the statements use.
-const MIN_SERVER_VERSION: i32 = 120_000;
 
 /// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
 const MAX_TRIES: u32 = 5;
@@ -104,7 +105,10 @@ impl PostgresStore {
     async fn create(&self, missing: &str) -> Result<(), sqlx::Error> {
         let config = &self.operations.config;
         let script = format!(
-            "SELECT pg_advisory_xact_lock({});\nSELECT count(*) FROM pg_catalog.pg_namespace;\n{}{missing}",
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n\
+             SET LOCAL lock_timeout = 0;\n\
+             SELECT pg_catalog.pg_advisory_xact_lock({});\n\
+             SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace;\n{}{missing}",
             lock_number(config),
             schema_ddl(config)
         );
@@ -112,8 +116,9 @@ impl PostgresStore {
         script.execute(&self.pool).await.map(drop)
     }
 
-    /// Checks that the server is one that this crate works with and that the tables are there and of this version.
-    /// Only reads.
+    /// Checks that the server and the session's defaults are such as this crate works with, that the tables are there, of
+    /// this version, with the columns, types, keys and indexes that the statements need, and that the role may read and
+    /// write them. Only reads.
     ///
     /// # Errors
     ///
@@ -121,49 +126,51 @@ impl PostgresStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        if self.missing().await.map_err(at)?.is_empty() {
-            return Ok(());
-        }
-        Err(at(misconfigured(
-            "a table is missing or not this crate's; run `migrate()` or the printed schema"
-                .to_owned(),
-        )))
-    }
-
-    async fn check_server(&self) -> Result<()> {
-        let query = sqlx::query(
-            "SELECT CAST(current_setting('server_version_num') AS integer),
-                current_setting('server_encoding')",
-        );
-        let mut session = self.session();
-        let rows = session.rows(query, Sent::Harmless).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| Error::corrupt("the server's version has no row"))?;
-        let version: i32 = row.try_get_unchecked(0).map_err(decode)?;
-        let encoding: &str = row.try_get_unchecked(1).map_err(decode)?;
-        if version < MIN_SERVER_VERSION {
-            return Err(misconfigured(format!(
-                "the server's version is {version}; PostgreSQL 12 (120000) or later is needed"
+        if !self.missing().await.map_err(at)?.is_empty() {
+            return Err(at(misconfigured(
+                "a table is missing or not this crate's; run `migrate()` or the printed schema"
+                    .to_owned(),
             )));
         }
-        if encoding != "UTF8" {
-            return Err(misconfigured(format!(
-                "the database's encoding is {encoding}; keys need UTF8, create the database with it"
-            )));
+        let config = self.config();
+        for (table, template) in [
+            (config.qualified_table(), RECORDS),
+            (config.qualified_marks(), MARKS),
+        ] {
+            self.verify_table(&table, template).await.map_err(at)?;
         }
         Ok(())
     }
 
+    async fn check_server(&self) -> Result<()> {
+        let rows = self.read(SESSION.to_owned()).await?;
+        let row = rows.first().ok_or_else(|| no_row("the session"))?;
+        let session = SessionState::of(row)?;
+        session.check_server()?;
+        // What is sent unprepared runs in transactions that say what they are.
+        session.check_defaults(self.config().statement_mode() == StatementMode::Prepared)
+    }
+
     /// The version in the table's comment; `None` when there is no such table or comment.
     async fn schema_version(&self, table: String) -> Result<Option<u32>> {
-        let query = sqlx::query("SELECT obj_description(to_regclass($1), 'pg_class')").bind(table);
-        let rows = self.session().rows(query, Sent::Harmless).await?;
+        // Letters, digits and underscores, and quotes around them.
+        let sql = format!(
+            "SELECT pg_catalog.obj_description(pg_catalog.to_regclass('{table}'), 'pg_class')"
+        );
+        let rows = self.read(sql).await?;
         let comment: Option<String> = match rows.first() {
-            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
+            Some(row) => row.try_get(0).map_err(decode)?,
             None => None,
         };
         Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
+    }
+
+    /// Sent as a simple query, which no pooler takes for another.
+    pub(crate) async fn read(&self, sql: String) -> Result<Vec<PgRow>> {
+        let query = sqlx::raw_sql(AssertSqlSafe(sql));
+        let rows = tokio::time::timeout(self.config().timeout(), query.fetch_all(&self.pool)).await;
+        let rows = rows.map_err(|_| timed_out(self.config(), Sent::Harmless))?;
+        rows.map_err(|error| classify(error, Sent::Harmless))
     }
 }
 
@@ -174,7 +181,7 @@ fn is_created_elsewhere(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("23505" | "42P06" | "42P07" | "42710"))
 }
 
-fn misconfigured(message: String) -> Error {
+pub(crate) fn misconfigured(message: String) -> Error {
     Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }
 

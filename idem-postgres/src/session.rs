@@ -1,16 +1,23 @@
 //! Where a statement runs: on a connection of the store, or in the caller's transaction.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
-use sqlx::Postgres;
+use std::time::Duration;
+
+use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Connection, Postgres};
 
 use crate::config::{Config, StatementMode};
-use crate::error::{Sent, classify};
+use crate::error::{Sent, classify, cure};
 use crate::looks::Looks;
-use crate::place::Place;
+use crate::place::{End, Job, Place, Progress};
+use crate::query::{Query, Ready};
+use crate::sqlstate::Cure;
 
-pub(crate) type Query<'q> = sqlx::query::Query<'q, Postgres, PgArguments>;
+/// How often a statement is sent again that has lost to another one's transaction; each time somebody else got on.
+const MAX_REPEATS: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs single statements and returns all their rows, which are few.
 #[derive(Debug)]
@@ -20,18 +27,48 @@ pub(crate) enum Session<'s> {
         config: &'s Config,
         looks: &'s Looks,
     },
-    Transaction(&'s mut PgConnection, StatementMode),
+    Transaction {
+        connection: &'s mut PgConnection,
+        mode: StatementMode,
+        /// How long a statement waits for a lock.
+        wait: Duration,
+    },
 }
 
-impl Session<'_> {
-    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<PgRow>> {
+impl<'s> Session<'s> {
+    pub(crate) async fn rows(&mut self, query: Query, sent: Sent) -> Result<Vec<PgRow>> {
+        self.rows_until(query, sent, End::Commit).await
+    }
+
+    /// The same; what is to be rolled back is, in a caller's transaction to a savepoint.
+    pub(crate) async fn rows_until(
+        &mut self,
+        query: Query,
+        sent: Sent,
+        end: End,
+    ) -> Result<Vec<PgRow>> {
+        let sent = match end {
+            End::Commit => sent,
+            End::Rollback => Sent::Harmless,
+        };
         match self {
-            Self::Store { place, config, .. } => alone(place, config, query, sent).await,
-            Self::Transaction(connection, mode) => query
-                .persistent(*mode == StatementMode::Prepared)
-                .fetch_all(&mut **connection)
-                .await
-                .map_err(|error| classify(error, sent)),
+            // Boxed: what is below is deep, and what is above deeper.
+            Self::Store { place, config, .. } => {
+                Box::pin(alone(place, config, query, sent, end)).await
+            }
+            Self::Transaction {
+                connection,
+                mode,
+                wait,
+            } => {
+                let refused = |error| classify(error, Sent::Harmless);
+                let ready = query.within(*wait).map_err(refused)?;
+                let rows = match end {
+                    End::Commit => within(connection, *mode, &ready).await,
+                    End::Rollback => undone(connection, *mode, &ready).await,
+                };
+                rows.map_err(|error| classify(error, sent))
+            }
         }
     }
 
@@ -39,20 +76,105 @@ impl Session<'_> {
     pub(crate) fn commits_each(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
+
+    /// Another session on the store's connections, where this is one.
+    pub(crate) fn beside(&self) -> Option<Session<'s>> {
+        match *self {
+            Self::Store {
+                place,
+                config,
+                looks,
+            } => Some(Session::Store {
+                place,
+                config,
+                looks,
+            }),
+            Self::Transaction { .. } => None,
+        }
+    }
 }
 
-/// The rows of a statement that commits by itself, within the time-out.
+/// The rows of a statement in a caller's transaction. What was prepared before the table changed is forgotten, so
+/// that the transaction can be repeated on the same connection.
+async fn within(
+    connection: &mut PgConnection,
+    mode: StatementMode,
+    ready: &Ready,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let query = ready.query().persistent(mode == StatementMode::Prepared);
+    let rows = query.fetch_all(&mut *connection).await;
+    if let Err(error) = &rows
+        && cure(error) == Cure::Prepare
+    {
+        // The error that the caller is told is the first one.
+        let _ = connection.clear_cached_statements().await;
+    }
+    rows
+}
+
+async fn undone(
+    connection: &mut PgConnection,
+    mode: StatementMode,
+    ready: &Ready,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut savepoint = connection.begin().await?;
+    let rows = within(&mut savepoint, mode, ready).await;
+    savepoint.rollback().await?;
+    rows
+}
+
+/// The rows of a statement that commits by itself, within the time-out. When it lost to another one's transaction it is
+/// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
+/// any race.
 pub(crate) async fn alone(
     place: &Place,
     config: &Config,
-    query: Query<'_>,
+    query: Query,
     sent: Sent,
+    end: End,
 ) -> Result<Vec<PgRow>> {
-    let mut under_way = Sent::Harmless;
-    let rows = place.rows(query, config.statement_mode(), || under_way = sent);
-    match tokio::time::timeout(config.timeout(), rows).await {
+    let ready = query.alone();
+    let ready = ready.map_err(|error| classify(error, Sent::Harmless))?;
+    let job = Job {
+        ready: &ready,
+        mode: config.statement_mode(),
+        end,
+    };
+    let mut progress = Progress::default();
+    let rows = tokio::time::timeout(config.timeout(), repeated(place, job, &mut progress)).await;
+    let under_way = if progress.is_sent {
+        sent
+    } else {
+        Sent::Harmless
+    };
+    match rows {
         Ok(rows) => rows.map_err(|error| classify(error, under_way)),
         Err(_) => Err(timed_out(config, under_way)),
+    }
+}
+
+async fn repeated(
+    place: &Place,
+    job: Job<'_>,
+    progress: &mut Progress,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..MAX_REPEATS {
+        match place.rows(job, progress).await {
+            Err(error) if cure(&error) == Cure::Repeat => progress.is_sent = false,
+            rows => return rows,
+        }
+        tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    place.rows(job, progress).await
+}
+
+/// How long a statement in a caller's transaction waits for a lock; for one that is known to be held, hardly.
+pub(crate) fn wait(is_locked: bool) -> Duration {
+    match is_locked {
+        true => Duration::from_millis(1),
+        false => MAX_LOCK_WAIT,
     }
 }
 

@@ -11,9 +11,11 @@
 
 /// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
 /// bits hold today's microseconds, and the cast rounds to them.
+///
+/// `{mine}` is zero, or fails where the values are another statement's: see `statements.rs`.
 macro_rules! instant {
     () => {
-        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint)"
+        "CAST(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000000 AS bigint) + {mine}"
     };
 }
 
@@ -24,6 +26,24 @@ macro_rules! clock {
     SELECT ",
             instant!(),
             " AS now
+)"
+        )
+    };
+}
+
+/// The clock of a statement that may wait for a lock, and the bound of that wait.
+///
+/// `lock_timeout` is read when a wait begins, so what a statement sets holds for its own waits; being volatile, the
+/// call is not left out although nobody reads its value, and the clock is read before any row is touched. It is local
+/// to the transaction: a statement that commits by itself leaves the session as it was, on anybody's connection and
+/// behind any pooler. In a caller's transaction `{restore:…}` puts back what was there.
+macro_rules! bounded_clock {
+    () => {
+        concat!(
+            "clock AS MATERIALIZED (
+    SELECT ",
+            instant!(),
+            " AS now, {bound}
 )"
         )
     };
@@ -117,9 +137,23 @@ SELECT now, now, now + $6, now + $6 + $7, now + $6 + $7, CASE WHEN $8 THEN now +
     $1, $2, $3, $4, $5, $9
 FROM (SELECT ",
     instant!(),
-    " AS now) AS clock
+    " AS now, {bound}) AS clock
 ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at",
+);
+
+/// `$1..$3` key. Rolled back, whatever it finds: whether somebody's open transaction holds the key. It waits for that one's
+/// end as [`INSERT`] does, and then fails.
+pub(crate) const PROBE: &str = concat!(
+    "INSERT INTO {table} (",
+    insert_columns!(),
+    ")
+SELECT now, now, now, 0, now, NULL, 1, 3, $1, $2, $3, pg_catalog.decode('', 'hex'),
+    pg_catalog.decode('', 'hex'), NULL
+FROM (SELECT ",
+    instant!(),
+    " AS now, {bound}) AS clock
+ON CONFLICT (scope, operation, id) DO NOTHING",
 );
 
 /// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the clock. It proves that the claim has
@@ -128,10 +162,10 @@ pub(crate) const LOOK: &str = concat!(
     "SELECT r.attempt_id = $5, ",
     columns!(
         "CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END",
-        "clock_timestamp()"
+        "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
+WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
 /// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim
@@ -146,7 +180,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 /// which then meets it. Asking again sees it.
 pub(crate) const CLAIM: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     ",
 held AS MATERIALIZED (
     SELECT r.* FROM {table} AS r, clock
@@ -169,12 +203,12 @@ won AS (
     RETURNING r.*
 )
 SELECT true, ",
-    columns!("CAST(NULL AS bytea)"),
+    columns!("CAST(NULL AS pg_catalog.bytea)"),
     " FROM won AS r, clock
 UNION ALL
 SELECT false, ",
     columns!("CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END"),
-    " FROM held AS r, clock",
+    " FROM held AS r, clock{restore:13}",
 );
 
 /// `$1..$3` key, `$4` the token that was seen, `$5` the stored form of the failure.
@@ -183,12 +217,12 @@ SELECT false, ",
 /// renewed, sealed or released since it was seen: asking again tells.
 pub(crate) const ABANDON: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     ",
 r AS (
     UPDATE {table} AS r
     SET state = 2, result = $5, sealed_at = clock.now, sweep_at = NULL,
-        attempt_id = '\\x00000000000000000000000000000000'
+        attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex')
     FROM clock
     WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4
         AND r.state = 0 AND r.lease_ends_at <= clock.now AND r.expires_at > clock.now
@@ -196,7 +230,7 @@ r AS (
 )
 SELECT false, ",
     columns!("r.result"),
-    " FROM r, clock"
+    " FROM r, clock{restore:13}"
 );
 
 /// Where `purge_at` is left as it is although the retention changes: it may be late by an eighth of the time
@@ -233,49 +267,52 @@ pub(crate) use batches::*;
 /// transaction commits.
 pub(crate) const SEAL: &str = concat!(
     "WITH ",
-    clock!(),
-    "
-UPDATE {table} AS r
-SET state = CAST($6 AS bigint), result = $7, sealed_at = clock.now, sweep_at = NULL,
-    expires_at = clock.now + $8,
-    purge_at = ",
+    bounded_clock!(),
+    ",
+sealed AS (
+    UPDATE {table} AS r
+    SET state = CAST($6 AS bigint), result = $7, sealed_at = clock.now, sweep_at = NULL,
+        expires_at = clock.now + $8,
+        purge_at = ",
     purge_at!("r.purge_at", "(clock.now + $8)", "$8"),
     "
-FROM clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
-    AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1{announced:, pg_notify('{channel}', $9)}",
+    FROM clock
+    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+        AND r.state = 0 AND r.expires_at > clock.now
+    RETURNING 1 AS one{announced:, pg_catalog.pg_notify('{channel}', $9)}
+)
+SELECT one FROM sealed{restore:1}",
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id. What a seal or release that changed nothing has met: whether the
-/// claim is the latest acquisition, and in which state. A plain read: what it tells can only have become true.
+/// `$1..$3` key, `$4` attempt id. What a step that changed nothing has met: the key's latest acquisition that was
+/// committed, in which state it is, and whether it counts. A plain read: what it tells can only have become true.
 pub(crate) const OWNED: &str = concat!(
     "WITH ",
     clock!(),
     "
-SELECT r.state, r.result FROM {table} AS r, clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
-    AND (r.expires_at > clock.now OR r.state = 3)"
+SELECT r.state, r.result, r.token, r.attempt_id = $4, r.expires_at > clock.now OR r.state = 3
+FROM {table} AS r, clock
+WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` what is told. The row stays, so that the next token is greater whatever the
 /// clock does; it counts as absent and is purged like any other.
 pub(crate) const RELEASE: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     "
 UPDATE {table} AS r
 SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = NULL
 FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1{announced:, pg_notify('{channel}', $6)}",
+RETURNING 1 AS one{announced:, pg_catalog.pg_notify('{channel}', $6)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.
 pub(crate) const RENEW: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     "
 UPDATE {table} AS r
 SET lease_ends_at = GREATEST(r.lease_ends_at, clock.now + $6),
@@ -296,10 +333,10 @@ pub(crate) const GET: &str = concat!(
     "SELECT false, ",
     columns!(
         "CASE WHEN r.state <> 0 THEN r.result END",
-        "clock_timestamp()"
+        "pg_catalog.clock_timestamp()"
     ),
     " FROM {table} AS r
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
+WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
 /// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was
@@ -316,7 +353,7 @@ purged AS (
         ORDER BY r.purge_at LIMIT $1 FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
-SELECT count(*) FROM purged"
+SELECT pg_catalog.count(*) FROM purged"
 );
 
 /// `$1` limit, `$2` the stored form of the failure. Rows that others have locked are passed over.
@@ -327,7 +364,7 @@ pub(crate) const SWEEP: &str = concat!(
 swept AS (
     UPDATE {table}
     SET state = 2, result = $2, sealed_at = (SELECT now FROM clock), sweep_at = NULL,
-        attempt_id = '\\x00000000000000000000000000000000'
+        attempt_id = pg_catalog.decode('00000000000000000000000000000000', 'hex')
     WHERE ctid = ANY(ARRAY(
         SELECT r.ctid FROM {table} AS r
         WHERE r.sweep_at <= (SELECT now FROM clock) AND r.state = 0
@@ -335,5 +372,5 @@ swept AS (
         ORDER BY r.sweep_at LIMIT $1 FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
-SELECT count(*) FROM swept"
+SELECT pg_catalog.count(*) FROM swept"
 );

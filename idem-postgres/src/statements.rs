@@ -1,17 +1,21 @@
 //! The statements of one store.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
+use idem_core::MAX_LOCK_WAIT;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
 use crate::listen::channel;
+use crate::query::Query;
 use crate::sql;
 
 /// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) insert: Statement,
+    pub(crate) probe: Statement,
     pub(crate) look: Statement,
     pub(crate) look_many: Statement,
     pub(crate) claim: Statement,
@@ -43,9 +47,10 @@ impl Statements {
             let named = named.replace("{marks}", &marks);
             announced(&named.replace("{channel}", &channel), config.announces())
         };
-        let statement = |template: &str| Statement(named(template).into());
+        let statement = |template: &str| Statement(Arc::new(Texts::new(&named(template))));
         Self {
             insert: statement(sql::INSERT),
+            probe: statement(sql::PROBE),
             look: statement(sql::LOOK),
             look_many: statement(sql::LOOK_MANY),
             claim: statement(sql::CLAIM),
@@ -83,20 +88,168 @@ fn announced(template: &str, announces: bool) -> String {
     text
 }
 
-/// One statement's text. Nothing but the validated names of the tables was put into it.
-#[derive(Debug)]
-pub(crate) struct Statement(Arc<str>);
+/// One statement. Nothing but the validated names of the tables, and numbers, was put into it.
+#[derive(Debug, Clone)]
+pub(crate) struct Statement(Arc<Texts>);
 
 impl Statement {
-    pub(crate) fn text(&self) -> SqlStr {
-        AssertSqlSafe(Arc::clone(&self.0)).into_sql_str()
+    /// The statement, to be given its values.
+    pub(crate) fn query(&self) -> Query {
+        Query::new(self.clone())
     }
+
+    /// The text for where the statement commits by itself.
+    pub(crate) fn alone(&self) -> &Text {
+        &self.0.alone
+    }
+
+    /// The text for a caller's transaction: after the mark it takes how long it waits for a lock.
+    pub(crate) fn within(&self) -> &Text {
+        &self.0.within
+    }
+}
+
+#[derive(Debug)]
+struct Texts {
+    alone: Text,
+    within: Text,
+}
+
+/// A text, and the mark that is its last value, or its last but one.
+///
+/// A pooler that mixes prepared statements up lets the values of one go to another, which a driver on the other side has
+/// prepared under the same name. So each statement compares its mark with the one that it was made with, before
+/// anything else, and fails where they differ: `{mine}` is then a number that cannot be read. A mark is a hash of the
+/// text, tables included, so the same statement of another process is as good as this one. It is no UTF-8, and of a
+/// length that no number, date or UUID has: a statement that is not of this crate refuses it, unless it takes
+/// just as many values and a `bytea` there.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub(crate) sql: Arc<str>,
+    pub(crate) mark: [u8; 9],
+    /// Whether the wait for locks is its last value.
+    pub(crate) takes_wait: bool,
+}
+
+impl Text {
+    pub(crate) fn sql(&self) -> SqlStr {
+        AssertSqlSafe(Arc::clone(&self.sql)).into_sql_str()
+    }
+
+    fn new(text: &str, takes_wait: bool) -> Self {
+        let number = values(text) + 1;
+        let mark = mark(text);
+        let digits = mark.iter().fold(String::new(), |mut digits, byte| {
+            // Into a string, which never fails.
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        });
+        let mine = format!(
+            "CAST(CASE WHEN ${number} = pg_catalog.decode('{digits}', 'hex') THEN '0' \
+             ELSE '{MIXED_UP}' END AS bigint)"
+        );
+        let text = text.replace("{mine}", &mine);
+        let text = text.replace("{wait}", &format!("${}", number + 1));
+        Self {
+            sql: text.into(),
+            mark,
+            takes_wait,
+        }
+    }
+}
+
+/// What the server quotes when it was given the values of another statement.
+pub(crate) const MIXED_UP: &str = "idem: these are the values of another statement";
+
+/// The greatest number of a value in the text.
+fn values(text: &str) -> usize {
+    let numbers = text.split('$').skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    });
+    numbers.max().unwrap_or(0)
+}
+
+/// FNV-1a of the text, after a byte that is nowhere in UTF-8.
+fn mark(text: &str) -> [u8; 9] {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut mark = [0xff; 9];
+    mark[1..].copy_from_slice(&hash.to_be_bytes());
+    mark
+}
+
+impl Texts {
+    fn new(template: &str) -> Self {
+        let longest = format!("{}ms", MAX_LOCK_WAIT.as_millis());
+        let bound = format!("pg_catalog.set_config('lock_timeout', '{longest}', true)");
+        let alone = restoring(&template.replace("{bound}", &bound), "");
+        // The caller's own bound is kept where it is shorter; 0 is none.
+        let before = "pg_catalog.current_setting('lock_timeout')";
+        let wait = "CAST({wait} AS pg_catalog.text)";
+        let shorter = format!(
+            "{before} AS before, pg_catalog.set_config('lock_timeout', CASE
+        WHEN CAST({before} AS interval) BETWEEN interval '1 ms' AND CAST({wait} AS interval)
+        THEN {before} ELSE {wait} END, true)"
+        );
+        let within = template.replace("{bound}", &shorter);
+        let restores =
+            "\nFROM clock WHERE pg_catalog.set_config('lock_timeout', before, true) IS NULL";
+        Self {
+            alone: Text::new(&alone, false),
+            within: Text::new(&restoring(&within, restores), template.contains("{bound}")),
+        }
+    }
+}
+
+/// Puts back what the statement has set, where `{restore:columns}` stands: as its last branch, which is run when the
+/// others have been read to their end, and has no row.
+///
+/// "Append" nodes run their children in order:
+/// <https://github.com/postgres/postgres/blob/master/src/backend/executor/nodeAppend.c>.
+fn restoring(template: &str, restores: &str) -> String {
+    let Some((before, rest)) = template.split_once("{restore:") else {
+        return template.to_owned();
+    };
+    let (columns, after) = rest.split_once('}').unwrap_or((rest, ""));
+    if restores.is_empty() {
+        return format!("{before}{after}");
+    }
+    let columns = vec!["NULL"; columns.parse().unwrap_or(1)].join(", ");
+    format!("{before}\nUNION ALL\nSELECT {columns}{restores}{after}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Announce;
+
+    fn all(sql: &Statements) -> Vec<&Statement> {
+        vec![
+            &sql.insert,
+            &sql.probe,
+            &sql.look,
+            &sql.look_many,
+            &sql.claim,
+            &sql.insert_many,
+            &sql.claim_many,
+            &sql.abandon,
+            &sql.seal,
+            &sql.complete_many,
+            &sql.owned,
+            &sql.release,
+            &sql.renew,
+            &sql.get,
+            &sql.purge,
+            &sql.sweep,
+            &sql.checkpoint,
+            &sql.last_checkpoint,
+            &sql.advance,
+            &sql.watermark,
+            &sql.purge_watermarks,
+        ]
+    }
 
     #[test]
     fn changes_are_told_where_that_was_chosen() {
@@ -105,11 +258,36 @@ mod tests {
         for (config, told) in [(plain, false), (telling, true)] {
             let sql = Statements::new(&config);
             for statement in [&sql.seal, &sql.complete_many, &sql.release] {
-                let text = statement.text();
-                assert_eq!(text.as_str().contains("pg_notify('idem_"), told);
-                assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
+                assert_eq!(statement.alone().sql.contains("pg_notify('idem_"), told);
             }
-            assert!(!sql.claim.text().as_str().contains("pg_notify"));
+            assert!(!sql.claim.alone().sql.contains("pg_notify"));
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_to_be_put_in_and_each_statement_has_a_mark_of_its_own() {
+        let mut marks = std::collections::HashSet::new();
+        let other = Config::new().with_table("other").unwrap();
+        for config in [Config::new(), other] {
+            let sql = Statements::new(&config);
+            for statement in all(&sql) {
+                let alone = statement.alone();
+                assert!(!alone.sql.contains(['{', '}']), "{}", alone.sql);
+                assert!(alone.sql.contains(MIXED_UP), "{}", alone.sql);
+                assert!(marks.insert(alone.mark), "{}", alone.sql);
+                let within = statement.within();
+                assert!(!within.sql.contains(['{', '}']), "{}", within.sql);
+                assert_eq!(within.takes_wait, alone.mark != within.mark);
+            }
+        }
+    }
+
+    /// No string has a backslash, so it means the same with `standard_conforming_strings` off.
+    #[test]
+    fn no_text_depends_on_how_strings_are_escaped() {
+        for statement in all(&Statements::new(&Config::new())) {
+            assert!(!statement.alone().sql.contains('\\'));
+            assert!(!statement.within().sql.contains('\\'));
         }
     }
 }

@@ -12,14 +12,21 @@ use idem_core::{
 };
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{Connection, PgPool, Row};
+use sqlx::{Connection, PgPool};
 
-use crate::config::Config;
-use crate::error::{Sent, classify, decode};
+use crate::config::{Config, StatementMode};
+use crate::defaults::{SESSION, SessionState};
+use crate::error::{Sent, classify, was_idle};
 use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::place::Place;
+use crate::pooler;
+use crate::query::Query;
+use crate::row::cell;
 use crate::session::Session;
+
+/// How often a server is tried that closes connections because they are idle for a moment.
+const MAX_TRIES: u32 = 8;
 
 pub(crate) const BACKEND: &str = "postgres";
 
@@ -75,32 +82,37 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read, when the session's defaults are such that nothing can be written or
+    /// the statements would mean something else, and when a pooler mixes up the prepared statements of its clients in
+    /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or `Misconfigured` when no connection
+    /// can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let at_connect = at("connect");
+        let at = |error| at_connect(classify(error, Sent::Harmless));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
             .application_name("idem")
             // No float is read, and poolers refuse the parameter.
             .extra_float_digits(None);
-        // The pool would take a server that refuses connections for one that starts, and say after its time-out
-        // that no connection became free.
-        let first = PgConnection::connect_with(&options);
-        let first = tokio::time::timeout(config.timeout(), first).await;
-        match first {
-            Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
-            Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
-        }
+        let mut tries = 1;
+        let state = loop {
+            // Boxed, because it is deep.
+            match Box::pin(check_server(&options, &config)).await {
+                Err(error) if was_idle(&error) && tries < MAX_TRIES => tries += 1,
+                state => break state.map_err(&at_connect)?,
+            }
+        };
+        let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
+        let trusted = idle.map_or(TRUSTED_IDLE, |idle| idle.min(TRUSTED_IDLE));
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
         let connections = Connections::new(options.clone(), max).map_err(at)?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .test_before_acquire(false)
-            .before_acquire(|connection, idle| {
-                Box::pin(async move {
-                    Ok(idle.idle_for < TRUSTED_IDLE || connection.ping().await.is_ok())
-                })
+            .before_acquire(move |connection, idle| {
+                Box::pin(
+                    async move { Ok(idle.idle_for < trusted || connection.ping().await.is_ok()) },
+                )
             })
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
@@ -131,6 +143,39 @@ impl PostgresStore {
             looks: &self.looks,
         }
     }
+}
+
+/// Connects, and refuses what would be found out by accident later.
+///
+/// The pool would take a server that refuses connections for one that starts, and say after its time-out that no
+/// connection became free.
+async fn check_server(options: &PgConnectOptions, config: &Config) -> Result<SessionState> {
+    let sent = |error| classify(error, Sent::Harmless);
+    let late = |_| sent(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+    let first = PgConnection::connect_with(options);
+    let first = tokio::time::timeout(config.timeout(), first).await;
+    let first = first.map_err(late)?.map_err(sent)?;
+    let checked = check_connection(first, options, config.statement_mode());
+    let checked = tokio::time::timeout(config.timeout(), checked).await;
+    checked.map_err(late)?
+}
+
+async fn check_connection(
+    mut first: PgConnection,
+    options: &PgConnectOptions,
+    mode: StatementMode,
+) -> Result<SessionState> {
+    let sent = |error| classify(error, Sent::Harmless);
+    let row = sqlx::raw_sql(SESSION).fetch_one(&mut first).await;
+    let state = SessionState::of(&row.map_err(sent)?)?;
+    state.check_server()?;
+    state.check_defaults(mode == StatementMode::Prepared)?;
+    if mode == StatementMode::Prepared {
+        pooler::check_prepared(&mut first, options).await?;
+    }
+    // Nobody reads an answer any more.
+    let _ = first.close().await;
+    Ok(state)
 }
 
 /// Shows the names, not the pool, whose options hold the password.
@@ -222,14 +267,18 @@ impl IdempotencyStore for PostgresStore {
 
     async fn purge(&self, limit: u32) -> Result<u64> {
         let limit = check::batch(limit).map_err(at("purge"))?;
-        let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
+        let query = self.operations.sql.purge.query().bind(i64::from(limit));
         self.affected(query).await.map_err(at("purge"))
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64> {
         let limit = check::batch(limit).map_err(at("sweep"))?;
         let failure = encode_failure(&Failure::abandoned())?;
-        let query = sqlx::query(self.operations.sql.sweep.text())
+        let query = self
+            .operations
+            .sql
+            .sweep
+            .query()
             .bind(i64::from(limit))
             .bind(&failure[..]);
         self.affected(query).await.map_err(at("sweep"))
@@ -238,12 +287,12 @@ impl IdempotencyStore for PostgresStore {
 
 impl PostgresStore {
     /// The number that the statement counts.
-    pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
+    pub(crate) async fn affected(&self, query: Query) -> Result<u64> {
         let rows = self.session().rows(query, Sent::Write).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;
-        let count: i64 = row.try_get_unchecked(0).map_err(decode)?;
+        let count: i64 = cell(row, 0)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 }

@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
-    Response, Result,
+    LockedKeys, Response, Result,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
 use tokio::time::Instant;
 
+use crate::config::LONGEST;
 use crate::error::{Sent, classify, is_transaction_retryable};
-use crate::session::Session;
+use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
 ///
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
-/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key wait for the
-/// transaction's end (bounded by [`Config::with_timeout`](crate::Config::with_timeout)), and a rollback leaves
-/// no trace of the claim.
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are answered with
+/// `Contention` until it ends, after [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT) at most, and a rollback leaves
+/// no trace of the claim. These methods wait no longer either for a key that another open transaction holds. The
+/// transaction's own `lock_timeout` holds where it is shorter, and is as before when the method has returned.
 ///
 /// An error of the server fails the transaction: roll it back and repeat it as a whole, with the same key.
 /// [`Transactions`] does that.
@@ -29,7 +31,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// As for `claim`. Under REPEATABLE READ and SERIALIZABLE also `Contention` when the key was claimed after
+    /// As for `claim`; `Contention` when another open transaction holds the key. Under REPEATABLE READ and SERIALIZABLE also `Contention` when the key was claimed after
     /// the transaction's snapshot was taken.
     ///
     /// # Cancellation
@@ -41,7 +43,10 @@ impl PostgresStore {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         self.operations
-            .claim(&mut self.session_in(transaction), request)
+            .claim(
+                &mut self.session_in(transaction, &self.operations.locked, request.key()),
+                request,
+            )
             .await
             .map_err(|error| error.at(BACKEND, "claim_in"))
     }
@@ -66,7 +71,11 @@ impl PostgresStore {
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         self.operations
-            .seal(&mut self.session_in(transaction), claim, &sealing)
+            .seal(
+                &mut self.session_in(transaction, &self.operations.locked, claim.key()),
+                claim,
+                &sealing,
+            )
             .await
             .map_err(at)
     }
@@ -90,7 +99,11 @@ impl PostgresStore {
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         self.operations
-            .seal(&mut self.session_in(transaction), claim, &sealing)
+            .seal(
+                &mut self.session_in(transaction, &self.operations.locked, claim.key()),
+                claim,
+                &sealing,
+            )
             .await
             .map_err(at)
     }
@@ -112,14 +125,18 @@ impl PostgresStore {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         self.operations
-            .checkpoint(&mut self.session_in(transaction), claim, checkpoint)
+            .checkpoint(
+                &mut self.session_in(transaction, &self.operations.locked, claim.key()),
+                claim,
+                checkpoint,
+            )
             .await
             .map_err(|error| error.at(BACKEND, "checkpoint_in"))
     }
 
     /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written
     /// for the event commit together, and a rollback leaves the mark where it was. Others that advance the same source
-    /// wait for the transaction's end.
+    /// are answered with `Contention` until the transaction ends.
     ///
     /// # Errors
     ///
@@ -138,7 +155,7 @@ impl PostgresStore {
     ) -> Result<Advance> {
         self.operations
             .advance(
-                &mut self.session_in(transaction),
+                &mut self.session_in(transaction, &self.operations.locked_marks, source),
                 source,
                 version,
                 retention,
@@ -147,8 +164,17 @@ impl PostgresStore {
             .map_err(|error| error.at(BACKEND, "advance_in"))
     }
 
-    fn session_in<'t>(&self, connection: &'t mut PgConnection) -> Session<'t> {
-        Session::Transaction(connection, self.operations.config.statement_mode())
+    fn session_in<'t>(
+        &self,
+        connection: &'t mut PgConnection,
+        locked: &LockedKeys,
+        key: &Key,
+    ) -> Session<'t> {
+        Session::Transaction {
+            connection,
+            mode: self.operations.config.statement_mode(),
+            wait: wait(locked.is_locked(key)),
+        }
     }
 }
 
@@ -164,7 +190,8 @@ pub enum Isolation {
     Serializable,
 }
 
-/// Runs transactions, each repeated as a whole after a serialization failure (40001) or a deadlock (40P01).
+/// Runs transactions, each repeated as a whole after a serialization failure (40001), a deadlock (40P01), or a lock that
+/// was not free in time (55P03): see [`is_transaction_retryable`](crate::is_transaction_retryable).
 #[derive(Debug, Clone)]
 pub struct Transactions {
     pool: PgPool,
@@ -190,18 +217,18 @@ impl Transactions {
         self
     }
 
-    /// For how long a transaction is repeated.
+    /// For how long a transaction is repeated; at most a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+        self.limit = limit.min(LONGEST);
         self
     }
 
     fn statement(&self) -> &'static str {
         match self.isolation {
-            Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-            Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-            Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
+            Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+            Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE",
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in
-//! transaction mode; and the suite behind `Coalesced`.
+//! transaction mode; and the suite behind `Coalesced`, and under hostile defaults of the session.
 
 mod cases;
 mod support;
@@ -24,5 +24,6 @@ fn main() -> ExitCode {
         Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
         Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
         Target::new("postgres-coalesced", coalesced),
+        Target::new("postgres-hostile", || async { PostgresHarness::hostile() }),
     ])
 }

@@ -1,5 +1,8 @@
 //! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
 
+#[path = "private/poolers.rs"]
+mod poolers;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +36,26 @@ fn main() -> ExitCode {
             tls,
         ),
     ];
-    let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
+    let no_pooler =
+        idem_servers::server("pgbouncer").map_or(true, |server| server.programs().is_none());
+    let poolers = [
+        trial(
+            "a_commit_whose_answer_a_pooler_has_lost_is_not_reported_as_undone",
+            poolers::lost_commit,
+        ),
+        trial("a_full_pooler_is_waited_for", poolers::full),
+        trial(
+            "connect_refuses_a_pooler_that_mixes_prepared_statements_up",
+            poolers::refused,
+        ),
+        trial(
+            "statements_that_a_pooler_mixes_up_do_no_harm",
+            poolers::mixed_up,
+        ),
+    ];
+    let poolers = poolers.map(|trial| trial.with_ignored_flag(missing || no_pooler));
+    let trials = trials.map(|trial| trial.with_ignored_flag(missing));
+    let trials = trials.into_iter().chain(poolers).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -64,6 +64,12 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
+    /// How many there are at most.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.pool.status().max_size
+    }
+
     /// Closes those that are not lent, and the others when they are handed back. Nothing is lent any more.
     pub fn close(&self) {
         self.pool.close();

@@ -11,10 +11,10 @@ SELECT now, now, now + lease, now + lease + retention, now + lease + retention,
     scope, operation, id, fingerprint, attempt_id, metadata
 FROM (SELECT ",
     instant!(),
-    " AS now) AS clock, unnest(
-        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
-        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
-        CAST($9 AS text[])
+    " AS now, {bound}) AS clock, unnest(
+        CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
+        CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
+        CAST($9 AS pg_catalog.text[])
     ) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, lease, retention,
         fail_on_stale, metadata, number)
 ORDER BY number
@@ -28,15 +28,16 @@ pub(crate) const LOOK_MANY: &str = concat!(
     "SELECT r.attempt_id = input.attempt_id, ",
     columns!(
         "CASE WHEN r.fingerprint = input.fingerprint AND r.state <> 0 THEN r.result END",
-        "clock_timestamp()"
+        "pg_catalog.clock_timestamp()"
     ),
     ", input.number
 FROM unnest(
-    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
-    CAST($5 AS bytea[])
+    CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
+    CAST($5 AS pg_catalog.bytea[])
 ) WITH ORDINALITY AS input (scope, operation, id, fingerprint, attempt_id, number)
 JOIN {table} AS r
-    ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id"
+    ON r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
+WHERE {mine} = 0"
 );
 
 /// The same as [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of what that takes.
@@ -45,13 +46,13 @@ JOIN {table} AS r
 /// key that comes back neither won nor held is asked for again.
 pub(crate) const CLAIM_MANY: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     ",
 input AS MATERIALIZED (
     SELECT * FROM unnest(
-        CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
-        CAST($5 AS bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
-        CAST($9 AS boolean[]), CAST($10 AS text[])
+        CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS pg_catalog.bytea[]),
+        CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS bigint[]), CAST($8 AS boolean[]),
+        CAST($9 AS boolean[]), CAST($10 AS pg_catalog.text[])
     ) AS input (scope, operation, id, fingerprint, attempt_id, lease, retention, fail_on_stale,
         retry_failed, metadata)
 ),
@@ -76,7 +77,7 @@ won AS (
     WHERE NOT EXISTS (
         SELECT FROM held
         WHERE held.scope = input.scope AND held.operation = input.operation AND held.id = input.id)
-    ORDER BY scope COLLATE \"C\", operation COLLATE \"C\", id COLLATE \"C\"
+    ORDER BY scope COLLATE pg_catalog.\"C\", operation COLLATE pg_catalog.\"C\", id COLLATE pg_catalog.\"C\"
     ",
     acquire_existing!(
         "EXISTS (SELECT FROM input WHERE input.retry_failed AND input.scope = r.scope
@@ -86,7 +87,7 @@ won AS (
     RETURNING r.*
 )
 SELECT true, ",
-    columns!("CAST(NULL AS bytea)"),
+    columns!("CAST(NULL AS pg_catalog.bytea)"),
     ", r.scope, r.operation, r.id FROM won AS r, clock
 UNION ALL
 SELECT false, ",
@@ -98,7 +99,7 @@ SELECT false, ",
 /// arrays, and `$8` what is told. The places in the arrays of those that were sealed come back.
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     "
 UPDATE {table} AS r
 SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
@@ -111,13 +112,13 @@ SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
     ),
     "
 FROM clock, unnest(
-    CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS bigint[]),
-    CAST($5 AS bytea[]), CAST($6 AS bytea[]), CAST($7 AS bigint[])
-    {announced:, CAST($8 AS text[])}
+    CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS bigint[]),
+    CAST($5 AS pg_catalog.bytea[]), CAST($6 AS pg_catalog.bytea[]), CAST($7 AS bigint[])
+    {announced:, CAST($8 AS pg_catalog.text[])}
 ) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, result, retention
     {announced:, told}, number)
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
     AND r.token = input.token AND r.attempt_id = input.attempt_id
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING input.number{announced:, pg_notify('{channel}', input.told)}",
+RETURNING input.number{announced:, pg_catalog.pg_notify('{channel}', input.told)}",
 );

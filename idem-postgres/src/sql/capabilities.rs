@@ -7,13 +7,16 @@
 /// another token, and changes nothing. No indexed column changes, nor do lease and retention.
 pub(crate) const CHECKPOINT: &str = concat!(
     "WITH ",
-    clock!(),
-    "
-UPDATE {table} AS r SET result = $6
-FROM clock
-WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
-    AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1",
+    bounded_clock!(),
+    ",
+stored AS (
+    UPDATE {table} AS r SET result = $6
+    FROM clock
+    WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
+        AND r.state = 0 AND r.expires_at > clock.now
+    RETURNING 1
+)
+SELECT 1 FROM stored{restore:1}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id. One row comes back when the claim is held. A plain read: ownership and
@@ -37,7 +40,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
 /// No row comes back when the mark was raised as high between the snapshot and the upsert. Asking again sees it.
 pub(crate) const ADVANCE: &str = concat!(
     "WITH ",
-    clock!(),
+    bounded_clock!(),
     ",
 held AS MATERIALIZED (
     SELECT m.version FROM {marks} AS m, clock
@@ -54,7 +57,7 @@ raised AS (
 )
 SELECT CAST(NULL AS bigint) FROM raised
 UNION ALL
-SELECT version FROM held",
+SELECT version FROM held{restore:1}",
 );
 
 /// `$1..$3` source.
@@ -79,5 +82,5 @@ purged AS (
         ORDER BY m.expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
-SELECT count(*) FROM purged"
+SELECT pg_catalog.count(*) FROM purged"
 );

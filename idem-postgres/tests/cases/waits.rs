@@ -2,17 +2,40 @@
 
 use std::time::Duration;
 
-use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response, StalePolicy};
-use idem_postgres::PostgresStore;
+use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::{
+    Advance, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    IdempotencyStore, Key, Response, StalePolicy, WatermarkStore,
+};
+use idem_postgres::{PostgresStore, Transactions};
+use sqlx::{AssertSqlSafe, PgTransaction, Row};
+use tokio::time::Instant;
 
 use super::case;
 use crate::support;
 
-pub(super) const A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED: Case =
-    case(2, "a_claim_waits_for_the_transaction_that_claimed", |cx| {
-        Box::pin(a_claim_waits_for_the_transaction_that_claimed(cx))
+pub(super) const A_CLAIM_BESIDE_THE_TRANSACTION_THAT_CLAIMED_IS_TOLD_ITS_END: Case = case(
+    2,
+    "a_claim_beside_the_transaction_that_claimed_is_told_its_end",
+    |cx| {
+        Box::pin(a_claim_beside_the_transaction_that_claimed_is_told_its_end(
+            cx,
+        ))
+    },
+);
+pub(super) const A_CALLERS_LOCK_TIMEOUT_IS_AS_BEFORE: Case =
+    case(16, "a_callers_lock_timeout_is_as_before", |cx| {
+        Box::pin(a_callers_lock_timeout_is_as_before(cx))
     });
+pub(super) const TRANSACTIONS_ARE_REPEATED_UNTIL_THE_KEY_IS_FREE: Case =
+    case(1, "transactions_are_repeated_until_the_key_is_free", |cx| {
+        Box::pin(transactions_are_repeated_until_the_key_is_free(cx))
+    });
+pub(super) const A_MARK_THAT_IS_LOCKED_IS_CONTENDED_AND_AN_OLD_VERSION_IS_NOT: Case = case(
+    16,
+    "a_mark_that_is_locked_is_contended_and_an_old_version_is_not",
+    |cx| Box::pin(a_mark_that_is_locked_is_contended_and_an_old_version_is_not(cx)),
+);
 pub(super) const A_WAIT_THAT_IS_TOO_LONG_IS_AN_UNKNOWN_EFFECT: Case =
     case(14, "a_wait_that_is_too_long_is_an_unknown_effect", |cx| {
         Box::pin(a_wait_that_is_too_long_is_an_unknown_effect(cx))
@@ -24,8 +47,8 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// The claim that waits has not seen the record, so only the statement that writes can know that the work must not
-/// run again.
+/// The claim that comes next has not seen the record live, so only the statement that writes can know that the work must
+/// not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -34,11 +57,10 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     let _claim = store.claim_in(&mut transaction, &request).await?;
     // Time is the subject: the lease has to end while the record is not committed.
     tokio::time::sleep(cx.short() * 2).await;
-    let (other, request) = (cx.open().await?, cx.request(request.key()));
-    let waiting = tokio::spawn(async move { other.claim(&request).await });
-    until_blocked(&store, cx.namespace()).await?;
+    let request = cx.request(request.key());
+    is_contended(cx.store().claim(&request).await)?;
     transaction.commit().await?;
-    let outcome = waiting.await??;
+    let outcome = claimed(cx, &request).await?;
     assert!(
         matches!(outcome, ClaimOutcome::Failed(_)),
         "{}",
@@ -47,65 +69,58 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     Ok(())
 }
 
+/// What a claim answers once the store has noticed that the transaction has ended.
+async fn claimed(cx: &Context, request: &ClaimRequest) -> CaseResult<ClaimOutcome> {
+    let claim = || cx.store().claim(request);
+    Ok(support::until_free(claim).await?)
+}
+
+fn is_contended<T: std::fmt::Debug>(told: Result<T, Error>) -> CaseResult {
+    let error = match told {
+        Err(error) => error,
+        Ok(told) => return Err(CaseError::new(format!("told {told:?}"))),
+    };
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Contention, Effect::None),
+        "{error}"
+    );
+    assert!(error.is_retryable());
+    Ok(())
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn a_claim_waits_for_the_transaction_that_claimed(cx: &Context) -> CaseResult {
+async fn a_claim_beside_the_transaction_that_claimed_is_told_its_end(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for commits in [true, false] {
         let key = cx.key(format!("commits-{commits}"));
         let mut transaction = store.pool().begin().await?;
         let claim = store.claim_in(&mut transaction, &cx.request(&key)).await?;
         let claim = claim.acquired().expect("a fresh key");
-        let (other, request) = (cx.open().await?, cx.request(&key));
-        let waiting = tokio::spawn(async move { other.claim(&request).await });
-        until_blocked(&store, cx.namespace()).await?;
+        let begun = Instant::now();
+        is_contended(cx.store().claim(&cx.request(&key)).await)?;
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "the wait has a bound"
+        );
         let response = Response::new(200, "done");
         store
             .complete_in(&mut transaction, &claim, &response, HOUR)
             .await?;
-        if commits {
-            transaction.commit().await?;
-            let outcome = waiting.await??;
-            assert!(
-                matches!(outcome, ClaimOutcome::Completed(_)),
-                "{}",
-                outcome.name()
-            );
-        } else {
-            transaction.rollback().await?;
-            let outcome = waiting.await??;
-            assert!(
-                matches!(outcome, ClaimOutcome::Acquired(_)),
-                "{}",
-                outcome.name()
-            );
+        match commits {
+            true => transaction.commit().await?,
+            false => transaction.rollback().await?,
         }
+        let outcome = claimed(cx, &cx.request(&key)).await?;
+        let expected = if commits { "completed" } else { "acquired" };
+        assert_eq!(outcome.name(), expected);
     }
     Ok(())
 }
 
-/// Waits until a statement of this schema waits for a lock.
-async fn until_blocked(store: &PostgresStore, schema: &str) -> CaseResult {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    let pattern = format!("%{schema}%");
-    while tokio::time::Instant::now() < deadline {
-        let mut transaction = store.pool().begin().await?;
-        let blocked = sqlx::query(
-            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1",
-        )
-        .bind(&pattern)
-        .persistent(false)
-        .fetch_optional(&mut *transaction)
-        .await?;
-        if blocked.is_some() {
-            return Ok(());
-        }
-    }
-    Err(idem_conformance::CaseError::new(
-        "nothing waits for the lock",
-    ))
-}
-
+/// The statement may be answered later than its caller waits; here the server is kept from it by a lock of the whole
+/// table, which the statement's own bound does not cover: it is waited for before the statement begins.
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -117,27 +132,155 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
         PostgresStore::with_config(harness.store(cx.namespace()).await?.pool().clone(), config);
     let request = cx.request(&cx.key("one"));
     let mut transaction = store.pool().begin().await?;
-    let first = store
-        .claim_in(&mut transaction, &cx.request(request.key()))
+    let lock = format!("LOCK TABLE \"{}\".idem_records", cx.namespace());
+    sqlx::raw_sql(AssertSqlSafe(lock))
+        .execute(&mut *transaction)
         .await?;
     let error = hasty.claim(&request).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.effect()),
         (ErrorKind::Unavailable, Effect::Unknown)
     );
-    // The statement still waits on the server; when the first claim is rolled back, it takes effect.
-    drop(first);
+    // The statement still waits on the server; when the lock is free, it may take effect.
     transaction.rollback().await?;
-    let claim = store.claim(&request).await?.acquired();
+    let claim = claimed(cx, &request).await?.acquired();
     assert!(
         claim.is_some(),
         "the same attempt gets what it may have claimed"
     );
-    let other = store.claim(&cx.request(request.key())).await?;
+    let other = claimed(cx, &cx.request(request.key())).await?;
     assert!(
         matches!(other, ClaimOutcome::InFlight(_)),
         "{}",
         other.name()
     );
+    Ok(())
+}
+
+/// A method in a caller's transaction waits as shortly, keeps to the transaction's own bound where that is shorter, and
+/// leaves it as it was; what it says makes the transaction be repeated.
+async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let mut holder = store.pool().begin().await?;
+    let held = cx.request(&cx.key("held"));
+    let _held = store.claim_in(&mut holder, &held).await?;
+    let source = cx.key("source");
+    store.advance_in(&mut holder, &source, 1, HOUR).await?;
+    for own in ["0", "5s", "7ms", "2min"] {
+        let mut transaction = store.pool().begin().await?;
+        set_lock_timeout(&mut transaction, own).await?;
+        let free = cx.request(&cx.key(own));
+        let claim = store.claim_in(&mut transaction, &free).await?;
+        let claim = claim.acquired().expect("a fresh key");
+        assert_eq!(lock_timeout(&mut transaction).await?, own, "after claim_in");
+        let checkpoint = Checkpoint::new("half", "")?;
+        store
+            .checkpoint_in(&mut transaction, &claim, &checkpoint)
+            .await?;
+        assert_eq!(lock_timeout(&mut transaction).await?, own, "checkpoint_in");
+        let other = cx.key(format!("source {own}"));
+        store.advance_in(&mut transaction, &other, 1, HOUR).await?;
+        assert_eq!(lock_timeout(&mut transaction).await?, own, "advance_in");
+        let done = Response::new(200, "done");
+        store
+            .complete_in(&mut transaction, &claim, &done, HOUR)
+            .await?;
+        assert_eq!(lock_timeout(&mut transaction).await?, own, "complete_in");
+        // A claim that nobody holds: the look for its lock leaves no trace either.
+        let lost = store
+            .complete_in(&mut transaction, &elsewhere(&claim), &done, HOUR)
+            .await;
+        assert!(lost.unwrap_err().is_claim_lost());
+        assert_eq!(lock_timeout(&mut transaction).await?, own, "after a loss");
+        let begun = Instant::now();
+        let told = store
+            .claim_in(&mut transaction, &cx.request(held.key()))
+            .await;
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let retryable = told
+            .as_ref()
+            .is_err_and(|error| idem_postgres::is_transaction_retryable(error));
+        assert!(retryable);
+        is_contended(told)?;
+        transaction.rollback().await?;
+    }
+    let mut transaction = store.pool().begin().await?;
+    is_contended(store.advance_in(&mut transaction, &source, 1, HOUR).await)?;
+    transaction.rollback().await?;
+    Ok(holder.rollback().await?)
+}
+
+/// A claim of a key that has no record.
+fn elsewhere(claim: &Claim) -> Claim {
+    let key = Key::new("nowhere", "pay", "none").expect("a valid key");
+    Claim::new(
+        key,
+        claim.token(),
+        claim.attempt(),
+        1,
+        claim.lease_ends_at(),
+        claim.lease_ends_at(),
+    )
+}
+
+async fn set_lock_timeout(transaction: &mut PgTransaction<'_>, to: &str) -> CaseResult {
+    let set = format!("SET LOCAL lock_timeout = '{to}'");
+    sqlx::raw_sql(AssertSqlSafe(set))
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
+async fn lock_timeout(transaction: &mut PgTransaction<'_>) -> CaseResult<String> {
+    let shown = sqlx::raw_sql("SHOW lock_timeout");
+    Ok(shown.fetch_one(&mut **transaction).await?.try_get(0)?)
+}
+
+/// Transactions of others that hold the key are waited for by repeating the whole.
+async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let request = cx.request(&cx.key("one"));
+    let mut holder = store.pool().begin().await?;
+    let _held = store.claim_in(&mut holder, &request).await?;
+    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut holder = Some(holder);
+    let mut tries = 0;
+    let outcome = loop {
+        let mut transaction = attempts.begin().await?;
+        let rival = cx.request(request.key());
+        let told = store.claim_in(&mut transaction, &rival).await;
+        tries += 1;
+        if tries == 2
+            && let Some(holder) = holder.take()
+        {
+            holder.rollback().await?;
+        }
+        if let Some(told) = attempts.finish(transaction, told).await {
+            break told?;
+        }
+    };
+    assert!(tries > 2, "{tries} tries");
+    assert_eq!(outcome.name(), "acquired");
+    let forever = Transactions::new(store.pool().clone()).with_limit(Duration::MAX);
+    let _attempts = forever.attempts();
+    Ok(())
+}
+
+/// A version that is not higher than the committed one is answered by a read.
+async fn a_mark_that_is_locked_is_contended_and_an_old_version_is_not(cx: &Context) -> CaseResult {
+    let store = support::harness(cx)?.store(cx.namespace()).await?;
+    let source = cx.key("source");
+    store.advance(&source, 3, HOUR).await?;
+    let mut transaction = store.pool().begin().await?;
+    store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+    for _ in 0..2 {
+        is_contended(store.advance(&source, 4, HOUR).await)?;
+        let told = store.advance(&source, 2, HOUR).await?;
+        assert_eq!(told, Advance::Stale { current: 3 });
+    }
+    transaction.rollback().await?;
+    let advance = || store.advance(&source, 4, HOUR);
+    let told = support::until_free(advance).await?;
+    assert_eq!(told, Advance::Advanced);
     Ok(())
 }

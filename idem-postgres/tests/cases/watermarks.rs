@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{Advance, Checkpoint, CheckpointStore, WatermarkStore};
+use idem_core::{Advance, Checkpoint, CheckpointStore, ErrorKind, WatermarkStore};
 use sqlx::{AssertSqlSafe, PgTransaction, Row};
 
 use super::case;
@@ -13,11 +13,10 @@ pub(super) const MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
     case(12, "mark_and_business_row_commit_together", |cx| {
         Box::pin(mark_and_business_row_commit_together(cx))
     });
-pub(super) const AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES: Case = case(
-    1,
-    "an_advance_waits_for_the_transaction_that_advances",
-    |cx| Box::pin(an_advance_waits_for_the_transaction_that_advances(cx)),
-);
+pub(super) const AN_ADVANCE_BESIDE_A_TRANSACTION_IS_TOLD_ITS_END: Case =
+    case(1, "an_advance_beside_a_transaction_is_told_its_end", |cx| {
+        Box::pin(an_advance_beside_a_transaction_is_told_its_end(cx))
+    });
 pub(super) const STALE_VERSIONS_WRITE_NOTHING: Case =
     case(15, "a_thousand_stale_versions_write_nothing", |cx| {
         Box::pin(a_thousand_stale_versions_write_nothing(cx))
@@ -76,8 +75,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// Who advances a source that a transaction has advanced waits for its end, and is told the truth.
-async fn an_advance_waits_for_the_transaction_that_advances(cx: &Context) -> CaseResult {
+/// Who advances a source that an open transaction has advanced asks again until its end, and is told the truth.
+async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for (start, commits, wanted) in [
         (None, true, Advance::Unchanged),
@@ -91,17 +90,15 @@ async fn an_advance_waits_for_the_transaction_that_advances(cx: &Context) -> Cas
         }
         let mut transaction = store.pool().begin().await?;
         store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        let waiting = tokio::spawn({
-            let (store, source) = (store.clone(), source.clone());
-            async move { store.advance(&source, 5, HOUR).await }
-        });
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(!waiting.is_finished(), "it did not wait");
+        let error = store.advance(&source, 5, HOUR).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contention, "it waits no longer");
         match commits {
             true => transaction.commit().await?,
             false => transaction.rollback().await?,
         }
-        assert_eq!(waiting.await??, wanted, "{start:?}, committed: {commits}");
+        let advance = || store.advance(&source, 5, HOUR);
+        let told = support::until_free(advance).await?;
+        assert_eq!(told, wanted, "{start:?}, committed: {commits}");
         assert_eq!(store.watermark(&source).await?, Some(5));
     }
     Ok(())

@@ -3,12 +3,16 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind,
+    IdempotencyStore, Response, async_trait,
+};
 use idem_postgres::{Config, PostgresStore, StatementMode};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgTransaction, Row};
 
 /// A server, and the way to send statements to it. Each namespace is a schema.
 pub(crate) struct PostgresHarness {
@@ -30,10 +34,23 @@ impl PostgresHarness {
         Self::at("pgbouncer", product, StatementMode::Unprepared)
     }
 
+    /// The server with defaults of the session that change what statements mean, or how they go.
+    pub(crate) fn hostile() -> Result<Self, Missing> {
+        let mut harness = Self::at("postgres", "PostgreSQL", StatementMode::Prepared)?;
+        harness.name = "postgres-hostile";
+        let separator = if harness.url.contains('?') { '&' } else { '?' };
+        harness.url.push(separator);
+        let defaults = HOSTILE.iter();
+        let defaults = defaults.map(|(name, value)| format!("options[{name}]={value}"));
+        harness.url += &defaults.collect::<Vec<_>>().join("&");
+        Ok(harness)
+    }
+
     /// The backend of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         match name {
             "pgbouncer" => Self::pooled(),
+            "postgres-hostile" => Self::hostile(),
             _ => Self::direct(),
         }
     }
@@ -84,6 +101,24 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
+    /// The server's URL with a default of the session.
+    pub(crate) fn url_with(&self, name: &str, value: &str) -> String {
+        let separator = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{separator}options[{name}]={value}", self.url)
+    }
+
+    /// The same with a default of the session.
+    pub(crate) async fn store_under(
+        &self,
+        name: &str,
+        value: &str,
+        namespace: &str,
+    ) -> Result<PostgresStore, BoxError> {
+        let options = self.options()?.options([(name, value)]);
+        let pool = PgPoolOptions::new().connect_with(options).await?;
+        Ok(PostgresStore::with_config(pool, self.config(namespace)?))
+    }
+
     /// The same on so many connections.
     pub(crate) async fn store_with(
         &self,
@@ -129,6 +164,51 @@ impl PostgresHarness {
     }
 }
 
+/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's functions and types
+/// hide the server's own.
+const HOSTILE: &[(&str, &str)] = &[
+    ("standard_conforming_strings", "off"),
+    ("escape_string_warning", "off"),
+    ("backslash_quote", "on"),
+    ("default_transaction_isolation", "repeatable%20read"),
+    ("default_transaction_deferrable", "on"),
+    ("search_path", "idem_impostors,pg_catalog,public"),
+    ("idle_session_timeout", "400ms"),
+    ("idle_in_transaction_session_timeout", "1min"),
+    ("lock_timeout", "1ms"),
+    ("statement_timeout", "1min"),
+    ("TimeZone", "Asia/Kathmandu"),
+    ("DateStyle", "German"),
+    ("IntervalStyle", "sql_standard"),
+    ("bytea_output", "escape"),
+    ("extra_float_digits", "-15"),
+    ("array_nulls", "off"),
+    ("transform_null_equals", "on"),
+    ("quote_all_identifiers", "on"),
+    ("session_replication_role", "replica"),
+    ("row_security", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_hashjoin", "off"),
+    ("client_min_messages", "error"),
+];
+
+/// Functions and types of the server's names.
+const IMPOSTORS: &str = "
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = 0;
+SELECT pg_catalog.pg_advisory_xact_lock(7031);
+CREATE SCHEMA IF NOT EXISTS idem_impostors;
+CREATE OR REPLACE FUNCTION idem_impostors.clock_timestamp() RETURNS timestamptz
+    LANGUAGE sql AS 'SELECT pg_catalog.to_timestamp(0)';
+CREATE OR REPLACE FUNCTION idem_impostors.set_config(pg_catalog.text, pg_catalog.text, boolean)
+    RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
+CREATE OR REPLACE FUNCTION idem_impostors.current_setting(pg_catalog.text)
+    RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
+CREATE OR REPLACE FUNCTION idem_impostors.decode(pg_catalog.text, pg_catalog.text)
+    RETURNS pg_catalog.bytea LANGUAGE sql AS 'SELECT NULL::pg_catalog.bytea';
+CREATE OR REPLACE FUNCTION idem_impostors.pg_notify(pg_catalog.text, pg_catalog.text)
+    RETURNS void LANGUAGE sql AS 'SELECT';";
+
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
     PostgresHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
@@ -141,15 +221,20 @@ impl Harness for PostgresHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new()
-            .shared_between_processes()
+        let core = Profile::new()
+            .batch()
+            .checkpoints()
+            .watermarks()
+            .transactions()
+            .row_locks();
+        if self.name == "postgres-hostile" {
+            return core;
+        }
+        core.shared_between_processes()
             .durable()
             .password()
             .server_clock()
             .network()
-            .batch()
-            .checkpoints()
-            .watermarks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -165,8 +250,13 @@ impl Harness for PostgresHarness {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         let namespace = format!("idem_test_{random:032x}");
-        let store = self.store(&namespace).await?;
-        store.migrate().await?;
+        if self.name == "postgres-hostile" {
+            self.execute(IMPOSTORS.to_owned()).await?;
+        }
+        // Boxed, because it is deep.
+        let store = Box::pin(self.store(&namespace)).await?;
+        Box::pin(store.migrate()).await?;
+        Box::pin(store.verify()).await?;
         store.pool().close().await;
         Ok(namespace)
     }
@@ -217,6 +307,14 @@ impl Harness for PostgresHarness {
         Ok(Some(Arc::new(PostgresStore::connect(&url, config).await?)))
     }
 
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        // Boxed, because it is deep.
+        let store = Box::pin(self.store(namespace)).await?;
+        let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+        let transaction = store.pool().begin_with(begin).await?;
+        Ok(Some(Box::new(Begun { store, transaction })))
+    }
+
     fn server_address(&self) -> Option<SocketAddr> {
         let options = self.options().ok()?;
         (options.get_host(), options.get_port())
@@ -224,4 +322,53 @@ impl Harness for PostgresHarness {
             .ok()?
             .next()
     }
+}
+
+/// A caller's transaction, through a store of its own.
+struct Begun {
+    store: PostgresStore,
+    transaction: PgTransaction<'static>,
+}
+
+#[async_trait]
+impl CallerTransaction for Begun {
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome, Error> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> Result<(), Error> {
+        let transaction = &mut self.transaction;
+        self.store
+            .complete_in(transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
+/// Asks until the answer is no contention: the store has noticed then that a transaction has ended.
+pub(crate) async fn until_free<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    for _ in 0..300 {
+        match ask().await {
+            Err(error) if error.kind() == ErrorKind::Contention => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return answer,
+        }
+    }
+    ask().await
 }

@@ -43,7 +43,11 @@ impl Server for PgBouncer {
         let upstream = site.options().upstream();
         let upstream =
             upstream.ok_or_else(|| Error::setting("pgbouncer needs the URL of a postgres"))?;
-        let text = configuration(&Url::parse(upstream, 5432)?, site.port())?;
+        let mut text = configuration(&Url::parse(upstream, 5432)?, site.port())?;
+        // Of two lines for one setting the last counts.
+        for (name, value) in site.options().settings() {
+            text += &format!("{name} = {value}\n");
+        }
         site.write("pgbouncer.ini", &text).map(drop)
     }
 
@@ -51,6 +55,10 @@ impl Server for PgBouncer {
         let mut command = site.command("pgbouncer");
         command.arg(site.path("pgbouncer.ini"));
         command
+    }
+
+    fn takes_settings(&self) -> bool {
+        true
     }
 
     fn url(&self, port: u16) -> String {

@@ -96,6 +96,10 @@ impl Server for Postgres {
         command
     }
 
+    fn takes_settings(&self) -> bool {
+        true
+    }
+
     fn url(&self, port: u16) -> String {
         format!("postgres://postgres@127.0.0.1:{port}/{DATABASE}")
     }
@@ -158,6 +162,8 @@ fn settings(site: &Site<'_>) -> Vec<String> {
         settings.push(format!("ssl_key_file={}", key.display()));
         settings.push(format!("ssl_cert_file={}", certificate.display()));
     }
+    let own = site.options().settings().iter();
+    settings.extend(own.map(|(name, value)| format!("{name}={value}")));
     settings
 }
 

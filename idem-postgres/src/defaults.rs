@@ -1,0 +1,144 @@
+//! What a session brings with it: the server, and settings of the role, the database or the pooler.
+//!
+//! The statements are written so that most settings do not matter: they name the server's functions and types with
+//! their schema, have no string that is escaped, read the clock as a number, answer in binary, bound their own waits for
+//! locks, and are repeated where a stricter isolation level lets them fail. What they cannot help is refused.
+
+use std::time::Duration;
+
+use idem_core::Result;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::error::decode;
+use crate::schema::misconfigured;
+
+/// The first release that has all that the statements use.
+const MIN_SERVER_VERSION: i32 = 120_000;
+
+/// What [`SessionState`] is made of. Schemas that the session looks into before `pg_catalog`, and that have an operator
+/// of a name that the statements use, would have theirs used instead.
+pub(crate) const SESSION: &str = "SELECT
+    CAST(pg_catalog.current_setting('server_version_num') AS integer),
+    pg_catalog.current_setting('server_encoding'),
+    pg_catalog.current_setting('default_transaction_read_only') = 'on'
+        AND NOT pg_catalog.pg_is_in_recovery(),
+    (SELECT pg_catalog.string_agg(CAST(n.nspname AS pg_catalog.text), ', ')
+        FROM pg_catalog.pg_namespace AS n
+        WHERE pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname)
+            < pg_catalog.array_position(pg_catalog.current_schemas(true), 'pg_catalog')
+        AND EXISTS (SELECT FROM pg_catalog.pg_operator AS o WHERE o.oprnamespace = n.oid
+            AND o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '/'))),
+    CAST(EXTRACT(EPOCH FROM CAST(
+        pg_catalog.current_setting('idle_session_timeout', true) AS interval)) * 1000 AS bigint)";
+
+/// The answer to [`SESSION`].
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    version: i32,
+    encoding: String,
+    reads_only: bool,
+    hiding_schemas: Option<String>,
+    idle_session_millis: Option<i64>,
+}
+
+impl SessionState {
+    pub(crate) fn of(row: &PgRow) -> Result<Self> {
+        Ok(Self {
+            version: row.try_get(0).map_err(decode)?,
+            encoding: row.try_get(1).map_err(decode)?,
+            reads_only: row.try_get(2).map_err(decode)?,
+            hiding_schemas: row.try_get(3).map_err(decode)?,
+            idle_session_millis: row.try_get(4).map_err(decode)?,
+        })
+    }
+
+    /// After how long the server closes a connection that nobody uses; a setting since PostgreSQL 14.
+    pub(crate) fn idle_session_timeout(&self) -> Option<Duration> {
+        let millis = self.idle_session_millis.map(i64::unsigned_abs);
+        millis
+            .filter(|millis| *millis > 0)
+            .map(Duration::from_millis)
+    }
+
+    pub(crate) fn check_server(&self) -> Result<()> {
+        let Self {
+            version, encoding, ..
+        } = self;
+        if *version < MIN_SERVER_VERSION {
+            return Err(misconfigured(format!(
+                "the server's version is {version}; PostgreSQL 12 (120000) or later is needed"
+            )));
+        }
+        if encoding != "UTF8" {
+            return Err(misconfigured(format!(
+                "the database's encoding is {encoding}; keys need UTF8, create the database with it"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Refuses defaults under which statements fail or mean something else.
+    pub(crate) fn check_defaults(&self, needs_write: bool) -> Result<()> {
+        if self.reads_only && needs_write {
+            return Err(misconfigured(
+                "default_transaction_read_only is on for this role, database or server, so nothing can \
+                 be claimed; turn it off with ALTER ROLE … SET default_transaction_read_only = off"
+                    .to_owned(),
+            ));
+        }
+        match &self.hiding_schemas {
+            Some(schemas) => Err(misconfigured(format!(
+                "search_path has pg_catalog behind {schemas}, which has operators of its own: the \
+                 statements would use those; put pg_catalog first or leave it out"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> SessionState {
+        SessionState {
+            version: 150_018,
+            encoding: "UTF8".to_owned(),
+            reads_only: false,
+            hiding_schemas: None,
+            idle_session_millis: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_worked_with_is_refused_with_its_cure() {
+        assert!(state().check_server().is_ok() && state().check_defaults(true).is_ok());
+        let refused = |result: Result<()>, cure: &str| {
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured);
+            assert!(error.to_string().contains(cure), "{error}");
+        };
+        let old = SessionState {
+            version: 110_022,
+            ..state()
+        };
+        refused(old.check_server(), "PostgreSQL 12");
+        let latin = SessionState {
+            encoding: "LATIN1".to_owned(),
+            ..state()
+        };
+        refused(latin.check_server(), "UTF8");
+        let reading = SessionState {
+            reads_only: true,
+            ..state()
+        };
+        refused(reading.check_defaults(true), "ALTER ROLE");
+        assert!(reading.check_defaults(false).is_ok());
+        let hidden = SessionState {
+            hiding_schemas: Some("evil".to_owned()),
+            ..state()
+        };
+        refused(hidden.check_defaults(false), "search_path");
+    }
+}

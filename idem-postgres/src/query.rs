@@ -1,0 +1,76 @@
+//! [`Query`]: a statement with its values, which can be sent more than once.
+
+use std::time::Duration;
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArguments, Postgres};
+use sqlx::{Arguments, Encode, SqlStr, Type};
+
+use crate::statements::Statement;
+
+/// A statement with its values.
+#[derive(Debug)]
+pub(crate) struct Query {
+    statement: Statement,
+    values: PgArguments,
+    refused: Option<BoxDynError>,
+}
+
+/// A [`Query`] with all its values, for the place where it runs.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    sql: SqlStr,
+    values: PgArguments,
+}
+
+impl Query {
+    pub(crate) fn new(statement: Statement) -> Self {
+        Self {
+            statement,
+            values: PgArguments::default(),
+            refused: None,
+        }
+    }
+
+    /// The next value. One that cannot be sent is told when the statement is.
+    pub(crate) fn bind<'v, T: Encode<'v, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
+        if let Err(error) = self.values.add(value) {
+            self.refused.get_or_insert(error);
+        }
+        self
+    }
+
+    /// For a statement that commits by itself.
+    pub(crate) fn alone(self) -> Result<Ready, sqlx::Error> {
+        let (sql, mark) = (self.statement.alone().sql(), self.statement.alone().mark);
+        self.bind(&mark[..]).ready(sql)
+    }
+
+    /// For one in a caller's transaction, which waits so long for a lock.
+    pub(crate) fn within(self, wait: Duration) -> Result<Ready, sqlx::Error> {
+        let text = self.statement.within();
+        let (sql, mark, takes_wait) = (text.sql(), text.mark, text.takes_wait);
+        let query = self.bind(&mark[..]);
+        match takes_wait {
+            true => query.bind(format!("{}ms", wait.as_millis())).ready(sql),
+            false => query.ready(sql),
+        }
+    }
+
+    fn ready(self, sql: SqlStr) -> Result<Ready, sqlx::Error> {
+        match self.refused {
+            Some(error) => Err(sqlx::Error::Encode(error)),
+            None => Ok(Ready {
+                sql,
+                values: self.values,
+            }),
+        }
+    }
+}
+
+impl Ready {
+    /// To be sent now.
+    pub(crate) fn query(&self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
+        sqlx::query_with(self.sql.clone(), self.values.clone())
+    }
+}

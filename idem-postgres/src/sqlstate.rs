@@ -1,0 +1,564 @@
+//! What the codes of a server, and of a pooler in front of it, mean for the caller.
+//!
+//! Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer answers with errors of its own,
+//! nearly all of them 08P01 (`disconnect_client` in
+//! <https://github.com/pgbouncer/pgbouncer/blob/master/src/objects.c>); pgcat with 58000, Supavisor with XX000. Such an
+//! answer says nothing of the server, which may have done what it was sent before.
+
+use idem_core::{Effect, ErrorKind};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use crate::statements::MIXED_UP;
+
+/// What the store does by itself about an error that proves that a statement of its own has done nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cure {
+    /// Nothing: the caller is told.
+    Tell,
+    /// It lost to a transaction that has committed: sends it again.
+    Repeat,
+    /// What was prepared on the connection is of no use any more: sends it again when that is forgotten.
+    Prepare,
+    /// The server has given the connection up while nothing was under way: sends it again on another.
+    Reconnect,
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    pub(crate) kind: ErrorKind,
+    pub(crate) effect: Effect,
+    pub(crate) cure: Cure,
+    pub(crate) message: &'static str,
+}
+
+/// What of an answer counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    pub(crate) code: &'a str,
+    pub(crate) message: &'a str,
+    /// The function that reports it. PostgreSQL always says it, in English whatever its messages are in; poolers do not.
+    pub(crate) routine: Option<&'a str>,
+    /// Whether the server goes on. After FATAL and PANIC it closes the connection.
+    pub(crate) goes_on: bool,
+}
+
+impl<'a> From<&'a PgDatabaseError> for Answer<'a> {
+    fn from(error: &'a PgDatabaseError) -> Self {
+        Self {
+            code: error.code(),
+            message: error.message(),
+            routine: error.routine(),
+            goes_on: error.severity() == PgSeverity::Error,
+        }
+    }
+}
+
+/// The code of a lock that was not free within `lock_timeout`.
+pub(crate) const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// Codes of answers that come before the server has begun with what it was sent, also where it closes the connection
+/// with them: it does not start, refuses the log-in, or has closed a connection on which nothing was under way (57P05
+/// and 25P03 are sent by a server that waits for its client; the transaction is rolled back).
+const BEFORE_ANYTHING: &[&str] = &[
+    "57P03", "57P05", "25P03", "53300", "28000", "28P01", "3D000",
+];
+
+/// The meaning of an answer to a statement that writes.
+///
+/// An error of severity ERROR rolls its statement back, and with it the transaction that a statement of this crate is:
+/// no effect. With FATAL the connection ends, and the commit may have come first: unknown, but for
+/// [`BEFORE_ANYTHING`]. So is what is not in the table.
+pub(crate) fn meaning(answer: Answer<'_>) -> Meaning {
+    let mut meaning = special(answer).unwrap_or_else(|| by_code(answer.code));
+    if !answer.goes_on && !BEFORE_ANYTHING.contains(&answer.code) {
+        meaning.effect = Effect::Unknown;
+        meaning.cure = Cure::Tell;
+    }
+    meaning
+}
+
+/// Answers whose code does not say enough.
+fn special(answer: Answer<'_>) -> Option<Meaning> {
+    let says = |text| answer.message.contains(text);
+    let is_of = |routine| answer.routine == Some(routine);
+    match answer.code {
+        // The answer of `Text::new`.
+        "22P02" if says(MIXED_UP) => Some(mixed_up(Effect::None)),
+        // "bind message supplies N parameters, but prepared statement "…" requires M"
+        "08P01" if is_of("exec_bind_message") || says("bind message supplies") => {
+            Some(mixed_up(Effect::Unknown))
+        }
+        "0A000" if is_of("RevalidateCachedQuery") || says("cached plan must not change") => {
+            Some(Meaning {
+                kind: ErrorKind::Contention,
+                effect: Effect::None,
+                cure: Cure::Prepare,
+                message: "the table was changed since the statement was prepared (0A000); a \
+                          transaction is to be repeated as a whole",
+            })
+        }
+        "XX000" if answer.routine.is_none() => Some(Meaning {
+            kind: ErrorKind::Unavailable,
+            effect: Effect::Unknown,
+            cure: Cure::Tell,
+            message: "the pooler failed, or has no connection to the server (XX000)",
+        }),
+        _ => None,
+    }
+}
+
+fn mixed_up(effect: Effect) -> Meaning {
+    Meaning {
+        kind: ErrorKind::Misconfigured,
+        effect,
+        cure: Cure::Tell,
+        message: "a pooler in transaction mode mixes prepared statements up; use \
+                  `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
+    }
+}
+
+/// By code alone, of an answer after which the server goes on.
+pub(crate) fn by_code(code: &str) -> Meaning {
+    use Cure::{Prepare, Reconnect, Repeat, Tell};
+    use Effect::{None, Unknown};
+    use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
+    let (kind, effect, cure, message) = match code {
+        // Transactions that got in each other's way: the server has rolled this one back.
+        "40001" => (
+            Contention,
+            None,
+            Repeat,
+            "a concurrent transaction got in the way (40001); repeat the whole transaction",
+        ),
+        "40P01" => (
+            Contention,
+            None,
+            Repeat,
+            "the server broke a deadlock (40P01); repeat the whole transaction",
+        ),
+        "40000" | "40002" => (
+            Contention,
+            None,
+            Tell,
+            "the server rolled the transaction back (40000, 40002); repeat it as a whole",
+        ),
+        "40003" => (
+            Unavailable,
+            Unknown,
+            Tell,
+            "the server does not know whether the statement completed (40003)",
+        ),
+        LOCK_NOT_AVAILABLE => (
+            Contention,
+            None,
+            Tell,
+            "a lock was not free in time (55P03, lock_timeout)",
+        ),
+        "72000" => (
+            Contention,
+            None,
+            Repeat,
+            "the statement's snapshot was too old (72000); repeat the whole transaction",
+        ),
+        // Statements that the server, its operator or a time-out has ended.
+        "57014" => (
+            Unavailable,
+            None,
+            Tell,
+            "the server cancelled the statement (57014, statement_timeout or a person)",
+        ),
+        "57000" => (
+            Unavailable,
+            Unknown,
+            Tell,
+            "somebody intervened on the server (57000)",
+        ),
+        "57P01" | "57P02" => (
+            Unavailable,
+            Unknown,
+            Tell,
+            "the server is shutting down or has crashed, or somebody ended the connection (57P01, \
+             57P02)",
+        ),
+        "57P03" => (
+            Unavailable,
+            None,
+            Tell,
+            "the server is starting up, shutting down or recovering (57P03)",
+        ),
+        "57P04" => (
+            Misconfigured,
+            Unknown,
+            Tell,
+            "the database was dropped (57P04)",
+        ),
+        "57P05" => (
+            Unavailable,
+            None,
+            Reconnect,
+            "the server closed the connection because it was idle (57P05, idle_session_timeout)",
+        ),
+        "25P03" => (
+            Unavailable,
+            None,
+            Tell,
+            "the server ended the transaction because it was idle (25P03, \
+             idle_in_transaction_session_timeout)",
+        ),
+        // Its clock runs while the transaction commits, too, until the server turns it off.
+        "25P04" => (
+            Unavailable,
+            Unknown,
+            Tell,
+            "the transaction took too long (25P04, transaction_timeout)",
+        ),
+        // A standby: after a failover, the server that was the primary.
+        "25006" => (
+            Unavailable,
+            None,
+            Tell,
+            "the server only reads (25006): a standby, or default_transaction_read_only is on; connect \
+             to the primary, or have the setting turned off for this role and database",
+        ),
+        "25P02" => (
+            Other,
+            None,
+            Reconnect,
+            "the transaction has failed before (25P02); roll it back and repeat it as a whole",
+        ),
+        "55006" => (
+            Unavailable,
+            None,
+            Tell,
+            "the database or the table is in use by something that excludes others (55006)",
+        ),
+        "55000" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the database or the table is not in a state to be written to (55000); see the source",
+        ),
+        "53000" | "53100" | "53200" | "53300" | "53400" => (
+            Unavailable,
+            None,
+            Tell,
+            "the server is out of a resource (class 53): connections, memory or disk",
+        ),
+        // What is refused before it runs: names, types and privileges are looked up first.
+        "42P01" | "3F000" | "42703" | "42P10" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the table is missing or of another version; run `migrate()` or the printed schema, and \
+             check schema and table names",
+        ),
+        "42804" | "42846" | "42883" | "42725" | "42704" | "42P18" | "42809" | "42601" | "42P08"
+        | "42P22" | "42P21" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the table's columns are not this crate's, or `search_path` hides the server's own functions \
+             and operators; `verify()` says what is wrong",
+        ),
+        "42501" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the role lacks a privilege (42501); grant USAGE on the schema, and SELECT, INSERT, UPDATE \
+             and DELETE on the tables",
+        ),
+        "0A000" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the server does not have a feature that the statement uses (0A000)",
+        ),
+        "55P02" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the role may not set lock_timeout (55P02)",
+        ),
+        "23502" | "23503" | "23505" | "23514" | "23P01" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the table has a constraint that is not this crate's (class 23); `verify()` says what is \
+             wrong",
+        ),
+        "28000" | "28P01" | "3D000" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the server refused the role, the password or the database (class 28, 3D000)",
+        ),
+        // The values are refused before the statement runs.
+        "22021" | "22P05" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the database cannot hold these characters (22021, 22P05); its encoding has to be UTF8. Or \
+             a pooler mixes prepared statements up: use `StatementMode::Unprepared`",
+        ),
+        "22P03" => (
+            Misconfigured,
+            None,
+            Tell,
+            "the server cannot read a value (22P03): a column has another type, or a pooler mixes \
+             prepared statements up; use `StatementMode::Unprepared` there",
+        ),
+        // No prepared statement, or portal, of this name; one of this name is there.
+        "26000" => (
+            Misconfigured,
+            None,
+            Prepare,
+            "the prepared statement is not there (26000): a pooler in transaction mode; use \
+             `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
+        ),
+        "34000" | "42P05" => (
+            Misconfigured,
+            None,
+            Tell,
+            "prepared statements are mixed up (34000, 42P05): a pooler in transaction mode; use \
+             `StatementMode::Unprepared`, or PgBouncer 1.21 with max_prepared_statements",
+        ),
+        "22003" => (
+            Corrupt,
+            None,
+            Tell,
+            "a number of the record is at the end of its range (22003): somebody has written its token, \
+             or the server's clock was far ahead; delete that row, and no claim of it is valid any more",
+        ),
+        _ => match code.get(..2).unwrap_or_default() {
+            // 08P01 too: "server conn crashed?" or "query_wait_timeout" of PgBouncer.
+            "08" => (
+                Unavailable,
+                Unknown,
+                Tell,
+                "the connection to the server was lost, or the pooler has none (class 08)",
+            ),
+            "53" => (
+                Unavailable,
+                Unknown,
+                Tell,
+                "the server is out of a resource (class 53)",
+            ),
+            "57" => (
+                Unavailable,
+                Unknown,
+                Tell,
+                "the server or its operator ended the statement (class 57)",
+            ),
+            "58" => (
+                Unavailable,
+                Unknown,
+                Tell,
+                "the operating system of the server, or the pooler, failed (class 58)",
+            ),
+            "28" | "3D" => (
+                Misconfigured,
+                Unknown,
+                Tell,
+                "the server refused the role, the password or the database (class 28, 3D)",
+            ),
+            "42" => (
+                Misconfigured,
+                Unknown,
+                Tell,
+                "the server cannot run the statement on this table (class 42); `verify()` says what is \
+                 wrong",
+            ),
+            "XX" => (
+                Corrupt,
+                Unknown,
+                Tell,
+                "the server reports an internal error or corruption (class XX)",
+            ),
+            _ => (
+                Other,
+                Unknown,
+                Tell,
+                "the server refused the statement; see the source for its code",
+            ),
+        },
+    };
+    Meaning {
+        kind,
+        effect,
+        cure,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Effect::{None as Nothing, Unknown};
+    use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
+
+    const ERROR: Answer<'static> = Answer {
+        code: "",
+        message: "",
+        routine: Some("errfinish"),
+        goes_on: true,
+    };
+
+    #[test]
+    fn codes_are_classified() {
+        for (codes, kind, effect) in [
+            ("40001 40P01 40000 40002 55P03 72000", Contention, Nothing),
+            ("40003 57P01 57P02 57000 57P99 25P04", Unavailable, Unknown),
+            ("57014 57P03 57P05 25P03 25006 55006", Unavailable, Nothing),
+            ("53000 53100 53200 53300 53400", Unavailable, Nothing),
+            (
+                "08000 08001 08003 08004 08006 08007 08P01",
+                Unavailable,
+                Unknown,
+            ),
+            ("58000 58030 58P01 53999", Unavailable, Unknown),
+            (
+                "42P01 3F000 42703 42P10 42804 42883 42725",
+                Misconfigured,
+                Nothing,
+            ),
+            (
+                "42P18 42501 0A000 55P02 55000 23502 23505 23514",
+                Misconfigured,
+                Nothing,
+            ),
+            (
+                "28000 28P01 3D000 22021 22P05 22P03",
+                Misconfigured,
+                Nothing,
+            ),
+            ("26000 34000 42P05", Misconfigured, Nothing),
+            ("57P04 42999 28999", Misconfigured, Unknown),
+            ("22003", Corrupt, Nothing),
+            ("XX000 XX001 XX002", Corrupt, Unknown),
+            ("25P02", Other, Nothing),
+            // Nobody has thought about these: they may have had an effect.
+            (
+                "22P02 22012 P0001 21000 54000 25001 F0000 HV000 99999 é",
+                Other,
+                Unknown,
+            ),
+        ] {
+            for code in codes.split(' ') {
+                let meaning = meaning(Answer { code, ..ERROR });
+                assert_eq!((meaning.kind, meaning.effect), (kind, effect), "{code}");
+                assert!(!meaning.message.is_empty());
+            }
+        }
+        assert_eq!(meaning(ERROR).effect, Unknown, "no code");
+    }
+
+    /// With the connection the server may have taken the answer to a commit away.
+    #[test]
+    fn the_end_of_a_connection_leaves_the_effect_unknown() {
+        for (code, effect) in [
+            ("57P01", Unknown),
+            ("57014", Unknown),
+            ("40001", Unknown),
+            ("53200", Unknown),
+            ("57P05", Nothing),
+            ("25P03", Nothing),
+            ("57P03", Nothing),
+            ("28P01", Nothing),
+        ] {
+            let fatal = Answer {
+                code,
+                goes_on: false,
+                ..ERROR
+            };
+            assert_eq!(meaning(fatal).effect, effect, "{code}");
+        }
+        let fatal = |code| {
+            let fatal = Answer {
+                code,
+                goes_on: false,
+                ..ERROR
+            };
+            meaning(fatal).cure
+        };
+        assert_eq!(
+            [fatal("57P05"), fatal("40001")],
+            [Cure::Reconnect, Cure::Tell]
+        );
+    }
+
+    #[test]
+    fn what_a_pooler_says_is_not_taken_for_mixed_up_statements() {
+        for message in [
+            "server conn crashed?",
+            "no more connections allowed (max_client_conn)",
+            "query_wait_timeout",
+            "client_login_timeout (server down)",
+            "server_login_retry has no connection",
+            "pgbouncer cannot connect to server",
+            "query_timeout",
+            "database removed",
+        ] {
+            let told = meaning(Answer {
+                code: "08P01",
+                message,
+                routine: None,
+                goes_on: true,
+            });
+            assert_eq!(
+                (told.kind, told.effect),
+                (Unavailable, Unknown),
+                "{message}"
+            );
+        }
+        let bound =
+            "bind message supplies 6 parameters, but prepared statement \"sqlx_s_3\" requires 7";
+        for (message, routine) in [
+            (bound, None),
+            ("in another language", Some("exec_bind_message")),
+        ] {
+            let told = meaning(Answer {
+                code: "08P01",
+                message,
+                routine,
+                goes_on: true,
+            });
+            assert_eq!((told.kind, told.effect), (Misconfigured, Unknown));
+            assert!(told.message.contains("StatementMode::Unprepared"));
+        }
+        let pooler = Answer {
+            code: "XX000",
+            message: "Max client connections reached",
+            routine: None,
+            goes_on: false,
+        };
+        assert_eq!(meaning(pooler).kind, Unavailable);
+    }
+
+    #[test]
+    fn the_values_of_another_statement_are_known() {
+        let message = format!("invalid input syntax for type bigint: \"{MIXED_UP}\"");
+        let told = meaning(Answer {
+            code: "22P02",
+            message: &message,
+            ..ERROR
+        });
+        assert_eq!((told.kind, told.effect), (Misconfigured, Nothing));
+    }
+
+    #[test]
+    fn a_stale_plan_is_prepared_anew() {
+        for (message, routine) in [
+            ("cached plan must not change result type", None),
+            ("in another language", Some("RevalidateCachedQuery")),
+        ] {
+            let told = meaning(Answer {
+                code: "0A000",
+                message,
+                routine,
+                goes_on: true,
+            });
+            assert_eq!((told.kind, told.cure), (Contention, Cure::Prepare));
+        }
+    }
+}

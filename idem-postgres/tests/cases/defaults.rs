@@ -1,0 +1,225 @@
+//! Defaults of the session, and tables that are changed under a store.
+
+use std::time::Duration;
+
+use idem_conformance::{Case, CaseResult, Context};
+use idem_core::{BatchStore, ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response};
+use idem_postgres::{PostgresStore, StatementMode, Transactions};
+
+use super::case;
+use crate::support;
+
+pub(super) const A_CLAIM_UNDER_SERIALIZABLE_IS_REPEATED_INSIDE: Case =
+    case(1, "a_claim_under_serializable_is_repeated_inside", |cx| {
+        Box::pin(a_claim_under_serializable_is_repeated_inside(cx))
+    });
+pub(super) const A_DEFAULT_THAT_ONLY_READS_IS_NAMED: Case =
+    case(14, "a_default_that_only_reads_is_named", |cx| {
+        Box::pin(a_default_that_only_reads_is_named(cx))
+    });
+pub(super) const A_TABLE_THAT_CHANGES_UNDER_A_STORE_IS_PREPARED_FOR_ANEW: Case = case(
+    14,
+    "a_table_that_changes_under_a_store_is_prepared_for_anew",
+    |cx| Box::pin(a_table_that_changes_under_a_store_is_prepared_for_anew(cx)),
+);
+pub(super) const A_TOKEN_AT_ITS_END_IS_NAMED_AND_HURTS_NO_NEIGHBOUR: Case = case(
+    14,
+    "a_token_at_its_end_is_named_and_hurts_no_neighbour",
+    |cx| Box::pin(a_token_at_its_end_is_named_and_hurts_no_neighbour(cx)),
+);
+pub(super) const WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED: Case =
+    case(14, "what_is_wrong_with_a_table_is_named", |cx| {
+        Box::pin(what_is_wrong_with_a_table_is_named(cx))
+    });
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Sixteen callers of one key, on a pool of the caller's whose sessions are serializable: nobody is told to ask again.
+async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    if harness.mode() == StatementMode::Unprepared {
+        // The pooler takes no options; what is sent unprepared says its level itself.
+        return Ok(());
+    }
+    let name = "default_transaction_isolation";
+    let store = harness
+        .store_under(name, "serializable", cx.namespace())
+        .await?;
+    for key in 0..5 {
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let (store, request) = (store.clone(), cx.request(&cx.key(format!("key {key}"))));
+            callers.spawn(async move { store.claim(&request).await });
+        }
+        let mut winners = 0;
+        for told in callers.join_all().await {
+            winners += usize::from(matches!(told?, ClaimOutcome::Acquired(_)));
+        }
+        assert_eq!(winners, 1);
+    }
+    Ok(())
+}
+
+/// `connect` refuses it; on a caller's pool the first write does.
+async fn a_default_that_only_reads_is_named(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    if harness.mode() == StatementMode::Unprepared {
+        return Ok(());
+    }
+    let name = "default_transaction_read_only";
+    let store = harness.store_under(name, "on", cx.namespace()).await?;
+    let verified = store.verify().await.unwrap_err();
+    let claimed = store.claim(&cx.request(&cx.key("one"))).await.unwrap_err();
+    let url = harness.url_with(name, "on");
+    let refused = PostgresStore::connect(&url, store.config().clone()).await;
+    let refused = refused.expect_err("nothing can be claimed");
+    for error in [verified, claimed, refused] {
+        assert_eq!(error.effect(), Effect::None);
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    Ok(())
+}
+
+/// After the type of a column has changed, what was prepared before is refused by the server.
+async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let own = harness.store(cx.namespace()).await?;
+    let callers = harness.store_with(1, cx.namespace()).await?;
+    let table = format!("\"{}\".idem_records", cx.namespace());
+    let held = cx.request(&cx.key("held"));
+    cx.hold(&held).await?;
+    // A claim that decides everything, and one in a transaction, are prepared on each connection.
+    let asked = || cx.request(held.key());
+    for kind in ["varchar(9999)", "text", "varchar(8888)"] {
+        for store in [&own, &callers] {
+            assert_eq!(
+                store.claim_many(&[asked()]).await.remove(0)?.name(),
+                "in_flight"
+            );
+            assert_eq!(store.claim(&asked()).await?.name(), "in_flight");
+            let transactions = Transactions::new(store.pool().clone());
+            let mut attempts = transactions.attempts();
+            let told = loop {
+                let mut transaction = attempts.begin().await?;
+                let told = store.claim_in(&mut transaction, &asked()).await;
+                if let Some(told) = attempts.finish(transaction, told).await {
+                    break told?;
+                }
+            };
+            assert_eq!(told.name(), "in_flight");
+        }
+        harness
+            .execute(format!(
+                "ALTER TABLE {table} ALTER COLUMN metadata TYPE {kind}"
+            ))
+            .await?;
+    }
+    Ok(())
+}
+
+/// The next token would be one more. The other keys of a batch are claimed.
+async fn a_token_at_its_end_is_named_and_hurts_no_neighbour(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    let claim = cx.claim(&cx.request(&cx.key("end"))).await?;
+    cx.store().release(&claim).await?;
+    let table = format!("\"{}\".idem_records", cx.namespace());
+    harness
+        .execute(format!("UPDATE {table} SET token = {}", i64::MAX))
+        .await?;
+    let end = || cx.request(claim.key());
+    let [before, after] = ["before", "fresh"].map(|id| cx.request(&cx.key(id)));
+    let mut told = store.claim_many(&[before, end(), after]).await;
+    let (after, at_end, before) = (told.remove(2), told.remove(1), told.remove(0));
+    assert_eq!([before?.name(), after?.name()], ["acquired"; 2]);
+    for error in [at_end.unwrap_err(), store.claim(&end()).await.unwrap_err()] {
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Corrupt, Effect::None)
+        );
+        assert!(error.to_string().contains("delete that row"), "{error}");
+    }
+    Ok(())
+}
+
+/// Each of these is what a hand may do to a table, and `verify` says what is to be done.
+async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    let records = format!("\"{}\".idem_records", cx.namespace());
+    let marks = format!("\"{}\".idem_records_watermarks", cx.namespace());
+    store.verify().await?;
+    for (does, undoes, says) in [
+        (
+            format!("ALTER TABLE {records} RENAME COLUMN metadata TO m"),
+            format!("ALTER TABLE {records} RENAME COLUMN m TO metadata"),
+            "no column metadata (text)",
+        ),
+        (
+            format!("ALTER TABLE {records} ALTER COLUMN attempts TYPE bigint"),
+            format!("ALTER TABLE {records} ALTER COLUMN attempts TYPE integer"),
+            "attempts TYPE integer",
+        ),
+        (
+            format!("ALTER TABLE {records} ADD COLUMN extra text NOT NULL"),
+            format!("ALTER TABLE {records} DROP COLUMN extra"),
+            "extra",
+        ),
+        (
+            format!("ALTER TABLE {records} ALTER COLUMN result SET NOT NULL"),
+            format!("ALTER TABLE {records} ALTER COLUMN result DROP NOT NULL"),
+            "DROP NOT NULL",
+        ),
+        (
+            format!("ALTER TABLE {marks} DROP CONSTRAINT idem_records_watermarks_pkey"),
+            format!("ALTER TABLE {marks} ADD PRIMARY KEY (scope, operation, id)"),
+            "ADD PRIMARY KEY",
+        ),
+        (
+            format!("DROP INDEX \"{}\".idem_records_purge_at", cx.namespace()),
+            format!("CREATE INDEX idem_records_purge_at ON {records} (purge_at)"),
+            "no index on purge_at",
+        ),
+        (
+            format!("ALTER TABLE {records} SET UNLOGGED"),
+            format!("ALTER TABLE {records} SET LOGGED"),
+            "SET LOGGED",
+        ),
+    ] {
+        harness.execute(does).await?;
+        let error = store.verify().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains(says), "{error}");
+        harness.execute(undoes).await?;
+        store.verify().await?;
+    }
+    let role = format!("{}_nobody", cx.namespace());
+    let schema = cx.namespace();
+    harness
+        .execute(format!(
+            "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{schema}\" TO \"{role}\";
+            GRANT SELECT ON {records}, {marks} TO \"{role}\""
+        ))
+        .await?;
+    let verified = match harness.mode() {
+        StatementMode::Prepared => {
+            let powerless = harness.store_as(&role, schema).await?;
+            let verified = powerless.verify().await;
+            powerless.pool().close().await;
+            verified
+        }
+        // The pooler of the tests logs everybody in as the same role.
+        StatementMode::Unprepared => Ok(()),
+    };
+    harness
+        .execute(format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\""))
+        .await?;
+    if harness.mode() == StatementMode::Prepared {
+        let error = verified.unwrap_err().to_string();
+        assert!(error.contains("GRANT INSERT, UPDATE, DELETE ON"), "{error}");
+    }
+    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
+    let done = Response::new(200, "done");
+    store.complete(&claim.expect("free"), &done, HOUR).await?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! PgBouncer with settings of its own, in front of a server of its own.
+
+use std::time::Duration;
+
+use idem_core::{
+    BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind, IdempotencyStore,
+    IdempotencyStoreExt, Record, Response,
+};
+use idem_postgres::{Config, PostgresStore, StatementMode};
+use idem_servers::{Durability, Instance, Options, start_private};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{Connection, PgConnection, PgPool};
+use tokio::runtime::Runtime;
+
+use crate::{HOUR, request};
+
+fn pooler(upstream: &Instance, settings: &[(&str, &str)]) -> Result<Instance, BoxError> {
+    let options = Options::new().with_upstream(upstream.url());
+    let options = settings.iter().fold(options, |options, (name, value)| {
+        options.with_setting(*name, *value)
+    });
+    Ok(start_private("pgbouncer", &options)?)
+}
+
+fn unprepared() -> Config {
+    Config::new().with_statement_mode(StatementMode::Unprepared)
+}
+
+/// The commit waits for a standby that there is not; its server process is ended, and the pooler says with a code of
+/// its own that the answer is lost. The record is completed.
+pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
+    let durable = Options::new().with_durability(Durability::Durable);
+    let server = start_private("postgres", &durable)?;
+    let pooler = pooler(&server, &[])?;
+    runtime.block_on(async {
+        let store = PostgresStore::connect(pooler.url(), unprepared()).await?;
+        store.migrate().await?;
+        let claim = store.claim(&request("one")).await?.acquired();
+        let claim = claim.ok_or("a fresh key")?;
+        let mut admin = PgConnection::connect(server.url()).await?;
+        for sql in [
+            "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+            "SELECT pg_reload_conf()",
+        ] {
+            sqlx::raw_sql(sql).execute(&mut admin).await?;
+        }
+        let done = Response::new(200, "done");
+        let completing = tokio::spawn({
+            let (store, claim, done) = (store.clone(), claim.clone(), done.clone());
+            async move { store.complete(&claim, &done, HOUR).await }
+        });
+        let killed = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE wait_event = 'SyncRep'";
+        while sqlx::raw_sql(killed)
+            .fetch_optional(&mut admin)
+            .await?
+            .is_none()
+        {
+            assert!(!completing.is_finished(), "the commit did not wait");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let error = completing.await?.expect_err("its answer is lost");
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Unavailable, Effect::Unknown),
+            "{error}"
+        );
+        assert!(error.is_retryable());
+        let off = "ALTER SYSTEM RESET synchronous_standby_names";
+        sqlx::raw_sql(off).execute(&mut admin).await?;
+        sqlx::raw_sql("SELECT pg_reload_conf()")
+            .execute(&mut admin)
+            .await?;
+        let record = store.get(claim.key()).await?;
+        assert!(
+            matches!(record, Some(Record::Completed(_))),
+            "it has happened"
+        );
+        store.complete(&claim, &done, HOUR).await?;
+        Ok(())
+    })
+}
+
+/// Nobody more is let in: that is waited for, and nothing was sent.
+pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("postgres", &Options::new())?;
+    let pooler = pooler(&server, &[("max_client_conn", "3")])?;
+    runtime.block_on(async {
+        let store = PostgresStore::connect(pooler.url(), unprepared()).await?;
+        store.migrate().await?;
+        store.pool().acquire().await?.close().await?;
+        let mut others = Vec::new();
+        while let Ok(other) = PgConnection::connect(pooler.url()).await {
+            others.push(other);
+        }
+        for error in [
+            store.claim(&request("one")).await.expect_err("it is full"),
+            PostgresStore::connect(pooler.url(), unprepared())
+                .await
+                .expect_err("it is full"),
+        ] {
+            assert_eq!(
+                (error.kind(), error.effect()),
+                (ErrorKind::Unavailable, Effect::None),
+                "{error}"
+            );
+            assert!(error.is_retryable());
+        }
+        for other in others {
+            other.close().await?;
+        }
+        let patience = Duration::from_secs(30);
+        let again = store.claim_retrying(&request("one"), patience).await?;
+        assert!(again.acquired().is_some());
+        Ok(())
+    })
+}
+
+/// In transaction mode, with many servers or one, prepared statements do not work; in session mode they do.
+pub(crate) fn refused(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("postgres", &Options::new())?;
+    for (settings, works) in [
+        (&[][..], false),
+        (&[("default_pool_size", "1")][..], false),
+        (&[("server_round_robin", "1")][..], false),
+        (&[("pool_mode", "session")][..], true),
+    ] {
+        let pooler = pooler(&server, settings)?;
+        runtime.block_on(async {
+            let connected = PostgresStore::connect(pooler.url(), Config::new()).await;
+            match connected {
+                Ok(_) => assert!(works, "{settings:?}: not noticed"),
+                Err(error) => {
+                    assert!(!works, "{settings:?}: {error}");
+                    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+                    assert!(error.to_string().contains("StatementMode::Unprepared"));
+                }
+            }
+            PostgresStore::connect(pooler.url(), unprepared()).await?;
+            Ok::<_, BoxError>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Pools of the caller's own, which nobody has tried out: values that come to another statement are refused by it.
+pub(crate) fn mixed_up(runtime: &Runtime) -> Result<(), BoxError> {
+    let server = start_private("postgres", &Options::new())?;
+    let pooler = pooler(&server, &[("default_pool_size", "4")])?;
+    runtime.block_on(async {
+        let direct = PostgresStore::connect(server.url(), Config::new()).await?;
+        direct.migrate().await?;
+        let pool = || -> Result<PgPool, BoxError> {
+            let options: sqlx::postgres::PgConnectOptions = pooler.url().parse()?;
+            let pool = PgPoolOptions::new().max_connections(6);
+            let pool = pool.test_before_acquire(false);
+            Ok(pool.connect_lazy_with(options.extra_float_digits(None)))
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..12 {
+            let store = PostgresStore::new(pool()?);
+            let direct = direct.clone();
+            tasks.spawn(async move { steps(&store, &direct, task).await });
+        }
+        let mut refused = 0;
+        while let Some(done) = tasks.join_next().await {
+            refused += done.map_err(|error| format!("it panicked: {error}"))??;
+        }
+        assert!(refused > 0, "nothing was mixed up, so nothing was tried");
+        Ok(())
+    })
+}
+
+/// Renewals of some, checkpoints of others, in different orders: a checkpoint is what was stored by its holder, and a
+/// record without one has none.
+async fn steps(
+    store: &PostgresStore,
+    direct: &PostgresStore,
+    task: usize,
+) -> Result<usize, BoxError> {
+    let mut refused = 0;
+    for round in 0..30 {
+        let claim = direct.claim(&request(format!("{task}-{round}"))).await?;
+        let claim = claim.acquired().ok_or("a fresh key")?;
+        let checkpoint = Checkpoint::new("half", format!("{task}-{round}"))?;
+        let told = match task % 3 {
+            0 => store.renew(&claim, HOUR).await.map(drop),
+            1 => store.checkpoint(&claim, &checkpoint).await,
+            _ => store.get(claim.key()).await.map(drop),
+        };
+        if let Err(error) = &told {
+            assert_ne!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert_ne!(error.kind(), ErrorKind::ClaimLost, "{error}");
+            refused += 1;
+        }
+        let stored = direct.last_checkpoint(&claim).await?;
+        let expected = (task % 3 == 1).then_some(&checkpoint);
+        match told {
+            Ok(()) => assert_eq!(stored.as_ref(), expected),
+            Err(_) => assert!(stored.is_none() || stored.as_ref() == expected),
+        }
+    }
+    Ok(refused)
+}
