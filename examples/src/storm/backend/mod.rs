@@ -8,7 +8,7 @@ mod postgres;
 mod redis;
 mod sqlite;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +70,9 @@ pub(crate) struct Settlement {
 }
 
 /// What a process opens.
-#[derive(Debug, Clone)]
+///
+/// `Debug` does not show the URL, which may hold a password.
+#[derive(Clone)]
 pub(crate) struct Place {
     /// The URL of `--store`, or of the file in the temporary folder.
     pub(crate) url: String,
@@ -80,6 +82,16 @@ pub(crate) struct Place {
     pub(crate) connections: u32,
     /// The worker, such as `2.5`: its place, and how often it had been restarted. Empty for the parent.
     pub(crate) worker: String,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("namespace", &self.namespace)
+            .field("connections", &self.connections)
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Opens the store that the URL names, with or without a cache in front of it.
