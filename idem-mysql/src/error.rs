@@ -97,11 +97,11 @@ fn by_number(number: u16) -> (ErrorKind, Effect, &'static str) {
             "the server broke a deadlock, or a Galera node refused to certify (1213); repeat the whole \
              transaction",
         ),
-        LOCK_WAIT => (
+        LOCK_WAIT | NO_WAIT => (
             Contention,
             Effect::None,
-            "a lock was not free within innodb_lock_wait_timeout (1205); roll back and repeat the whole \
-             transaction",
+            "another transaction that is still open holds a lock (1205, 3572); ask again when it has ended, in a \
+             transaction with the whole of it",
         ),
         RECORD_CHANGED => (
             Contention,
@@ -109,10 +109,10 @@ fn by_number(number: u16) -> (ErrorKind, Effect, &'static str) {
             "a row changed after the transaction's snapshot (1020, innodb_snapshot_isolation); repeat the \
              whole transaction",
         ),
-        1062 | 1412 | 1614 | 1615 | 3572 => (
+        1062 | 1412 | 1614 | 1615 => (
             Contention,
             Effect::None,
-            "a concurrent change got in the way (1062, 1412, 1614, 1615, 3572); ask again",
+            "a concurrent change got in the way (1062, 1412, 1614, 1615); ask again",
         ),
         1040 | 1203 | 1226 | 1461 => (
             Unavailable,
@@ -223,6 +223,10 @@ fn by_number(number: u16) -> (ErrorKind, Effect, &'static str) {
 const DEADLOCK: u16 = 1213;
 /// `ER_LOCK_WAIT_TIMEOUT`.
 const LOCK_WAIT: u16 = 1205;
+/// `ER_LOCK_NOWAIT`.
+const NO_WAIT: u16 = 3572;
+/// `ER_BAD_NULL_ERROR`.
+const NOT_NULL: u16 = 1048;
 /// `ER_CHECKREAD`.
 const RECORD_CHANGED: u16 = 1020;
 
@@ -230,8 +234,18 @@ const RECORD_CHANGED: u16 = 1020;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LostRace {
     Deadlock,
+    /// A lock was not free in time, or at once where none was given.
     LockWait,
+    /// A lock was not free, and NOWAIT was set; a transaction is as it was.
+    NoWait,
     Other,
+}
+
+impl LostRace {
+    /// Whether somebody holds a lock.
+    pub(crate) fn is_lock(self) -> bool {
+        matches!(self, Self::LockWait | Self::NoWait)
+    }
 }
 
 /// Which race the statement has lost, if it has.
@@ -239,6 +253,7 @@ pub(crate) fn lost_race(error: &SqlxError) -> Option<LostRace> {
     match number(error)? {
         DEADLOCK | RECORD_CHANGED => Some(LostRace::Deadlock),
         LOCK_WAIT => Some(LostRace::LockWait),
+        NO_WAIT => Some(LostRace::NoWait),
         number => (by_number(number).0 == ErrorKind::Contention).then_some(LostRace::Other),
     }
 }
@@ -248,15 +263,35 @@ fn number(error: &SqlxError) -> Option<u16> {
     Some(database.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
+fn driver(error: &Error) -> Option<&SqlxError> {
+    StdError::source(error)?.downcast_ref()
+}
+
+/// Whether a statement has met a lock that somebody holds.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    let race = driver(error).and_then(lost_race);
+    race.is_some_and(LostRace::is_lock)
+}
+
+/// Whether a column refused NULL.
+pub(crate) fn is_null_refused(error: &Error) -> bool {
+    driver(error).and_then(number) == Some(NOT_NULL)
+}
+
 /// Whether this error, or one that it comes from, is a lost race, after which the whole transaction is to be rolled back
-/// and repeated: a deadlock or a failed certification (1213), a lock that was not free in time (1205), a row that changed
-/// under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615, 3572).
+/// and repeated: a deadlock or a failed certification (1213), a lock that another transaction holds (1205, 3572), a row that
+/// changed under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<SqlxError>() {
             return lost_race(error).is_some();
+        }
+        if let Some(error) = error.downcast_ref::<Error>()
+            && error.kind() == ErrorKind::Contention
+        {
+            return true;
         }
         next = error.source();
     }

@@ -20,6 +20,7 @@ use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::own::Own;
 use crate::session::Session;
+use crate::settings;
 
 pub(crate) const BACKEND: &str = "mysql";
 
@@ -97,11 +98,11 @@ impl MySqlStore {
             Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
             Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
         }
-        let settings: Arc<[String]> = session_settings(&config).into();
+        let settings: Arc<[String]> = settings::for_pool(&config).into();
         let own = Own::new(
             options.clone(),
             usize::try_from(config.max_connections()).unwrap_or(usize::MAX),
-            Arc::clone(&settings),
+            settings::for_own(&config).into(),
         )
         .map_err(at)?;
         let pool = MySqlPoolOptions::new()
@@ -125,8 +126,8 @@ impl MySqlStore {
             .connect_lazy_with(options);
         let store = Self::on(pool, Some(own), config);
         let mut session = store.session();
-        let has_returning = store.operations.has_returning(&mut session).await;
-        has_returning.map_err(|error| error.at(BACKEND, "connect"))?;
+        let facts = store.operations.facts(&mut session).await;
+        facts.map_err(|error| error.at(BACKEND, "connect"))?;
         drop(session);
         Ok(store)
     }
@@ -177,19 +178,6 @@ impl fmt::Debug for MySqlStore {
             .field("config", &self.operations.config)
             .finish_non_exhaustive()
     }
-}
-
-/// What `connect` sets on each connection. Locks are waited for half of the time-out, in whole seconds, at least one.
-fn session_settings(config: &Config) -> Vec<String> {
-    let seconds = (config.timeout().as_secs() / 2).max(1);
-    let mut settings = vec![
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-        format!("SET SESSION innodb_lock_wait_timeout = {seconds}"),
-    ];
-    if let Some(bits) = config.wsrep_sync_wait() {
-        settings.push(format!("SET SESSION wsrep_sync_wait = {bits}"));
-    }
-    settings
 }
 
 pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
-use idem_mysql::{ClaimOrder, Config, MySqlStore};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response,
+    async_trait,
+};
+use idem_mysql::{ClaimOrder, Config, MySqlStore, Transaction, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
@@ -146,6 +149,37 @@ impl MySqlHarness {
     }
 }
 
+struct InTransaction {
+    store: MySqlStore,
+    transaction: Transaction,
+}
+
+#[async_trait]
+impl CallerTransaction for InTransaction {
+    async fn claim(&mut self, request: &ClaimRequest) -> idem_core::Result<ClaimOutcome> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> idem_core::Result<()> {
+        self.store
+            .complete_in(&mut self.transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<MySqlHarness, CaseError> {
     MySqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
@@ -166,6 +200,8 @@ impl Harness for MySqlHarness {
             .batch()
             .checkpoints()
             .watermarks()
+            .transactions()
+            .row_locks()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -228,6 +264,13 @@ impl Harness for MySqlHarness {
         Ok(Some(Arc::new(
             self.store_through(namespace, address).await?,
         )))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = self.store(namespace).await?;
+        let mut attempts = Transactions::new(store.pool().clone()).attempts();
+        let transaction = attempts.begin().await?;
+        Ok(Some(Box::new(InTransaction { store, transaction })))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {
