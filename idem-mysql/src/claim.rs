@@ -124,6 +124,10 @@ impl Operations {
                 columns.stored()?.loses(asked.request).map(Met::Answer)
             }
             Found::Abandoned => self.abandon(session, asked, &columns).await,
+            Found::Free if columns.token().as_i64() == i64::MAX => Err(Error::corrupt(
+                "the record's fencing token is the greatest that there is, so no claim can be given a greater one; \
+                 correct or delete the row",
+            )),
             Found::Own | Found::Free => {
                 let (sql, key) = (self.sql(session).await?, asked.request.key());
                 let Some(permit) = self.permit(&self.locked, session, key).await? else {

@@ -5,6 +5,7 @@ mod attempts;
 mod batch;
 mod capabilities;
 mod claim;
+mod codes;
 mod config;
 mod counters;
 mod error;
@@ -23,6 +24,7 @@ mod statements;
 mod store;
 mod transaction;
 mod tx;
+mod verify;
 
 pub use attempts::{Attempts, Isolation, Transactions};
 pub use config::{ClaimOrder, Config, Returning};

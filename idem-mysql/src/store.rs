@@ -72,10 +72,10 @@ impl MySqlStore {
     /// [`Config::with_max_connections`] says, opened as they are needed, and tested before use only after half a
     /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
     ///
-    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Sessions are
-    /// set to READ COMMITTED, under which fewer gaps are locked, and to an `innodb_lock_wait_timeout` of half the
-    /// configured time-out, so that a wait for a lock has a definite end. That is only faster and clearer, not needed: a
-    /// pool of the caller's may leave both as they are.
+    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Whatever the server's
+    /// defaults, sessions commit by themselves, write, are READ COMMITTED, wait for a lock for a second and cut no answer off;
+    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too. The README
+    /// has the list, and what is refused on a caller's pool.
     ///
     /// # Errors
     ///
