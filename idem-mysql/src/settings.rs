@@ -12,7 +12,7 @@ use crate::server::misconfigured;
 const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];
 
 /// A session that cuts answers off below so many rows may take a record that is there for one that is not.
-const FEWEST_ROWS: i64 = 10_000;
+const FEWEST_ROWS: u64 = 10_000;
 
 /// What every session of `connect` is set to, those of the pool for callers' transactions too: what would undo a
 /// commit, write nothing, or cut off an answer.
@@ -51,7 +51,7 @@ pub(crate) fn for_own(config: &Config) -> Vec<String> {
 
 /// The session's settings that [`refusal`] judges.
 const READ: &str = "SELECT CAST(@@autocommit AS SIGNED), CAST(@@completion_type AS BINARY), \
-                    CAST(LEAST(@@sql_select_limit, 1000000) AS SIGNED), CAST(@@sql_mode AS BINARY)";
+                    CAST(@@sql_select_limit AS BINARY), CAST(@@sql_mode AS BINARY)";
 
 /// Refuses a session of a caller's pool under which the store's answers would not be true. It may be the caller's for other
 /// work too, so nothing is set in it.
@@ -68,7 +68,7 @@ pub(crate) async fn check(connection: &mut MySqlConnection) -> Result<()> {
 struct Session {
     autocommit: i64,
     completion_type: String,
-    select_limit: i64,
+    select_limit: u64,
     sql_mode: String,
 }
 
@@ -82,7 +82,8 @@ impl Session {
         Ok(Self {
             autocommit: number(0)?,
             completion_type: text(1)?,
-            select_limit: number(2)?,
+            // One that cannot be read is no small one.
+            select_limit: text(2)?.parse().unwrap_or(u64::MAX),
             sql_mode: text(3)?,
         })
     }

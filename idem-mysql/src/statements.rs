@@ -49,11 +49,13 @@ const PLACES: [(&str, &str, &str); 6] = [
         "\n    AND (SELECT free FROM (SELECT 1 + COUNT(*) AS free FROM {table} \
          WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
     ),
-    // NULL, which the column refuses (1048), where the probe would lock a gap.
+    // NULL, which the column refuses (1048), where the probe would lock a gap: unless it is READ-COMMITTED or
+    // READ-UNCOMMITTED, as bytes, because a text has the character set of the session.
     (
         "{probe_in}",
         "",
-        " + IF(@@transaction_isolation IN ('READ-COMMITTED', 'READ-UNCOMMITTED'), \
+        " + IF(CAST(@@transaction_isolation AS BINARY) IN (\
+         x'524541442D434F4D4D4954544544', x'524541442D554E434F4D4D4954544544'), \
          (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {table} \
          WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe), NULL)",
     ),

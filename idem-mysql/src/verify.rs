@@ -96,7 +96,7 @@ impl MySqlStore {
             .described(
                 "SELECT CAST(column_name AS BINARY), CAST(data_type AS BINARY), CAST(column_type AS BINARY),
                     CAST(COALESCE(character_octet_length, 0) AS SIGNED), CAST(is_nullable AS BINARY),
-                    column_default IS NOT NULL OR extra <> ''
+                    column_default IS NOT NULL OR LENGTH(extra) > 0
                 FROM information_schema.columns
                 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?",
                 table,

@@ -1,7 +1,6 @@
 //! Whether a claim looks first or inserts first.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
@@ -9,7 +8,6 @@ use idem_core::{
     IdempotencyStore, IdempotencyStoreExt, Record, Response, StalePolicy,
 };
 use idem_mysql::{ClaimOrder, MySqlStore};
-use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::case;

@@ -217,7 +217,23 @@ async fn live(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
     assert_eq!(record.response, response);
     let outcome = store.claim(&cx.other_request(&key)).await?;
     assert!(matches!(outcome, ClaimOutcome::Conflict(_)));
+    in_a_transaction(cx, store, id).await?;
     taken_over_and_purged(cx, store, id).await
+}
+
+async fn in_a_transaction(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
+    let request = cx.request(&cx.key(format!("in a transaction {id}")));
+    let response = Response::new(200, "done");
+    let mut transaction = store.pool().begin().await?;
+    let claim = store.claim_in(&mut transaction, &request).await?;
+    let claim = claim.acquired().expect("fresh");
+    store
+        .complete_in(&mut transaction, &claim, &response, HOUR)
+        .await?;
+    transaction.commit().await?;
+    let told = store.claim(&cx.request(request.key())).await?;
+    assert!(matches!(told, ClaimOutcome::Completed(_)));
+    Ok(())
 }
 
 async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {

@@ -92,16 +92,6 @@ impl MySqlHarness {
         Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
-    /// The same with another time-out.
-    pub(crate) async fn store_with_timeout(
-        &self,
-        namespace: &str,
-        timeout: Duration,
-    ) -> Result<MySqlStore, BoxError> {
-        let config = self.config(namespace)?.with_timeout(timeout);
-        Ok(MySqlStore::connect(self.url(), config).await?)
-    }
-
     /// A store on a pool that this crate has not set up, with these options.
     pub(crate) async fn store_with(
         &self,
