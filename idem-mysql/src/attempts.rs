@@ -6,6 +6,7 @@ use idem_core::{BoxError, Result};
 use sqlx::MySqlPool;
 use tokio::time::Instant;
 
+use crate::config::LONGEST_TIME;
 use crate::error::is_transaction_retryable;
 use crate::transaction::Transaction;
 
@@ -21,8 +22,8 @@ pub enum Isolation {
     Serializable,
 }
 
-/// Runs transactions, each repeated as a whole after a deadlock or a failed certification (1213), a lock that was not free
-/// in time (1205), or a row that changed under a snapshot (1020).
+/// Runs transactions, each repeated as a whole after a deadlock or a failed certification (1213), a lock that another
+/// transaction holds (1205, 3572, `Contention`), or a row that changed under a snapshot (1020).
 #[derive(Debug, Clone)]
 pub struct Transactions {
     pool: MySqlPool,
@@ -48,10 +49,10 @@ impl Transactions {
         self
     }
 
-    /// For how long a transaction is repeated.
+    /// For how long a transaction is repeated; at most a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+        self.limit = limit.min(LONGEST_TIME);
         self
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, check};
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, TryTurn, Turn, check};
 
 use crate::asked::Asked;
-use crate::error::Sent;
+use crate::error::{Sent, is_locked};
 use crate::operations::{Operations, Sealing, bind_claim, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::Session;
-use crate::statements::{MAX_ITEMS, filled_up};
+use crate::statements::{Dialect, MAX_ITEMS, filled_up};
 
 /// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
@@ -35,7 +35,8 @@ fn next_round<'k>(
         std::mem::take(pending).into_iter().partition(|&position| {
             let (scope, operation, id) = parts(key(position));
             let name = scope.len() + operation.len() + id.len();
-            let bytes = ITEM_BYTES + name + bytes(position);
+            // On MySQL a probe has the key once more.
+            let bytes = ITEM_BYTES + 2 * name + bytes(position);
             let fits = seen.len() < MAX_ITEMS && (size == 0 || size + bytes <= most_bytes);
             let takes = fits && seen.insert(key(position));
             if takes {
@@ -58,11 +59,13 @@ pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
 
 impl Operations {
     /// About most bytes of one statement.
-    fn most_bytes(&self) -> usize {
-        match self.returning.get() {
-            // MariaDB.
-            Some(true) => MAX_BYTES,
-            _ => MAX_BYTES_OF_MYSQL,
+    async fn most_bytes(&self, session: &mut Session<'_>) -> usize {
+        let facts = self.facts(session).await;
+        // What was wrong the statement will tell.
+        let dialect = facts.map_or(Dialect::MySql, |facts| facts.dialect);
+        match dialect {
+            Dialect::MariaDb => MAX_BYTES,
+            Dialect::MySql => MAX_BYTES_OF_MYSQL,
         }
     }
 
@@ -89,10 +92,11 @@ impl Operations {
                 }
             }
         }
+        let most_bytes = self.most_bytes(session).await;
         while !pending.is_empty() {
             let key = |position: usize| requests[position].key();
             let bytes = |position: usize| asked[position].as_ref().map_or(0, Asked::metadata_bytes);
-            let round = next_round(&mut pending, self.most_bytes(), key, bytes);
+            let round = next_round(&mut pending, most_bytes, key, bytes);
             let items: Vec<_> = round.iter().filter_map(|&at| asked[at].as_ref()).collect();
             let mut found = vec![None; items.len()];
             let done = self.claim_round(session, &items, &mut found).await;
@@ -101,7 +105,8 @@ impl Operations {
                 answers[position] = Some(match (answer, &failed) {
                     (Some(outcome), _) => Ok(outcome),
                     (None, Some(each)) => Err(each()),
-                    // There is a record, and it is to be taken over or failed.
+                    // There is a record, and it is to be taken over or failed; or it is another caller's turn, or somebody
+                    // has locked this key or another of the batch.
                     (None, None) => self.claim(session, &requests[position]).await,
                 });
             }
@@ -144,8 +149,9 @@ impl Operations {
         Ok(())
     }
 
-    /// Inserts the records of these positions that are not there. All are acquired when as many were inserted; otherwise
-    /// those that carry the attempt's id and the token of this statement, which is added to `tokens`.
+    /// Inserts the records of these positions that are not there, of those whose turn it is. All are acquired when as many were
+    /// inserted; otherwise those that carry the attempt's id and the token of this statement, which is added to `tokens`. When
+    /// one of them is locked, nothing has happened, and each is asked for by itself.
     async fn insert_at(
         &self,
         session: &mut Session<'_>,
@@ -154,16 +160,27 @@ impl Operations {
         tokens: &mut Vec<i64>,
         answers: &mut [Option<ClaimOutcome>],
     ) -> Result<()> {
+        let (which, _turns) = self.turns(which, |at| items[at].request.key());
+        let which = &which[..];
         if which.is_empty() {
             return Ok(());
         }
-        let (statement, size) = self.sql.insert_new.at_least(which.len());
+        let sql = self.sql(session).await?;
+        self.without_gaps(session).await?;
+        let (statement, size) = sql.insert_new.at_least(which.len());
         let insert = || {
-            filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
-                items[at].bind_row(query)
-            })
+            let probe = filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
+                sql.bind_probe(query, items[at].request.key())
+            });
+            filled_up(which, size).fold(probe, |query, &at| items[at].bind_row(query))
         };
-        let done = session.execute(insert).await?;
+        let done = match session.execute(insert).await {
+            Err(error) if is_locked(&error) => {
+                session.share_patience();
+                return Ok(());
+            }
+            done => done?,
+        };
         if done.rows_affected() == 0 {
             return Ok(());
         }
@@ -191,7 +208,8 @@ impl Operations {
             .iter()
             .map(|&at| (parts(items[at].request.key()), at))
             .collect();
-        let (statement, size) = self.sql.look_many.at_least(which.len());
+        let sql = self.sql(session).await?;
+        let (statement, size) = sql.look_many.at_least(which.len());
         let query = || {
             filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
                 bind_key(query, items[at].request.key())
@@ -225,6 +243,19 @@ impl Operations {
         Ok(there)
     }
 
+    /// Of these positions those whose turn it is, with the turns.
+    fn turns<'k>(
+        &self,
+        which: &[usize],
+        key: impl Fn(usize) -> &'k Key,
+    ) -> (Vec<usize>, Vec<Turn>) {
+        let turn = |&at: &usize| match self.locked.try_turn(key(at)) {
+            TryTurn::Turn(turn) => Some((at, turn)),
+            TryTurn::Busy | TryTurn::Locked(_) => None,
+        };
+        which.iter().filter_map(turn).unzip()
+    }
+
     pub(crate) async fn complete_many(
         &self,
         session: &mut Session<'_>,
@@ -249,9 +280,10 @@ impl Operations {
             }
         }
         let bytes = |position: usize| sealings[position].as_ref().map_or(0, Sealing::len);
+        let most_bytes = self.most_bytes(session).await;
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
-            let round = next_round(&mut pending, self.most_bytes(), key, bytes);
+            let round = next_round(&mut pending, most_bytes, key, bytes);
             let items: Vec<_> = round
                 .iter()
                 .filter_map(|&position| {
@@ -259,14 +291,16 @@ impl Operations {
                     Some((&completions[position], sealing))
                 })
                 .collect();
-            match self.complete_round(session, &items).await {
-                Ok(all) => {
-                    for (position, (item, sealing)) in round.into_iter().zip(items) {
-                        answers[position] = Some(if all {
-                            Ok(())
-                        } else {
-                            // One of them is lost or sealed already. Those that were sealed just now say so.
-                            self.seal(session, &item.claim, sealing).await
+            let mut sealed = vec![false; items.len()];
+            match self.complete_round(session, &items, &mut sealed).await {
+                Ok(()) => {
+                    let items = items.into_iter().zip(sealed);
+                    for (position, ((item, sealing), is_sealed)) in round.into_iter().zip(items) {
+                        answers[position] = Some(match is_sealed {
+                            true => Ok(()),
+                            // It is locked, or it is another caller's turn, or one of them is lost or sealed already.
+                            // Those that were sealed just now say so.
+                            false => self.seal(session, &item.claim, sealing).await,
                         });
                     }
                 }
@@ -281,14 +315,23 @@ impl Operations {
         answers.into_iter().flatten().collect()
     }
 
-    /// One statement; whether all items were sealed by it.
+    /// One statement for the items whose turn it is. They are marked where it is certain that it has sealed all of them; when
+    /// one is locked, nothing has happened.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        items: &[(&Completion, &Sealing)],
-    ) -> Result<bool> {
-        let (statement, size) = self.sql.complete_many.at_least(items.len());
-        let places: Vec<_> = (1..).zip(items).collect();
+        all: &[(&Completion, &Sealing)],
+        sealed: &mut [bool],
+    ) -> Result<()> {
+        let positions: Vec<_> = (0..all.len()).collect();
+        let (which, _turns) = self.turns(&positions, |at| all[at].0.claim.key());
+        if which.is_empty() {
+            return Ok(());
+        }
+        let items: Vec<_> = which.iter().map(|&at| all[at]).collect();
+        let sql = self.sql(session).await?;
+        let (statement, size) = sql.complete_many.at_least(items.len());
+        let places: Vec<_> = (1..).zip(&items).collect();
         let query = || {
             let rows = filled_up(&places, size).fold(
                 sqlx::query(statement.text()),
@@ -298,9 +341,21 @@ impl Operations {
                         .bind(*place)
                 },
             );
-            filled_up(items, size).fold(rows, |query, (_, sealing)| query.bind(sealing.result()))
+            let results = filled_up(&items, size)
+                .fold(rows, |query, (_, sealing)| query.bind(sealing.result()));
+            filled_up(&items, size).fold(results, |query, (item, _)| {
+                sql.bind_probe(query, item.claim.key())
+            })
         };
-        Ok(session.write(query).await? == items.len() as u64)
+        match session.write(query).await {
+            Err(error) if is_locked(&error) => session.share_patience(),
+            done => {
+                if done? == items.len() as u64 {
+                    which.into_iter().for_each(|at| sealed[at] = true);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -320,7 +375,7 @@ mod tests {
         let keys = keys(300);
         for (most, bytes, largest) in [
             (MAX_BYTES, 0, 300),
-            (MAX_BYTES_OF_MYSQL, 0, MAX_BYTES_OF_MYSQL / 117),
+            (MAX_BYTES_OF_MYSQL, 0, MAX_BYTES_OF_MYSQL / 134),
             // Whatever its size, one goes.
             (MAX_BYTES_OF_MYSQL, 1 << 20, 1),
         ] {

@@ -29,11 +29,12 @@ impl Operations {
         checkpoint: &Checkpoint,
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
+        let sql = self.sql(session).await?;
         let query = || {
-            let query = sqlx::query(self.sql.checkpoint.text()).bind(&stored[..]);
-            bind_claim(query, claim)
+            let query = sqlx::query(sql.checkpoint.text()).bind(&stored[..]);
+            sql.bind_probe(bind_claim(query, claim), claim.key())
         };
-        if session.write(query).await? > 0 {
+        if self.write_locked(session, claim.key(), query).await? > 0 {
             return Ok(());
         }
         self.last_checkpoint(session, claim).await.map(drop)
@@ -44,10 +45,11 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
+        let sql = self.sql(session).await?;
         let statement = if session.is_transaction() {
-            &self.sql.last_checkpoint_latest
+            &sql.last_checkpoint_latest
         } else {
-            &self.sql.last_checkpoint
+            &sql.last_checkpoint
         };
         let query = || bind_claim(sqlx::query(statement.text()), claim);
         let rows = session.rows(query, Sent::Harmless).await?;
@@ -67,16 +69,24 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
+        let sql = self.sql(session).await?;
         let first = || {
-            let query = bind_key(sqlx::query(self.sql.first_mark.text()), source);
+            let query = bind_key(sqlx::query(sql.first_mark.text()), source);
+            sql.bind_probe(query.bind(wanted).bind(retention), source)
+        };
+        let first_plain = || {
+            let query = bind_key(sqlx::query(sql.first_mark_plain.text()), source);
             query.bind(wanted).bind(retention)
         };
         let raise = || {
-            let query = sqlx::query(self.sql.raise.text()).bind(wanted);
-            bind_key(query.bind(retention), source).bind(wanted)
+            let query = sqlx::query(sql.raise.text()).bind(wanted);
+            let query = bind_key(query.bind(retention), source).bind(wanted);
+            sql.bind_probe(query, source)
         };
         for ask in 0..MAX_ASKS {
-            let raised = match self.mark(session, source, ask > 0).await? {
+            let mark = self.mark(session, source, ask > 0).await?;
+            let is_there = mark.is_some();
+            match mark {
                 Some(mark) if mark.is_live && mark.version == version => {
                     return Ok(Advance::Unchanged);
                 }
@@ -85,10 +95,19 @@ impl Operations {
                         current: mark.version,
                     });
                 }
-                Some(_) => session.write(raise).await?,
-                None => session.write(first).await?,
+                Some(_) | None => {}
+            }
+            let permit = self.permit(&self.locked_marks, session, source).await?;
+            let Some(permit) = permit else { continue };
+            let raised = match (is_there, session.is_transaction()) {
+                (true, _) => session.write(raise).await,
+                (false, true) => self.insert_in(session, first_plain).await,
+                (false, false) => {
+                    self.without_gaps(session).await?;
+                    session.write(first).await
+                }
             };
-            if raised > 0 {
+            if permit.settle(source, raised)? > 0 {
                 return Ok(Advance::Advanced);
             }
         }
@@ -105,10 +124,11 @@ impl Operations {
         source: &Key,
         has_written: bool,
     ) -> Result<Option<Mark>> {
+        let sql = self.sql(session).await?;
         let statement = if has_written && session.is_transaction() {
-            &self.sql.mark_latest
+            &sql.mark_latest
         } else {
-            &self.sql.mark
+            &sql.mark
         };
         let query = || bind_key(sqlx::query(statement.text()), source);
         let rows = session.rows(query, Sent::Harmless).await?;

@@ -10,11 +10,11 @@ use sqlx::mysql::MySqlRow;
 
 use crate::asked::Asked;
 use crate::config::{ClaimOrder, Returning};
-use crate::error::Sent;
+use crate::error::{Sent, is_null_refused};
 use crate::operations::{MAX_ASKS, Operations, bind_key};
 use crate::row::{Columns, Found};
-use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Query, Session};
+use crate::statements::Dialect;
 
 /// What an INSERT has told.
 enum Inserted {
@@ -26,10 +26,35 @@ enum Inserted {
     Nothing,
 }
 
+/// What a claim makes of the record that it has found.
+enum Met {
+    Answer(ClaimOutcome),
+    /// A write, whose effect the next look tells.
+    Written,
+    /// Nothing was sent; another caller's turn has ended.
+    Again,
+}
+
+/// Whether somebody has locked the key, as the server or the store knows.
+fn is_refused(error: &Error) -> bool {
+    error.kind() == ErrorKind::Contention && error.effect() == Effect::None
+}
+
+/// The error of a statement that may come after one that wrote.
+fn after(has_written: bool, error: Error) -> Error {
+    match has_written {
+        true => error.with_effect(Effect::Unknown),
+        false => error,
+    }
+}
+
 impl Operations {
     /// Inserts first where keys are mostly fresh, and looks first where they are mostly not: a duplicate is then answered
     /// without a try to write. Either way it is proven by what was written: the count of the insert, or the row that
     /// carries this attempt's id after a write of this call.
+    ///
+    /// A key that somebody has locked is looked for all the same, because the record that is committed may answer; where it does
+    /// not, the claim is refused with `Contention`.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -37,25 +62,33 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, &self.config)?;
         let mut absent = self.counts(session) && self.inserts_first(request.key());
-        let mut has_written = false;
+        let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_ASKS {
             if absent {
-                match self.insert(session, &asked).await? {
-                    Inserted::Own(claim) => {
+                match self.insert_permitted(session, &asked).await {
+                    Ok(Inserted::Own(claim)) => {
                         self.traffic.learn(request.key(), false);
                         return Ok(ClaimOutcome::Acquired(claim));
                     }
-                    Inserted::Perhaps => has_written = true,
-                    Inserted::Nothing => {}
+                    Ok(Inserted::Perhaps) => has_written = true,
+                    Ok(Inserted::Nothing) => {}
+                    Err(error) if has_looked || !is_refused(&error) => {
+                        return Err(after(has_written, error));
+                    }
+                    // The record may be there, and be locked.
+                    Err(_) => {}
                 }
             }
             let seen = self.look(session, &asked, has_written).await?;
+            has_looked = true;
             absent = seen.is_none();
             let Some(seen) = seen else { continue };
-            if let Some(outcome) = self.meet(session, &asked, &seen, has_written).await? {
-                return Ok(outcome);
+            match self.meet(session, &asked, &seen, has_written).await {
+                Ok(Met::Answer(outcome)) => return Ok(outcome),
+                Ok(Met::Written) => has_written = true,
+                Ok(Met::Again) => {}
+                Err(error) => return Err(after(has_written, error)),
             }
-            has_written = true;
         }
         Err(Error::new(
             ErrorKind::Contention,
@@ -73,27 +106,36 @@ impl Operations {
         }
     }
 
-    /// What the record answers. `None` after a write, whose effect the next look tells.
+    /// What the record answers.
     async fn meet(
         &self,
         session: &mut Session<'_>,
         asked: &Asked<'_>,
         seen: &MySqlRow,
         has_written: bool,
-    ) -> Result<Option<ClaimOutcome>> {
+    ) -> Result<Met> {
         let columns = Columns::of(seen)?;
         match columns.found(asked.request) {
-            Found::Own if has_written => Ok(Some(ClaimOutcome::Acquired(
+            Found::Own if has_written => Ok(Met::Answer(ClaimOutcome::Acquired(
                 columns.stored()?.claim(asked.request),
             ))),
             Found::Held => {
                 self.traffic.learn(asked.request.key(), true);
-                columns.stored()?.loses(asked.request).map(Some)
+                columns.stored()?.loses(asked.request).map(Met::Answer)
             }
             Found::Abandoned => self.abandon(session, asked, &columns).await,
+            Found::Free if columns.token().as_i64() == i64::MAX => Err(Error::corrupt(
+                "the record's fencing token is the greatest that there is, so no claim can be given a greater one; \
+                 correct or delete the row",
+            )),
             Found::Own | Found::Free => {
-                session.write(|| asked.take(&self.sql.take)).await?;
-                Ok(None)
+                let (sql, key) = (self.sql(session).await?, asked.request.key());
+                let Some(permit) = self.permit(&self.locked, session, key).await? else {
+                    return Ok(Met::Again);
+                };
+                let take = || sql.bind_probe(asked.take(&sql.take), key);
+                permit.settle(key, session.write(take).await)?;
+                Ok(Met::Written)
             }
         }
     }
@@ -109,9 +151,10 @@ impl Operations {
         if !has_written {
             return self.first_look(session, asked).await;
         }
+        let sql = self.sql(session).await?;
         let statement = match session.is_transaction() {
-            true => &self.sql.look_latest,
-            false => &self.sql.look,
+            true => &sql.look_latest,
+            false => &sql.look,
         };
         let rows = session.rows(|| asked.look(statement), Sent::Write).await?;
         Ok(rows.into_iter().next().map(Arc::new))
@@ -122,11 +165,26 @@ impl Operations {
         !session.is_transaction() && self.config.returning() != Returning::Always
     }
 
-    /// Inserts the record where there is none.
+    /// Inserts the record where there is none, when it is this caller's turn.
+    async fn insert_permitted(
+        &self,
+        session: &mut Session<'_>,
+        asked: &Asked<'_>,
+    ) -> Result<Inserted> {
+        let key = asked.request.key();
+        match self.permit(&self.locked, session, key).await? {
+            Some(permit) => permit.settle(key, self.insert(session, asked).await),
+            // Another caller's turn has ended, and the record may be there.
+            None => Ok(Inserted::Nothing),
+        }
+    }
+
     async fn insert(&self, session: &mut Session<'_>, asked: &Asked<'_>) -> Result<Inserted> {
+        let (sql, key) = (self.sql(session).await?, asked.request.key());
         if self.counts(session) {
-            let (statement, _) = self.sql.insert_new.at_least(1);
-            let query = || asked.bind_row(sqlx::query(statement.text()));
+            self.without_gaps(session).await?;
+            let (statement, _) = sql.insert_new.at_least(1);
+            let query = || asked.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
             let done = session.execute(query).await?;
             return Ok(match (done.rows_affected(), done.last_insert_id()) {
                 (0, _) => Inserted::Nothing,
@@ -135,8 +193,8 @@ impl Operations {
                 (_, token) => Inserted::Own(asked.inserted(token.cast_signed())),
             });
         }
-        if self.has_returning(session).await? {
-            let query = || asked.bind_row(sqlx::query(self.sql.insert_returning.text()));
+        if self.facts(session).await?.has_returning {
+            let query = || asked.bind_row(sqlx::query(sql.insert_returning.text()));
             let rows = session.rows(query, Sent::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which is then read.
@@ -147,45 +205,79 @@ impl Operations {
                 _ => Inserted::Perhaps,
             });
         }
-        let query = || asked.bind_row(sqlx::query(self.sql.insert.text()));
-        session.write(query).await?;
+        let query = || asked.bind_row(sql.bind_probe(sqlx::query(sql.insert.text()), key));
+        match session.write(query).await {
+            Err(error) if is_null_refused(&error) => {
+                let query = || asked.bind_row(sqlx::query(sql.insert_plain.text()));
+                self.insert_in(session, query).await?;
+            }
+            done => drop(done?),
+        }
         Ok(Inserted::Perhaps)
     }
 
-    /// Whether the server answers an INSERT with rows.
-    pub(crate) async fn has_returning(&self, session: &mut Session<'_>) -> Result<bool> {
-        if let Some(&known) = self.returning.get() {
-            return Ok(known);
+    /// Lets the next statement lock no gaps, where a caller's session does: two that probe for neighbours would wait for each
+    /// other to insert. A session of the store's own never does.
+    pub(crate) async fn without_gaps(&self, session: &mut Session<'_>) -> Result<()> {
+        let facts = self.facts(session).await?;
+        match session.is_lent() && facts.dialect == Dialect::MySql && facts.locks_gaps {
+            true => {
+                session
+                    .set("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                    .await
+            }
+            false => Ok(()),
         }
-        let has = match self.config.returning() {
-            Returning::Always => true,
-            Returning::Never => false,
-            Returning::Detect => Server::read(session).await?.has_returning(),
-        };
-        Ok(*self.returning.get_or_init(|| has))
     }
 
-    /// Fails the stale record that was seen; `None` when it has changed since.
+    /// An INSERT in a caller's transaction that may lock gaps until its end, so that nothing may be probed for. On MySQL the
+    /// session then waits for a lock for a second, which is the shortest time that it knows; afterwards it is as it was.
+    pub(crate) async fn insert_in<'q>(
+        &self,
+        session: &mut Session<'_>,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+    ) -> Result<u64> {
+        if self.facts(session).await?.dialect == Dialect::MariaDb {
+            return session.write(query).await;
+        }
+        session
+            .set(
+                "SET @idem_lock_wait = @@innodb_lock_wait_timeout, \
+                 SESSION innodb_lock_wait_timeout = 1",
+            )
+            .await?;
+        let done = session.write(query).await;
+        session
+            .set("SET SESSION innodb_lock_wait_timeout = @idem_lock_wait")
+            .await
+            .map_err(|error| after(true, error))?;
+        done
+    }
+
+    /// Fails the stale record that was seen, unless it has changed since.
     async fn abandon(
         &self,
         session: &mut Session<'_>,
         asked: &Asked<'_>,
         seen: &Columns<'_>,
-    ) -> Result<Option<ClaimOutcome>> {
+    ) -> Result<Met> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let token = seen.token();
-        let query = || {
-            let query = sqlx::query(self.sql.abandon.text()).bind(&failure[..]);
-            bind_key(query, asked.request.key()).bind(token.as_i64())
+        let (sql, key, token) = (self.sql(session).await?, asked.request.key(), seen.token());
+        let Some(permit) = self.permit(&self.locked, session, key).await? else {
+            return Ok(Met::Again);
         };
-        session.write(query).await?;
+        let query = || {
+            let query = sqlx::query(sql.abandon.text()).bind(&failure[..]);
+            sql.bind_probe(bind_key(query, key).bind(token.as_i64()), key)
+        };
+        permit.settle(key, session.write(query).await)?;
         let row = self.look(session, asked, true).await?;
         let columns = row.as_deref().map(Columns::of).transpose()?;
         match columns {
             Some(columns) if columns.is_failed(token) => {
-                columns.stored()?.loses(asked.request).map(Some)
+                columns.stored()?.loses(asked.request).map(Met::Answer)
             }
-            _ => Ok(None),
+            _ => Ok(Met::Written),
         }
     }
 }

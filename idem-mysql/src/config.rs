@@ -40,15 +40,19 @@ pub enum ClaimOrder {
     /// are looked for first.
     #[default]
     Learnt,
-    /// The look: whatever the traffic, a duplicate waits for no lock and takes none, and a fresh key costs a round trip more.
+    /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
     LookFirst,
-    /// The insert: a duplicate waits until whoever has locked its record has committed, and costs a round trip more.
+    /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of
+    /// [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT) at most.
     InsertFirst,
 }
 
 /// MySQL and MariaDB take names of at most 64 characters; those of the indexes and of the table of watermarks are longer by
 /// up to eleven.
 const MAX_TABLE_BYTES: usize = 50;
+/// A year: longer times add up to no instant.
+pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
 const MAX_DATABASE_BYTES: usize = 64;
 
@@ -124,13 +128,12 @@ impl Config {
         self
     }
 
-    /// How long an operation may take, waiting for a connection and for locks included, before it is answered with
-    /// `Unavailable`. What the server was sent may still take effect then. Waits for locks end earlier when the
-    /// session's `innodb_lock_wait_timeout` is shorter, as it is on the pool that
-    /// [`connect`](crate::MySqlStore::connect) makes.
+    /// How long an operation may take, waiting for a connection included, before it is answered with
+    /// `Unavailable`; at most a year. What the server was sent may still take effect then. For a key that an open
+    /// transaction has locked it takes [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT), and is then answered with `Contention`.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST_TIME);
         self
     }
 
@@ -238,6 +241,17 @@ fn checked(what: &str, name: String, max: usize) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_timeout_is_a_year() {
+        let config = Config::new().with_timeout(Duration::MAX);
+        assert_eq!(config.timeout(), LONGEST_TIME);
+        assert!(
+            std::time::Instant::now()
+                .checked_add(config.timeout())
+                .is_some()
+        );
+    }
 
     #[test]
     fn names_are_validated_and_quoted() {

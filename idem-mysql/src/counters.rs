@@ -9,7 +9,7 @@ pub struct Contention {
     /// Deadlocks that the server broke, and failed certifications of a Galera cluster (1213), and rows that changed under a
     /// snapshot (1020).
     pub deadlocks: u64,
-    /// Locks that were not free within `innodb_lock_wait_timeout` (1205).
+    /// Statements that met a lock which somebody else held (1205, 3572).
     pub lock_waits: u64,
 }
 

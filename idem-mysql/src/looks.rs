@@ -74,7 +74,12 @@ impl Operations {
     }
 
     async fn look_alone(&self, session: &mut Session<'_>, asked: &Asked<'_>) -> Answer {
-        let rows = session.rows(|| asked.look(&self.sql.look), Sent::Harmless);
+        let sql = self.sql(session).await?;
+        let statement = match session.is_transaction() {
+            true => &sql.look_in,
+            false => &sql.look,
+        };
+        let rows = session.rows(|| asked.look(statement), Sent::Harmless);
         Ok(rows.await?.into_iter().next().map(Arc::new))
     }
 
@@ -94,7 +99,8 @@ impl Operations {
         session: &mut Session<'_>,
         keys: &[Key],
     ) -> Result<Vec<Option<Arc<MySqlRow>>>, Error> {
-        let (statement, size) = self.sql.look_many.at_least(keys.len());
+        let sql = self.sql(session).await?;
+        let (statement, size) = sql.look_many.at_least(keys.len());
         let query = || filled_up(keys, size).fold(sqlx::query(statement.text()), bind_key);
         let rows = session.rows(query, Sent::Harmless).await?;
         let rows: Vec<_> = rows.into_iter().map(Arc::new).collect();

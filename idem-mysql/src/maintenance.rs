@@ -14,14 +14,16 @@ type StoredKey = [Vec<u8>; 3];
 impl Operations {
     pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
         let limit = check::batch(limit)?;
-        self.in_rounds(session, limit, &self.sql.purgeable, &self.sql.purge, None)
+        let sql = self.sql(session).await?;
+        self.in_rounds(session, limit, &sql.purgeable, &sql.purge, None)
             .await
     }
 
     pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
         let limit = check::batch(limit)?;
         let failure = encode_failure(&Failure::abandoned())?;
-        let (which, change) = (&self.sql.sweepable, &self.sql.sweep);
+        let sql = self.sql(session).await?;
+        let (which, change) = (&sql.sweepable, &sql.sweep);
         self.in_rounds(session, limit, which, change, Some(&failure))
             .await
     }
@@ -32,7 +34,8 @@ impl Operations {
         limit: u32,
     ) -> Result<u64> {
         let limit = check::batch(limit)?;
-        let (which, change) = (&self.sql.purgeable_watermarks, &self.sql.purge_watermarks);
+        let sql = self.sql(session).await?;
+        let (which, change) = (&sql.purgeable_watermarks, &sql.purge_watermarks);
         self.in_rounds(session, limit, which, change, None).await
     }
 

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use idem_core::{
-    Claim, Error, Failure, Key, Record, Response, Result, StoredRecord, Timestamp, Traffic, check,
+    Claim, Error, Failure, Key, LockedKeys, Record, Response, Result, StoredRecord, Timestamp,
+    Traffic, check,
 };
 use sqlx::Row;
 
@@ -12,8 +13,9 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{Sent, decode};
 use crate::row::Columns;
+use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
-use crate::statements::Statements;
+use crate::statements::{Dialect, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
@@ -23,10 +25,13 @@ pub(crate) const MAX_ASKS: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
-    pub(crate) sql: Statements,
+    texts: [Statements; 2],
     pub(crate) counters: Counters,
     pub(crate) traffic: Traffic,
-    pub(crate) returning: OnceLock<bool>,
+    /// The keys whose records, and the sources whose marks, others have locked.
+    pub(crate) locked: LockedKeys,
+    pub(crate) locked_marks: LockedKeys,
+    facts: OnceLock<Facts>,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -54,12 +59,37 @@ impl Sealing {
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            sql: Statements::new(&config),
+            texts: [Dialect::MariaDb, Dialect::MySql]
+                .map(|dialect| Statements::new(&config, dialect)),
             traffic: Traffic::expecting_records(),
             config,
             counters: Counters::default(),
-            returning: OnceLock::new(),
+            locked: LockedKeys::new(),
+            locked_marks: LockedKeys::new(),
+            facts: OnceLock::new(),
         }
+    }
+
+    /// What is known of the server; read by the first operation.
+    pub(crate) async fn facts(&self, session: &mut Session<'_>) -> Result<Facts> {
+        let facts = match self.facts.get() {
+            Some(facts) => *facts,
+            None => {
+                let read = Server::read(session).await?.facts(&self.config);
+                *self.facts.get_or_init(|| read)
+            }
+        };
+        session.set_keeps(facts.keeps_transaction);
+        Ok(facts)
+    }
+
+    /// The statements in the server's dialect.
+    pub(crate) async fn sql(&self, session: &mut Session<'_>) -> Result<&Statements> {
+        let [maria, my] = &self.texts;
+        Ok(match self.facts(session).await?.dialect {
+            Dialect::MariaDb => maria,
+            Dialect::MySql => my,
+        })
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
@@ -84,19 +114,20 @@ impl Operations {
         claim: &Claim,
         sealing: &Sealing,
     ) -> Result<()> {
+        let sql = self.sql(session).await?;
         let query = || {
-            let mut query = sqlx::query(self.sql.seal.text())
+            let mut query = sqlx::query(sql.seal.text())
                 .bind(sealing.state)
                 .bind(&sealing.result[..]);
             for _ in 0..RETENTIONS_OF_SEAL {
                 query = query.bind(sealing.retention);
             }
-            bind_claim(query, claim)
+            sql.bind_probe(bind_claim(query, claim), claim.key())
         };
-        if session.write(query).await? > 0 {
+        if self.write_locked(session, claim.key(), query).await? > 0 {
             return Ok(());
         }
-        match self.owned(session, claim).await? {
+        match self.owned(session, sql, claim).await? {
             Some((state, result)) if state == sealing.state => {
                 if result.as_deref() == Some(&sealing.result[..]) {
                     Ok(())
@@ -112,11 +143,15 @@ impl Operations {
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = || bind_claim(sqlx::query(self.sql.release.text()), claim);
-        if session.write(query).await? > 0 {
+        let sql = self.sql(session).await?;
+        let query = || {
+            let query = bind_claim(sqlx::query(sql.release.text()), claim);
+            sql.bind_probe(query, claim.key())
+        };
+        if self.write_locked(session, claim.key(), query).await? > 0 {
             return Ok(());
         }
-        match self.owned(session, claim).await? {
+        match self.owned(session, sql, claim).await? {
             Some((StoredRecord::RELEASED, _)) => Ok(()),
             _ => Err(Error::claim_lost()),
         }
@@ -126,12 +161,13 @@ impl Operations {
     async fn owned(
         &self,
         session: &mut Session<'_>,
+        sql: &Statements,
         claim: &Claim,
     ) -> Result<Option<(i64, Option<Vec<u8>>)>> {
         let statement = if session.is_transaction() {
-            &self.sql.owned_latest
+            &sql.owned_latest
         } else {
-            &self.sql.owned
+            &sql.owned
         };
         let query = || bind_claim(sqlx::query(statement.text()), claim);
         let rows = session.rows(query, Sent::Harmless).await?;
@@ -150,17 +186,18 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let lease = check::lease(lease)?;
+        let sql = self.sql(session).await?;
         let renew = || {
-            let query = sqlx::query(self.sql.renew.text())
+            let query = sqlx::query(sql.renew.text())
                 .bind(lease)
                 .bind(lease)
                 .bind(lease);
-            bind_claim(query, claim)
+            sql.bind_probe(bind_claim(query, claim), claim.key())
         };
-        if session.write(renew).await? == 0 {
+        if self.write_locked(session, claim.key(), renew).await? == 0 {
             return Err(Error::claim_lost());
         }
-        let query = || bind_claim(sqlx::query(self.sql.lease.text()), claim);
+        let query = || bind_claim(sqlx::query(sql.lease.text()), claim);
         let rows = session.rows(query, Sent::Write).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
@@ -175,7 +212,8 @@ impl Operations {
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
-        let query = || bind_key(sqlx::query(self.sql.get.text()), key);
+        let sql = self.sql(session).await?;
+        let query = || bind_key(sqlx::query(sql.get.text()), key);
         let rows = session.rows(query, Sent::Harmless).await?;
         rows.first()
             .map(|row| Columns::of(row)?.record())

@@ -56,7 +56,8 @@ impl MySqlStore {
     /// # Errors
     ///
     /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way that does not suit,
-    /// a privilege is missing, or a table is of a later version or not this crate's; `Unavailable` as usual.
+    /// a privilege is missing, or a table is of a later version, not this crate's, or lacks what the statements need;
+    /// `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -65,15 +66,16 @@ impl MySqlStore {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
         let missing = self.missing().await.map_err(at)?;
-        if missing.is_empty() {
-            return Ok(());
+        if !missing.is_empty() {
+            self.create(missing).await.map_err(at)?;
+            self.check_version().await.map_err(at)?;
         }
-        self.create(missing).await.map_err(at)?;
-        self.check_version().await.map_err(at)
+        self.check_tables().await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with and that the tables are there and of this version.
-    /// Only reads.
+    /// Checks that the server is one that this crate works with, that the tables are there, of this version and with the
+    /// columns, key and index that the statements need, and that the user may do what they do. Changes nothing: the statements
+    /// that it sends to find out about privileges meet no row.
     ///
     /// # Errors
     ///
@@ -81,7 +83,9 @@ impl MySqlStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        self.check_version().await.map_err(at)
+        self.check_version().await.map_err(at)?;
+        self.check_tables().await.map_err(at)?;
+        self.check_privileges().await.map_err(at)
     }
 
     async fn check_server(&self) -> Result<()> {
@@ -94,7 +98,8 @@ impl MySqlStore {
             return Ok(());
         }
         Err(misconfigured(
-            "a table is missing or not this crate's; run `migrate()` or the printed schema"
+            "a table is missing, not this crate's, or hidden from a user without a privilege on it; run `migrate()` or \
+             the printed schema, or grant SELECT, INSERT, UPDATE and DELETE on both tables"
                 .to_owned(),
         ))
     }

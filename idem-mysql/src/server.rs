@@ -3,12 +3,10 @@
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::Row;
 
-use crate::config::Config;
+use crate::config::{Config, Returning};
 use crate::error::{Sent, decode};
 use crate::session::Session;
-
-/// Modes of MariaDB under which an empty text is NULL, or a statement means something else.
-const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];
+use crate::statements::Dialect;
 
 /// Room for a statement beside the result in it.
 const STATEMENT_BYTES: u64 = 64 << 10;
@@ -16,45 +14,69 @@ const STATEMENT_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     version: String,
-    autocommit: bool,
-    sql_mode: String,
+    dialect: Dialect,
     max_packet: u64,
+    /// Of a new session.
+    isolation: String,
+    rollback_on_timeout: bool,
+}
+
+/// What operations need to know of the server; read once for a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) dialect: Dialect,
+    /// Whether an INSERT in a caller's transaction answers with its row.
+    pub(crate) has_returning: bool,
+    /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be sent again in it.
+    pub(crate) keeps_transaction: bool,
+    /// Whether sessions lock gaps unless told otherwise.
+    pub(crate) locks_gaps: bool,
 }
 
 impl Server {
+    /// Which of the two products it is says the parser behind every pooler: MariaDB alone reads what is in `/*M! … */`.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let query = || {
             sqlx::query(
-                "SELECT CAST(VERSION() AS BINARY), @@autocommit, CAST(@@sql_mode AS BINARY), \
-                 CAST(@@max_allowed_packet AS SIGNED)",
+                "SELECT CAST(VERSION() AS BINARY), 0 /*M! + 1 */, CAST(@@max_allowed_packet AS SIGNED), \
+                 CAST(/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ AS BINARY), \
+                 CAST(@@innodb_rollback_on_timeout AS SIGNED)",
             )
         };
         let rows = session.rows(query, Sent::Harmless).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("the server's settings have no row"))?;
-        let text = |index| -> Result<String> {
+        let text = |index: usize| -> Result<String> {
             let bytes: &[u8] = row.try_get_unchecked(index).map_err(decode)?;
             Ok(String::from_utf8_lossy(bytes).into_owned())
         };
+        let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(Self {
             version: text(0)?,
-            autocommit: row.try_get_unchecked::<i64, _>(1).map_err(decode)? != 0,
-            sql_mode: text(2)?,
-            max_packet: row
-                .try_get_unchecked::<i64, _>(3)
-                .map_err(decode)?
-                .unsigned_abs(),
+            dialect: match number(1)? {
+                0 => Dialect::MySql,
+                _ => Dialect::MariaDb,
+            },
+            max_packet: number(2)?.unsigned_abs(),
+            isolation: text(3)?,
+            rollback_on_timeout: number(4)? != 0,
         })
     }
 
-    fn is_mariadb(&self) -> bool {
-        self.version.to_ascii_lowercase().contains("mariadb")
-    }
-
-    /// Whether INSERT has RETURNING: MariaDB since 10.5.
-    pub(crate) fn has_returning(&self) -> bool {
-        self.is_mariadb() && self.number() >= (10, 5)
+    pub(crate) fn facts(&self, config: &Config) -> Facts {
+        let locks_gaps = !["READ-COMMITTED", "READ-UNCOMMITTED"].contains(&&*self.isolation);
+        Facts {
+            dialect: self.dialect,
+            has_returning: match config.returning() {
+                Returning::Always => true,
+                Returning::Never => false,
+                // Since 10.5.
+                Returning::Detect => self.dialect == Dialect::MariaDb,
+            },
+            keeps_transaction: self.dialect == Dialect::MariaDb && !self.rollback_on_timeout,
+            locks_gaps,
+        }
     }
 
     fn number(&self) -> (u32, u32) {
@@ -67,29 +89,14 @@ impl Server {
 
     /// Whether this crate works on it, and with these limits.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
-        let (product, needed) = if self.is_mariadb() {
-            ("MariaDB", (10, 6))
-        } else {
-            ("MySQL", (8, 0))
+        let (product, needed) = match self.dialect {
+            Dialect::MariaDb => ("MariaDB", (10, 6)),
+            Dialect::MySql => ("MySQL", (8, 0)),
         };
         if self.number() < needed {
             return Err(misconfigured(format!(
                 "the server's version is {}; {product} {}.{} or later is needed",
                 self.version, needed.0, needed.1
-            )));
-        }
-        if !self.autocommit {
-            return Err(misconfigured(
-                "autocommit is off, so nothing would be kept; set autocommit = 1 on the server or in the pool's \
-                 `after_connect`"
-                    .to_owned(),
-            ));
-        }
-        let mut modes = self.sql_mode.split(',');
-        if let Some(mode) = modes.find(|mode| UNSUITABLE_MODES.contains(mode)) {
-            return Err(misconfigured(format!(
-                "sql_mode has {mode}, under which statements mean something else; take it out for this user or \
-                 pool"
             )));
         }
         let result = config.limits().max_result_bytes as u64;
@@ -114,47 +121,55 @@ mod tests {
 
     use super::*;
 
-    fn server(version: &str) -> Server {
+    fn server(dialect: Dialect, version: &str) -> Server {
         Server {
             version: version.to_owned(),
-            autocommit: true,
-            sql_mode: "STRICT_TRANS_TABLES,ONLY_FULL_GROUP_BY".to_owned(),
+            dialect,
             max_packet: 16 << 20,
+            isolation: "REPEATABLE-READ".to_owned(),
+            rollback_on_timeout: false,
         }
     }
 
     #[test]
     fn versions_are_told_apart() {
-        for (version, returning, suits) in [
-            ("10.11.14-MariaDB-0+deb12u2", true, true),
-            ("5.5.5-10.6.21-MariaDB-log", true, true),
-            ("11.4.2-mariadb", true, true),
-            ("10.5.9-MariaDB", true, false),
-            ("10.4.1-MariaDB", false, false),
-            ("8.0.36", false, true),
-            ("8.4.3-log", false, true),
-            ("9.7.4-2", false, true),
-            ("5.7.44", false, false),
-            ("", false, false),
+        use Dialect::{MariaDb, MySql};
+        for (dialect, version, suits) in [
+            (MariaDb, "10.11.14-MariaDB-0+deb12u2", true),
+            (MariaDb, "5.5.5-10.6.21-MariaDB-log", true),
+            (MariaDb, "11.4.2-mariadb", true),
+            (MariaDb, "10.5.9-MariaDB", false),
+            (MariaDb, "10.4.1-MariaDB", false),
+            (MySql, "8.0.36", true),
+            (MySql, "8.4.3-log", true),
+            (MySql, "9.7.4-2", true),
+            (MySql, "5.7.44", false),
+            (MySql, "", false),
         ] {
-            let server = server(version);
-            assert_eq!(server.has_returning(), returning, "{version}");
+            let server = server(dialect, version);
             assert_eq!(server.check(&Config::new()).is_ok(), suits, "{version}");
         }
     }
 
     #[test]
-    fn unsuitable_settings_are_named() {
-        let message = |change: fn(&mut Server)| {
-            let mut server = server("8.4.0");
-            change(&mut server);
-            server.check(&Config::new()).unwrap_err().to_string()
-        };
-        assert!(message(|server| server.autocommit = false).contains("autocommit"));
-        assert!(message(|server| server.sql_mode = "ORACLE".into()).contains("ORACLE"));
-        assert!(message(|server| server.max_packet = 8 << 20).contains("max_allowed_packet"));
+    fn what_a_transaction_survives_is_known() {
+        let mut server = server(Dialect::MariaDb, "10.11.14-MariaDB");
+        let facts = server.facts(&Config::new());
+        assert!(facts.has_returning && facts.keeps_transaction && facts.locks_gaps);
+        server.rollback_on_timeout = true;
+        server.isolation = "READ-COMMITTED".to_owned();
+        let config = Config::new().with_returning(Returning::Never);
+        let facts = server.facts(&config);
+        assert!(!facts.has_returning && !facts.keeps_transaction && !facts.locks_gaps);
+    }
+
+    #[test]
+    fn a_packet_that_is_too_small_is_named() {
+        let mut server = server(Dialect::MySql, "8.4.0");
+        server.max_packet = 8 << 20;
+        let error = server.check(&Config::new()).unwrap_err();
+        assert!(error.to_string().contains("max_allowed_packet"));
         let small = Config::new().with_limits(Limits::DEFAULT.with_max_result_bytes(1 << 20));
-        let mut server = server("8.4.0");
         server.max_packet = 4 << 20;
         assert!(server.check(&small).is_ok());
     }

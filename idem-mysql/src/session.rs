@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
-use sqlx::{Executor, MySql, MySqlPool};
+use sqlx::{Connection, Executor, MySql, MySqlPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::error::{LostRace, Sent, classify, lost_race};
 use crate::looks::Looks;
 use crate::own::{Held, Own};
+use crate::settings;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
@@ -30,12 +31,34 @@ const PAUSE: Duration = Duration::from_millis(16);
 pub(crate) struct Session<'s> {
     place: Place<'s>,
     counters: &'s Counters,
+    patience: Patience,
+}
+
+/// For how long a statement that has met a lock is sent again.
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    /// From then on.
+    Each(Duration),
+    /// Until then, all statements together.
+    Until(Instant),
+}
+
+/// The races that one statement has lost.
+#[derive(Debug, Default)]
+struct Races {
+    count: u32,
+    /// When it met a lock for the first time.
+    locked: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Place<'s> {
     Store(Stored<'s>),
-    Transaction(&'s mut MySqlConnection),
+    Transaction {
+        connection: &'s mut MySqlConnection,
+        /// Whether 1205 leaves the transaction as it was.
+        keeps: bool,
+    },
 }
 
 impl<'s> Session<'s> {
@@ -60,6 +83,7 @@ impl<'s> Session<'s> {
                 open: false,
             }),
             counters,
+            patience: Patience::Each(MAX_LOCK_WAIT),
         }
     }
 
@@ -68,14 +92,55 @@ impl<'s> Session<'s> {
         counters: &'s Counters,
     ) -> Self {
         Self {
-            place: Place::Transaction(connection),
+            place: Place::Transaction {
+                connection,
+                keeps: false,
+            },
             counters,
+            patience: Patience::Each(MAX_LOCK_WAIT),
         }
+    }
+
+    /// In a transaction: whether 1205 comes at once and leaves it as it was.
+    pub(crate) fn set_keeps(&mut self, whether: bool) {
+        if let Place::Transaction { keeps, .. } = &mut self.place {
+            *keeps = whether;
+        }
+    }
+
+    /// A statement that meets a lock is not sent again.
+    pub(crate) fn lose_patience(&mut self) {
+        self.patience = Patience::Each(Duration::ZERO);
+    }
+
+    /// From now on all statements together wait for locks as long as one otherwise does.
+    pub(crate) fn share_patience(&mut self) {
+        self.patience = Patience::Until(Instant::now() + MAX_LOCK_WAIT);
+    }
+
+    /// What is left of the operation's time; of a transaction's nothing is known.
+    pub(crate) fn remaining(&self) -> Duration {
+        match &self.place {
+            Place::Store(stored) => stored.deadline.saturating_duration_since(Instant::now()),
+            Place::Transaction { .. } => MAX_LOCK_WAIT,
+        }
+    }
+
+    /// Hands the connection back while the operation waits for something else.
+    pub(crate) fn park(&mut self) {
+        if let Place::Store(stored) = &mut self.place {
+            stored.park();
+        }
+    }
+
+    /// Whether connections are a caller's, whose sessions may be of any isolation level.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(&self.place, Place::Store(stored) if stored.own.is_none())
     }
 
     /// Whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
-        matches!(self.place, Place::Transaction(_))
+        matches!(self.place, Place::Transaction { .. })
     }
 
     /// Where others look, too: not in a transaction, and not while this session holds a connection, which those who look for
@@ -93,11 +158,11 @@ impl<'s> Session<'s> {
         query: impl Fn() -> Query<'q> + Send + Sync,
         sent: Sent,
     ) -> Result<Vec<MySqlRow>> {
-        let mut races = 0;
+        let mut races = Races::default();
         loop {
             let rows = match &mut self.place {
                 Place::Store(lent) => lent.rows(query(), sent).await,
-                Place::Transaction(connection) => query()
+                Place::Transaction { connection, .. } => query()
                     .fetch_all(&mut **connection)
                     .await
                     .map_err(Fault::Driver),
@@ -122,11 +187,11 @@ impl<'s> Session<'s> {
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
     ) -> Result<MySqlQueryResult> {
-        let mut races = 0;
+        let mut races = Races::default();
         loop {
             let done = match &mut self.place {
                 Place::Store(lent) => lent.write(query()).await,
-                Place::Transaction(connection) => query()
+                Place::Transaction { connection, .. } => query()
                     .execute(&mut **connection)
                     .await
                     .map_err(Fault::Driver),
@@ -139,30 +204,69 @@ impl<'s> Session<'s> {
     }
 
     /// Counts a lost race and waits for the next try; every other fault is the operation's.
-    async fn after(&mut self, fault: Fault, sent: Sent, races: &mut u32) -> Result<()> {
-        let lost = self.counted(&fault);
-        *races += 1;
-        let alone = matches!(&self.place, Place::Store(lent) if lent.is_alone());
-        if !lost || !alone || *races > MAX_RACES {
+    async fn after(&mut self, fault: Fault, sent: Sent, races: &mut Races) -> Result<()> {
+        let again = self
+            .counted(&fault)
+            .is_some_and(|race| self.is_repeated(race, races));
+        if !again {
             return Err(fault.into_error(sent));
         }
-        let pause = PAUSE.mul_f64(f64::from(*races) / f64::from(MAX_RACES));
+        // Nobody else waits for this connection meanwhile. A caller's pool pings each that is handed back.
+        if !self.is_lent() {
+            self.park();
+        }
+        let pause = PAUSE.mul_f64(f64::from(races.count.min(MAX_RACES)) / f64::from(MAX_RACES));
         tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
         Ok(())
     }
 
-    /// Counts a lost race; whether it was one.
-    fn counted(&self, fault: &Fault) -> bool {
+    /// Whether a statement that has lost a race is sent again.
+    fn is_repeated(&self, race: LostRace, races: &mut Races) -> bool {
+        races.count += 1;
+        let may_be = match &self.place {
+            Place::Store(stored) => stored.is_alone(),
+            // Whatever else it was, the server may have undone the whole transaction.
+            Place::Transaction { keeps, .. } => {
+                race == LostRace::NoWait || race == LostRace::LockWait && *keeps
+            }
+        };
+        if !race.is_lock() {
+            return may_be && races.count <= MAX_RACES;
+        }
+        let now = Instant::now();
+        let since = *races.locked.get_or_insert(now);
+        may_be
+            && match self.patience {
+                Patience::Each(wait) => now < since + wait,
+                Patience::Until(end) => now < end,
+            }
+    }
+
+    /// Counts a lost race; which one it was.
+    fn counted(&self, fault: &Fault) -> Option<LostRace> {
         let race = match fault {
             Fault::Driver(error) => lost_race(error),
             Fault::Answer(_) => None,
         };
         match race {
             Some(LostRace::Deadlock) => self.counters.count_deadlock(),
-            Some(LostRace::LockWait) => self.counters.count_lock_wait(),
+            Some(LostRace::LockWait | LostRace::NoWait) => self.counters.count_lock_wait(),
             Some(LostRace::Other) | None => {}
         }
-        race.is_some()
+        race
+    }
+
+    /// Sends a statement that sets something and answers with nothing.
+    pub(crate) async fn set(&mut self, text: &'static str) -> Result<()> {
+        let done = match &mut self.place {
+            Place::Store(stored) => stored.set(text).await,
+            Place::Transaction { connection, .. } => connection
+                .execute(text)
+                .await
+                .map(drop)
+                .map_err(Fault::Driver),
+        };
+        done.map_err(|fault| fault.into_error(Sent::Harmless))
     }
 
     /// Begins a transaction of this crate's own, on the store's connection. What is not committed is rolled back by closing the
@@ -174,12 +278,15 @@ impl<'s> Session<'s> {
 
     /// Commits it.
     pub(crate) async fn commit(&mut self) -> Result<()> {
-        self.control("COMMIT", false, Sent::Write).await
+        // Whatever `completion_type` says, no transaction follows.
+        self.control("COMMIT AND NO CHAIN NO RELEASE", false, Sent::Write)
+            .await
     }
 
     /// Rolls it back, which the server may have done already.
     pub(crate) async fn rollback(&mut self) -> Result<()> {
-        self.control("ROLLBACK", false, Sent::Harmless).await
+        self.control("ROLLBACK AND NO CHAIN NO RELEASE", false, Sent::Harmless)
+            .await
     }
 
     /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
@@ -197,7 +304,7 @@ impl<'s> Session<'s> {
         };
         let done = lent.control(text, open).await;
         done.map_err(|fault| {
-            self.counted(&fault);
+            let _ = self.counted(&fault);
             fault.into_error(sent)
         })
     }
@@ -256,6 +363,23 @@ impl Stored<'_> {
         self.settle(done, Sent::Write)
     }
 
+    async fn set(&mut self, text: &'static str) -> Result<(), Fault> {
+        let deadline = self.deadline;
+        let done = self.connection().await?.execute(text);
+        let done = timeout_at(deadline, done).await;
+        self.settle(done, Sent::Harmless).map(drop)
+    }
+
+    /// Hands the connection back where nothing is under way on it.
+    fn park(&mut self) {
+        if !self.busy
+            && !self.open
+            && let Some(connection) = self.connection.take()
+        {
+            connection.keep();
+        }
+    }
+
     async fn control(&mut self, text: &'static str, open: bool) -> Result<(), Fault> {
         let deadline = self.deadline;
         self.open = true;
@@ -276,12 +400,28 @@ impl Stored<'_> {
             let acquired =
                 acquired.map_err(|error| Fault::Answer(classify(error, Sent::Harmless)))?;
             self.connection = Some(acquired);
+            self.busy = true;
+            self.check().await?;
         }
         self.busy = true;
         match self.connection.as_mut().and_then(Held::connection) {
             Some(connection) => Ok(connection),
             None => Err(Fault::Driver(sqlx::Error::PoolClosed)),
         }
+    }
+
+    /// Judges the session of a caller's connection on which nothing is prepared yet, and so is taken for a new one.
+    async fn check(&mut self) -> Result<(), Fault> {
+        let deadline = self.deadline;
+        let Some(Held::Pooled(connection)) = &mut self.connection else {
+            return Ok(());
+        };
+        if connection.cached_statements_size() > 0 {
+            return Ok(());
+        }
+        let checked = timeout_at(deadline, settings::check(connection)).await;
+        let checked = checked.unwrap_or_else(|_| Err(timed_out(self.config, Sent::Harmless)));
+        checked.map_err(Fault::Answer)
     }
 
     async fn acquire(&self) -> Result<Held, sqlx::Error> {

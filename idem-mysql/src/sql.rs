@@ -13,6 +13,24 @@
 //! Assignments of an UPDATE happen from left to right, so that each reads what it needs before that changes
 //! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`: no `||`, no double
 //! quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes and one date.
+//!
+//! # No statement waits for a lock
+//!
+//! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits for it keeps a connection
+//! busy. So a statement that meets a lock fails at once and undoes what it did, and the session sends it again for
+//! [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT). Each server has its way, which is in the statement itself and so holds in every
+//! session and behind every pooler:
+//!
+//! * MariaDB: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR …`, error 1205
+//!   (<https://mariadb.com/kb/en/wait-and-nowait/>, <https://mariadb.com/kb/en/set-statement/>).
+//! * MySQL knows `NOWAIT` for SELECT alone, and no time-out below a second. A subquery that depends on nothing takes the lock
+//!   with `NOWAIT`, error 3572, before the statement touches the row: the server evaluates it while it optimizes. It is in a
+//!   derived table, because MySQL reads no table in a subquery of a statement that changes it (1093). The lock is the one that
+//!   the statement takes anyway. Between the probe of an absent key and its INSERT somebody else may insert: that wait is
+//!   bounded by the session (1 s on connections of the store's own).
+//!
+//! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in a transaction until its end.
+//! So an INSERT probes under READ COMMITTED only.
 
 use crate::statements::List;
 
@@ -72,7 +90,7 @@ pub(crate) use maintenance::*;
 macro_rules! insert {
     ($ignore:literal) => {
         concat!(
-            "INSERT ",
+            "{brief}INSERT ",
             $ignore,
             "INTO {table} (
     token, created_at, lease_ends_at, expires_at, sweep_at, purge_at, attempts, state,
@@ -100,13 +118,21 @@ macro_rules! insert_row {
 /// Rows of [`INSERT_NEW`].
 pub(crate) const INSERT_ROWS: List = List {
     place: "{rows}",
-    item: insert_row!("LAST_INSERT_ID(", ")"),
+    item: insert_row!("LAST_INSERT_ID(", "{probe})"),
     separator: ", ",
 };
 
 /// Key. The record with its result. A consistent read: it locks nothing and writes nothing. So is the duplicate answered.
 pub(crate) const LOOK: &str = concat!(
     "SELECT ",
+    columns!("result"),
+    "\nFROM {table} WHERE ",
+    key!()
+);
+
+/// Key. The same in a caller's transaction, where it locks the record under SERIALIZABLE.
+pub(crate) const LOOK_IN: &str = concat!(
+    "{brief}SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
     key!()
@@ -119,7 +145,7 @@ pub(crate) const LOOK_LATEST: &str = concat!(
     columns!("result"),
     "\nFROM {table} WHERE ",
     key!(),
-    " FOR UPDATE"
+    " FOR UPDATE NOWAIT"
 );
 
 /// The same read for many keys; `{keys}` are [`KEYS`].
@@ -152,6 +178,13 @@ pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 /// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
 pub(crate) const INSERT: &str = concat!(
     insert!(""),
+    insert_row!("", "{probe_in}"),
+    "\nON DUPLICATE KEY UPDATE token = token"
+);
+
+/// The same without a probe, where the transaction may lock gaps.
+pub(crate) const INSERT_PLAIN: &str = concat!(
+    insert!(""),
     insert_row!("", ""),
     "\nON DUPLICATE KEY UPDATE token = token"
 );
@@ -176,7 +209,7 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
 /// the attempt itself, goes on from there; who acquires any other begins without. It is first, because what it reads
 /// changes below.
 pub(crate) const TAKE: &str = concat!(
-    "UPDATE {table} SET
+    "{brief}UPDATE {table} SET
     result = CASE WHEN expires_at > ",
     now!(),
     " AND state = 0 THEN result END,
@@ -216,13 +249,13 @@ WHERE ",
         OR state = 0 AND lease_ends_at <= ",
     now!(),
     " AND sweep_at IS NULL AND ? = 0
-        OR state = 2 AND ? = 1))"
+        OR state = 2 AND ? = 1)){free}"
 );
 
 /// The failure's stored form, key, the token that was seen. Fails one stale record that may not be taken over; nobody
 /// owns it then. Nothing changes when it was renewed, sealed or released since it was seen.
 pub(crate) const ABANDON: &str = concat!(
-    "UPDATE {table} SET
+    "{brief}UPDATE {table} SET
     state = 2, result = ?, sealed_at = ",
     now!(),
     ", sweep_at = NULL, purge_at = GREATEST(purge_at, expires_at),
@@ -232,7 +265,8 @@ WHERE ",
     " AND token = ? AND state = 0 AND lease_ends_at <= ",
     now!(),
     " AND expires_at > ",
-    now!()
+    now!(),
+    "{free}"
 );
 
 /// What a seal sets: state, result, and the retention (8 ×). `purge_at` may be late by an eighth of it, so that the
@@ -273,12 +307,13 @@ macro_rules! sealing {
 /// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held, and it always
 /// changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
 pub(crate) const SEAL: &str = concat!(
-    "UPDATE {table} SET ",
+    "{brief}UPDATE {table} SET ",
     sealing!("?", "?", "?"),
     "\nWHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    "{free}"
 );
 
 /// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All
@@ -287,14 +322,15 @@ pub(crate) const SEAL: &str = concat!(
 /// Results are no column of the list: MySQL gives the columns of a derived table a type with a length before it has
 /// seen the values, and refuses longer ones (1406).
 pub(crate) const COMPLETE_MANY: &str = concat!(
-    "UPDATE {table} JOIN (
+    "{brief}UPDATE {table} JOIN (
 {rows}
 ) AS input ON scope = in_scope AND operation = in_operation AND id = in_id
     AND token = in_token AND attempt_id = in_attempt_id
 SET ",
     sealing!("1", "ELT(in_place, {results})", "in_retention"),
     "\nWHERE state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    "{free_keys}"
 );
 
 /// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, place of the result. The names are those of the first.
@@ -329,25 +365,26 @@ pub(crate) const OWNED_LATEST: &str = concat!(
     key!(),
     " AND token = ? AND attempt_id = ? AND (expires_at > ",
     now!(),
-    " OR state = 3) FOR UPDATE"
+    " OR state = 3) FOR UPDATE NOWAIT"
 );
 
 /// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock does; it counts as
 /// absent and is purged like any other.
 pub(crate) const RELEASE: &str = concat!(
-    "UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
+    "{brief}UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
     now!(),
     ", sweep_at = NULL, result = NULL
 WHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    "{free}"
 );
 
 /// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last, and `purge_at`
 /// comes after what it is made of.
 pub(crate) const RENEW: &str = concat!(
-    "UPDATE {table} SET
+    "{brief}UPDATE {table} SET
     expires_at = expires_at + GREATEST(0, ",
     now!(),
     " + ? - lease_ends_at),
@@ -363,7 +400,8 @@ pub(crate) const RENEW: &str = concat!(
 WHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    "{free}"
 );
 
 /// Key, token, attempt id. The lease of a claim that is held, and the clock.

@@ -3,19 +3,94 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use idem_core::Key;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
+use crate::operations::bind_key;
+use crate::session::Query;
 use crate::sql;
+
+/// The server's way to fail a statement that meets a lock: see [`sql`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    MariaDb,
+    MySql,
+}
+
+/// Of a place in the statements' texts, what MariaDB has there and what MySQL. Those of MySQL take the key once more.
+const PLACES: [(&str, &str, &str); 6] = [
+    (
+        "{brief}",
+        "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ",
+        "",
+    ),
+    (
+        "{free}",
+        "",
+        "\n    AND (SELECT free FROM (SELECT 1 AS free FROM {table} \
+         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+    ),
+    (
+        "{free_mark}",
+        "",
+        "\n    AND (SELECT free FROM (SELECT 1 AS free FROM {marks} \
+         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+    ),
+    (
+        "{probe_mark}",
+        "",
+        " + (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {marks} \
+         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe)",
+    ),
+    (
+        "{free_keys}",
+        "",
+        "\n    AND (SELECT free FROM (SELECT 1 + COUNT(*) AS free FROM {table} \
+         WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
+    ),
+    // NULL, which the column refuses (1048), where the probe would lock a gap: unless it is READ-COMMITTED or
+    // READ-UNCOMMITTED, as bytes, because a text has the character set of the session.
+    (
+        "{probe_in}",
+        "",
+        " + IF(CAST(@@transaction_isolation AS BINARY) IN (\
+         x'524541442D434F4D4D4954544544', x'524541442D554E434F4D4D4954544544'), \
+         (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {table} \
+         WHERE scope = ? AND operation = ? AND id = ? FOR UPDATE NOWAIT) AS probe), NULL)",
+    ),
+];
+
+/// In the first row of an INSERT: a probe for all of its [`sql::KEYS`].
+const PROBE: (&str, &str, &str) = (
+    "{probe}",
+    "",
+    " + (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {table} WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
+);
+
+fn spelled(dialect: Dialect, text: &str, places: &[(&str, &str, &str)]) -> String {
+    places
+        .iter()
+        .fold(text.to_owned(), |text, (place, maria, my)| {
+            let words = match dialect {
+                Dialect::MariaDb => maria,
+                Dialect::MySql => my,
+            };
+            text.replace(place, words)
+        })
+}
 
 /// The statements with the tables' names put in, shared by all clones of a store.
 #[derive(Debug)]
 pub(crate) struct Statements {
+    pub(crate) dialect: Dialect,
     pub(crate) look: Statement,
+    pub(crate) look_in: Statement,
     pub(crate) look_latest: Statement,
     pub(crate) look_many: Repeated,
     pub(crate) insert_new: Repeated,
     pub(crate) insert: Statement,
+    pub(crate) insert_plain: Statement,
     pub(crate) insert_returning: Statement,
     pub(crate) take: Statement,
     pub(crate) abandon: Statement,
@@ -37,32 +112,50 @@ pub(crate) struct Statements {
     pub(crate) mark: Statement,
     pub(crate) mark_latest: Statement,
     pub(crate) first_mark: Statement,
+    pub(crate) first_mark_plain: Statement,
     pub(crate) raise: Statement,
     pub(crate) purgeable_watermarks: Statement,
     pub(crate) purge_watermarks: Repeated,
 }
 
 impl Statements {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its beginning).
+    pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
+        match self.dialect {
+            Dialect::MariaDb => query,
+            Dialect::MySql => bind_key(query, key),
+        }
+    }
+
+    pub(crate) fn new(config: &Config, dialect: Dialect) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
         let text = |template: &str| {
-            let named = template.replace("{table}", &table);
+            let spelled = spelled(dialect, template, &[PROBE]);
+            let spelled = self::spelled(dialect, &spelled, &PLACES);
+            let named = spelled.replace("{table}", &table);
             named.replace("{marks}", &marks)
         };
         let statement = |template: &str| Statement(text(template).into());
-        let repeated = |template: &str, lists| Repeated::new(text(template), lists);
+        let probe = text(PROBE.0);
+        let repeated = |template: &str, lists| Repeated::new(text(template), lists, probe.clone());
         let keys = |template| repeated(template, &[sql::KEYS]);
         Self {
+            dialect,
             look: statement(sql::LOOK),
+            look_in: statement(sql::LOOK_IN),
             look_latest: statement(sql::LOOK_LATEST),
             look_many: keys(sql::LOOK_MANY),
-            insert_new: repeated(sql::INSERT_NEW, &[sql::INSERT_ROWS]),
+            insert_new: repeated(sql::INSERT_NEW, &[sql::INSERT_ROWS, sql::KEYS]),
             insert: statement(sql::INSERT),
+            insert_plain: statement(sql::INSERT_PLAIN),
             insert_returning: statement(sql::INSERT_RETURNING),
             take: statement(sql::TAKE),
             abandon: statement(sql::ABANDON),
             seal: statement(sql::SEAL),
-            complete_many: repeated(sql::COMPLETE_MANY, &[sql::COMPLETIONS, sql::RESULTS]),
+            complete_many: repeated(
+                sql::COMPLETE_MANY,
+                &[sql::COMPLETIONS, sql::RESULTS, sql::KEYS],
+            ),
             owned: statement(sql::OWNED),
             owned_latest: statement(sql::OWNED_LATEST),
             release: statement(sql::RELEASE),
@@ -79,6 +172,7 @@ impl Statements {
             mark: statement(sql::MARK),
             mark_latest: statement(sql::MARK_LATEST),
             first_mark: statement(sql::FIRST_MARK),
+            first_mark_plain: statement(sql::FIRST_MARK_PLAIN),
             raise: statement(sql::RAISE),
             purgeable_watermarks: statement(sql::PURGEABLE_WATERMARKS),
             purge_watermarks: keys(sql::PURGE_WATERMARKS),
@@ -118,14 +212,17 @@ pub(crate) struct List {
 pub(crate) struct Repeated {
     template: String,
     lists: &'static [List],
+    /// What is in the first item alone.
+    probe: String,
     made: [OnceLock<Statement>; SIZES.len()],
 }
 
 impl Repeated {
-    fn new(template: String, lists: &'static [List]) -> Self {
+    fn new(template: String, lists: &'static [List], probe: String) -> Self {
         Self {
             template,
             lists,
+            probe,
             made: [const { OnceLock::new() }; SIZES.len()],
         }
     }
@@ -137,7 +234,9 @@ impl Repeated {
         let size = SIZES[place];
         let statement = self.made[place].get_or_init(|| {
             let fill = |text: String, list: &List| {
-                text.replace(list.place, &vec![list.item; size].join(list.separator))
+                let items = vec![list.item; size].join(list.separator);
+                let items = items.replacen(PROBE.0, &self.probe, 1);
+                text.replace(list.place, &items.replace(PROBE.0, ""))
             };
             Statement(self.lists.iter().fold(self.template.clone(), fill).into())
         });
@@ -166,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_size_is_at_most_a_third_too_large() {
-        let statements = Statements::new(&Config::new());
+        let statements = Statements::new(&Config::new(), Dialect::MySql);
         for (items, size) in [
             (0, 1),
             (1, 1),
@@ -190,7 +289,12 @@ mod tests {
     /// A pooler may send the next statement to the server on another session.
     #[test]
     fn no_statement_leaves_anything_to_the_session() {
-        let texts = format!("{:?}", Statements::new(&Config::new())).to_uppercase();
+        let texts = [Dialect::MariaDb, Dialect::MySql]
+            .map(|dialect| format!("{:?}", Statements::new(&Config::new(), dialect)))
+            .join("\n")
+            .to_uppercase()
+            // Read, and set by the caller alone.
+            .replace("@@TRANSACTION_ISOLATION", "");
         for session in [
             "@",
             // With a value in it nothing is read: the value comes back in the statement's own answer.
@@ -206,6 +310,46 @@ mod tests {
             assert!(!texts.contains(session), "{session}");
         }
         assert!(texts.contains("UTC_TIMESTAMP(6)"));
+    }
+
+    /// On MariaDB the statement says so at its beginning, on MySQL a probe takes the lock before it.
+    #[test]
+    fn no_statement_that_changes_a_row_waits_for_its_lock() {
+        for dialect in [Dialect::MariaDb, Dialect::MySql] {
+            let all = Statements::new(&Config::new(), dialect);
+            for many in [&all.insert_new, &all.complete_many] {
+                let (statement, _) = many.at_least(3);
+                assert!(does_not_wait(&statement.0, dialect), "{}", statement.0);
+                assert_eq!(
+                    statement.0.matches("AS probe").count(),
+                    usize::from(dialect == Dialect::MySql)
+                );
+                assert!(!statement.0.contains('{'), "{}", statement.0);
+            }
+            for one in [
+                &all.insert,
+                &all.take,
+                &all.abandon,
+                &all.seal,
+                &all.release,
+                &all.renew,
+                &all.checkpoint,
+                &all.first_mark,
+                &all.raise,
+                &all.owned_latest,
+                &all.look_latest,
+                &all.mark_latest,
+                &all.last_checkpoint_latest,
+            ] {
+                assert!(does_not_wait(&one.0, dialect), "{}", one.0);
+                assert!(!one.0.contains('{'), "{}", one.0);
+            }
+        }
+    }
+
+    fn does_not_wait(text: &str, dialect: Dialect) -> bool {
+        let brief = text.starts_with("SET STATEMENT innodb_lock_wait_timeout = 0 FOR ");
+        text.contains("FOR UPDATE NOWAIT") || brief && dialect == Dialect::MariaDb
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::own::Own;
 use crate::session::Session;
+use crate::settings;
 
 pub(crate) const BACKEND: &str = "mysql";
 
@@ -71,10 +72,10 @@ impl MySqlStore {
     /// [`Config::with_max_connections`] says, opened as they are needed, and tested before use only after half a
     /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
     ///
-    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Sessions are
-    /// set to READ COMMITTED, under which fewer gaps are locked, and to an `innodb_lock_wait_timeout` of half the
-    /// configured time-out, so that a wait for a lock has a definite end. That is only faster and clearer, not needed: a
-    /// pool of the caller's may leave both as they are.
+    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Whatever the server's
+    /// defaults, sessions commit by themselves, write, are READ COMMITTED, wait for a lock for a second and cut no answer off;
+    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too. The README
+    /// has the list, and what is refused on a caller's pool.
     ///
     /// # Errors
     ///
@@ -97,11 +98,11 @@ impl MySqlStore {
             Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
             Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
         }
-        let settings: Arc<[String]> = session_settings(&config).into();
+        let settings: Arc<[String]> = settings::for_pool(&config).into();
         let own = Own::new(
             options.clone(),
             usize::try_from(config.max_connections()).unwrap_or(usize::MAX),
-            Arc::clone(&settings),
+            settings::for_own(&config).into(),
         )
         .map_err(at)?;
         let pool = MySqlPoolOptions::new()
@@ -125,8 +126,8 @@ impl MySqlStore {
             .connect_lazy_with(options);
         let store = Self::on(pool, Some(own), config);
         let mut session = store.session();
-        let has_returning = store.operations.has_returning(&mut session).await;
-        has_returning.map_err(|error| error.at(BACKEND, "connect"))?;
+        let facts = store.operations.facts(&mut session).await;
+        facts.map_err(|error| error.at(BACKEND, "connect"))?;
         drop(session);
         Ok(store)
     }
@@ -177,19 +178,6 @@ impl fmt::Debug for MySqlStore {
             .field("config", &self.operations.config)
             .finish_non_exhaustive()
     }
-}
-
-/// What `connect` sets on each connection. Locks are waited for half of the time-out, in whole seconds, at least one.
-fn session_settings(config: &Config) -> Vec<String> {
-    let seconds = (config.timeout().as_secs() / 2).max(1);
-    let mut settings = vec![
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-        format!("SET SESSION innodb_lock_wait_timeout = {seconds}"),
-    ];
-    if let Some(bits) = config.wsrep_sync_wait() {
-        settings.push(format!("SET SESSION wsrep_sync_wait = {bits}"));
-    }
-    settings
 }
 
 pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {

@@ -14,13 +14,19 @@ use crate::store::{BACKEND, MySqlStore};
 ///
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
-/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key wait for the
-/// transaction's end (bounded by [`Config::with_timeout`](crate::Config::with_timeout)), and a rollback leaves
-/// no trace of the claim.
+/// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim. Others that
+/// claim the key meanwhile are answered with `Contention` within [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT), as is who
+/// completes, renews or releases the claim outside of the transaction; the store remembers the key, so that most of them do
+/// not even ask the server. Keep such transactions short all the same.
 ///
 /// The connection is that of an open transaction: [`Transaction`](crate::Transaction) or `sqlx::MySqlTransaction`. Prefer the first:
 /// sqlx 0.9.0 hands a connection whose statement was dropped half-way back to the pool, where it keeps the
 /// transaction open, and its locks.
+///
+/// A lock that another transaction holds is waited for as long here, and then the answer is `Contention`. Not so where a plain
+/// read waits, which is under SERIALIZABLE on MySQL, and for the INSERT of a fresh key on MySQL in a session that is not READ
+/// COMMITTED: a second. The session's settings are afterwards what they were. A transaction that was made REPEATABLE READ or
+/// SERIALIZABLE for itself in a session that is READ COMMITTED keeps others on MySQL from inserting next to its fresh key.
 ///
 /// After an error of the server roll the transaction back, also after 1205, which undoes the statement only,
 /// and repeat it as a whole, with the same key. [`Transactions`](crate::Transactions) does that. Under REPEATABLE READ, the servers' default,
@@ -28,13 +34,13 @@ use crate::store::{BACKEND, MySqlStore};
 /// latest version.
 ///
 /// The store remembers which operations are used in transactions, and looks first for their keys: an insert that comes first
-/// would wait for a transaction that has locked the record, where a look is answered at once.
+/// would meet the lock of a transaction, where a look is answered at once.
 impl MySqlStore {
     /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
     ///
     /// # Errors
     ///
-    /// As for `claim`, and `Contention` after a deadlock or a lock that was not free in time.
+    /// As for `claim`, and `Contention` after a deadlock or a lock that another transaction holds.
     ///
     /// # Cancellation
     ///
@@ -127,11 +133,11 @@ impl MySqlStore {
 
     /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark and the rows that were written
     /// for the event commit together, and a rollback leaves the mark where it was. Others that advance the same source
-    /// wait for the transaction's end.
+    /// meanwhile are answered with `Contention`.
     ///
     /// # Errors
     ///
-    /// As for `advance`, and `Contention` after a deadlock or a lock that was not free in time.
+    /// As for `advance`, and `Contention` after a deadlock or a lock that another transaction holds.
     ///
     /// # Cancellation
     ///

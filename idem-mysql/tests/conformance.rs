@@ -1,6 +1,6 @@
 //! The suite, and cases of this crate's own, against MariaDB and MySQL; the suite there once more with claims that insert
 //! before they look, whatever they have learnt; and against three nodes of a Galera cluster, a different one each time a
-//! store is opened; and behind `Coalesced`.
+//! store is opened; against one of them, whose open transactions lock what they have claimed; and behind `Coalesced`.
 
 mod cases;
 mod support;
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         target("mariadb-insert-first"),
         target("mysql-insert-first"),
         target("galera"),
+        target("galera-node"),
         Target::new("mariadb-coalesced", coalesced),
     ])
 }

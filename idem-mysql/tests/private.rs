@@ -1,17 +1,19 @@
 //! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
 
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt,
-    Key, Record, Response,
+    Advance, AttemptId, BatchStore, BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore,
+    IdempotencyStoreExt, Key, Record, Response, WatermarkStore,
 };
-use idem_mysql::{Config, MySqlStore};
+use idem_mysql::{Config, MySqlStore, Transactions};
 use idem_servers::{Durability, Instance, Options, Transport, start_private};
 use libtest_mimic::{Arguments, Failed, Trial};
-use sqlx::Row;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{ConnectOptions, Row};
 use tokio::runtime::Runtime;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,7 +28,8 @@ fn main() -> ExitCode {
         if missing {
             eprintln!("ignored: no {server} on this machine (`cargo xtask servers up {server}`)");
         }
-        let tests: [(&str, Test); 3] = [
+        let tests: [(&str, Test); 4] = [
+            ("hostile_defaults_of_the_server_change_nothing", hostile),
             (
                 "no_acknowledged_completion_is_lost_when_the_server_is_killed",
                 crash,
@@ -201,6 +204,101 @@ fn tls(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
         assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
         Ok(())
     })
+}
+
+/// What a server can be set to for all sessions, and for those of users without SUPER at their beginning.
+const HOSTILE: &[&str] = &[
+    "SET GLOBAL autocommit = 0",
+    "SET GLOBAL completion_type = 'CHAIN'",
+    "SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH'",
+    "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+    "SET GLOBAL sql_select_limit = 1",
+    "SET GLOBAL sql_safe_updates = 1",
+    "SET GLOBAL unique_checks = 0",
+    "SET GLOBAL wait_timeout = 20",
+    "SET GLOBAL lock_wait_timeout = 1",
+    "SET GLOBAL optimizer_switch = 'derived_merge=off,materialization=off'",
+    "SET GLOBAL time_zone = '-11:30'",
+    "SET GLOBAL init_connect = 'SET autocommit = 0, sql_select_limit = 1, sql_auto_is_null = 1'",
+];
+
+/// A store of `connect` sets its sessions; a pool of the caller's is refused.
+fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
+    let server = start_private(name, &Options::new())?;
+    runtime.block_on(async {
+        let prepared = store(server.url()).await?;
+        let mut root = prepared.pool().acquire().await?;
+        let modes = match name {
+            "mariadb" => &["SET GLOBAL sql_mode = 'ORACLE,EMPTY_STRING_IS_NULL'"][..],
+            _ => &[],
+        };
+        for sql in [
+            "CREATE USER app@'%' IDENTIFIED BY 'secret'",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records TO app@'%'",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records_watermarks TO app@'%'",
+        ]
+        .iter()
+        .chain(HOSTILE)
+        .chain(modes)
+        {
+            sqlx::raw_sql(*sql).execute(&mut *root).await?;
+        }
+        let options = MySqlConnectOptions::from_str(server.url())?;
+        let options = options.username("app").password("secret");
+        let url = options.to_url_lossy();
+        let store = MySqlStore::connect(url.as_str(), Config::new()).await?;
+        store.verify().await?;
+        core(&store).await?;
+        // What was acknowledged is there for a session that was set up before all this.
+        let count = "SELECT COUNT(*) FROM idem_records WHERE state = 1";
+        let count = sqlx::raw_sql(count).fetch_one(&mut *root).await?;
+        assert_eq!(count.try_get::<i64, _>(0)?, 2, "completed and committed");
+        // Left alone, sqlx sets the SQL mode and the time zone itself.
+        let pool = MySqlPoolOptions::new().connect_with(options).await?;
+        let error = MySqlStore::new(pool).claim(&request("refused")).await;
+        let error = error.expect_err("nothing would be committed");
+        assert_eq!(error.kind(), idem_core::ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("autocommit"), "{error}");
+        Ok(())
+    })
+}
+
+/// A step of each law that writes, with answers that are read again.
+async fn core(store: &MySqlStore) -> Result<(), BoxError> {
+    let response = Response::new(200, "it's \\ done");
+    let (first, second) = (request("first"), request("second"));
+    let claim = store.claim(&first).await?.acquired().ok_or("fresh")?;
+    let rival = first.clone().with_attempt(AttemptId::random());
+    assert_eq!(store.claim(&rival).await?.name(), "in_flight");
+    let claim = store.renew(&claim, 2 * HOUR).await?;
+    store.complete(&claim, &response, HOUR).await?;
+    store.complete(&claim, &response, HOUR).await?;
+    assert_eq!(store.claim(&rival).await?.name(), "completed");
+    let mut attempts = Transactions::new(store.pool().clone()).attempts();
+    let mut transaction = attempts.begin().await?;
+    let claim = store.claim_in(&mut transaction, &second).await?.acquired();
+    let claim = claim.ok_or("fresh")?;
+    store
+        .complete_in(&mut transaction, &claim, &response, HOUR)
+        .await?;
+    transaction.commit().await?;
+    // More at once than a session may show.
+    let many: Vec<_> = (0..20).map(|id| request(format!("many {id}"))).collect();
+    let mut claims = Vec::new();
+    for outcome in store.claim_many(&many).await {
+        claims.push(outcome?.acquired().ok_or("fresh")?);
+    }
+    for outcome in store.claim_many(&many).await {
+        assert!(outcome?.acquired().is_some(), "the same attempts");
+    }
+    for claim in &claims {
+        store.release(claim).await?;
+    }
+    assert_eq!(store.purge(100).await?, 20);
+    let source = Key::new("tenant", "events", "source")?;
+    assert_eq!(store.advance(&source, 1, HOUR).await?, Advance::Advanced);
+    assert_eq!(store.watermark(&source).await?, Some(1));
+    Ok(())
 }
 
 fn with_parameters(server: &Instance, parameters: &str) -> String {

@@ -7,10 +7,11 @@
 /// The same checkpoint once more changes nothing: without CLIENT_FOUND_ROWS the count is 0 then, and
 /// [`LAST_CHECKPOINT`] tells whether the claim is held.
 pub(crate) const CHECKPOINT: &str = concat!(
-    "UPDATE {table} SET result = ? WHERE ",
+    "{brief}UPDATE {table} SET result = ? WHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
-    now!()
+    now!(),
+    "{free}"
 );
 
 /// Key, token, attempt id. A row when the claim is held, and was until now: a claim that is lost is never held again.
@@ -27,7 +28,7 @@ pub(crate) const LAST_CHECKPOINT_LATEST: &str = concat!(
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
     now!(),
-    " FOR UPDATE"
+    " FOR UPDATE NOWAIT"
 );
 
 /// Source. The mark, whether expired or not, and whether it is. A consistent read: it locks nothing and writes nothing,
@@ -45,7 +46,7 @@ pub(crate) const MARK_LATEST: &str = concat!(
     now!(),
     " FROM {marks} WHERE ",
     key!(),
-    " FOR UPDATE"
+    " FOR UPDATE NOWAIT"
 );
 
 /// Source, version, retention. The primary key lets one row in; all others wait for it and find it. IGNORE because its
@@ -53,7 +54,15 @@ pub(crate) const MARK_LATEST: &str = concat!(
 /// nothing else is there that it could hide, because the values fit their columns
 /// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>).
 pub(crate) const FIRST_MARK: &str = concat!(
-    "INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
+    "{brief}INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
+VALUES (?, ?, ?, ?, ",
+    now!(),
+    " + ?{probe_mark})"
+);
+
+/// The same without a probe, for a caller's transaction, which may lock gaps.
+pub(crate) const FIRST_MARK_PLAIN: &str = concat!(
+    "{brief}INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
 VALUES (?, ?, ?, ?, ",
     now!(),
     " + ?)"
@@ -63,13 +72,13 @@ VALUES (?, ?, ?, ?, ",
 /// version of the row, so of any number of statements with one version the first is let through. A row that matches
 /// always changes (a higher version, or a later end), so that the count is the same with and without CLIENT_FOUND_ROWS.
 pub(crate) const RAISE: &str = concat!(
-    "UPDATE {marks} SET version = ?, expires_at = ",
+    "{brief}UPDATE {marks} SET version = ?, expires_at = ",
     now!(),
     " + ? WHERE ",
     key!(),
     " AND (version < ? OR expires_at <= ",
     now!(),
-    ")"
+    "){free_mark}"
 );
 
 /// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with

@@ -4,13 +4,13 @@ use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseResult, Context, Harness};
 use idem_core::{
     AttemptId, BatchStore, Claim, ClaimOutcome, Completion, Effect, ErrorKind, FencingToken,
-    IdempotencyStore, Record, Response,
+    IdempotencyStore, IdempotencyStoreExt, Record, Response,
 };
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
 
 use super::case;
-use super::waits::{HOUR, until_blocked};
+use super::waits::{HOUR, PATIENCE};
 use crate::support::{self, MySqlHarness};
 
 pub(super) const A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE: Case =
@@ -38,9 +38,9 @@ pub(super) const A_BATCH_COMPLETES_ONLY_WHAT_IS_HELD: Case =
     case(5, "a_batch_completes_only_what_is_held", |cx| {
         Box::pin(a_batch_completes_only_what_is_held(cx))
     });
-pub(super) const BATCHES_LOCK_IN_THE_ORDER_OF_KEYS: Case =
-    case(16, "batches_lock_in_the_order_of_keys", |cx| {
-        Box::pin(batches_lock_in_the_order_of_keys(cx))
+pub(super) const A_BATCH_BESIDE_A_TRANSACTION_KEEPS_NO_LOCK: Case =
+    case(16, "a_batch_beside_a_transaction_keeps_no_lock", |cx| {
+        Box::pin(a_batch_beside_a_transaction_keeps_no_lock(cx))
     });
 pub(super) const A_PURGE_THAT_FAILS_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case = case(
     14,
@@ -191,22 +191,24 @@ async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
 }
 
 /// Whatever the order in which they are given: a batch that waits for its first key holds no later one.
-async fn batches_lock_in_the_order_of_keys(cx: &Context) -> CaseResult {
+async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [one, two] = ["one", "two"].map(|id| cx.key(id));
     let mut other = store.pool().begin().await?;
     let first = store.claim_in(&mut other, &cx.request(&one)).await?;
-    let waiting = {
-        let (store, requests) = (store.clone(), [cx.request(&two), cx.request(&one)]);
-        tokio::spawn(async move { store.claim_many(&requests).await })
+    let requests = [cx.request(&two), cx.request(&one)];
+    let answers = store.claim_many(&requests).await;
+    let [free, locked] = &answers[..] else {
+        return Err("not an answer for each".into());
     };
-    until_blocked(&store, cx.namespace()).await?;
+    assert!(matches!(free, Ok(ClaimOutcome::Acquired(_))), "{free:?}");
+    let error = locked.as_ref().expect_err("a transaction holds it");
+    assert_eq!(error.kind(), ErrorKind::Contention);
     let second = store.claim_in(&mut other, &cx.request(&two)).await?;
+    assert_eq!((first.name(), second.name()), ("acquired", "in_flight"));
     other.commit().await?;
-    assert_eq!((first.name(), second.name()), ("acquired", "acquired"));
-    for answer in waiting.await? {
-        assert_eq!(answer?.name(), "in_flight");
-    }
+    let told = store.claim_retrying(&requests[1], PATIENCE).await?;
+    assert_eq!(told.name(), "in_flight");
     assert_eq!(store.contention().deadlocks, 0);
     Ok(())
 }

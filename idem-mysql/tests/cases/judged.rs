@@ -1,18 +1,18 @@
-//! A write that waited for a lock is judged by the record that it meets then, not by the one that was seen before.
+//! A write that met a lock and is sent again is judged by the record that it meets then, not by the one that was seen before.
 
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     AttemptId, Claim, ClaimRequest, FailedPolicy, Failure, FencingToken, IdempotencyStore,
-    Response, StalePolicy,
+    IdempotencyStoreExt, Response, StalePolicy,
 };
 use idem_mysql::MySqlStore;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Transaction};
 
 use super::case;
-use super::waits::{HOUR, until_blocked};
+use super::waits::{HOUR, PATIENCE, until};
 use crate::support;
 
 pub(super) const A_CLAIM_TAKES_OVER_ONLY_WHAT_IT_MEETS: Case =
@@ -47,16 +47,16 @@ pub(super) const AN_ATTEMPT_THAT_RETRIES_ITS_OWN_FAILURE_IS_ANOTHER_ACQUISITION:
 
 type Open = Transaction<'static, sqlx::MySql>;
 
-/// What the claim answers that saw the key before the transaction was committed, and whose write waited for that.
+/// What the claim answers that saw the key before the transaction was committed, and whose write met the lock until then.
 async fn after_waiting(
-    cx: &Context,
     store: &MySqlStore,
     transaction: Open,
     request: &ClaimRequest,
 ) -> CaseResult<&'static str> {
-    let (other, request) = (cx.open().await?, request.clone());
-    let waiting = tokio::spawn(async move { other.claim(&request).await });
-    until_blocked(store, cx.namespace()).await?;
+    let (asks, request) = (store.clone(), request.clone());
+    let met = store.contention().lock_waits;
+    let waiting = tokio::spawn(async move { asks.claim_retrying(&request, PATIENCE).await });
+    until(|| store.contention().lock_waits > met).await?;
     transaction.commit().await?;
     Ok(waiting.await??.name())
 }
@@ -103,7 +103,7 @@ async fn a_claim_takes_over_only_what_it_meets(cx: &Context) -> CaseResult {
         let (transaction, _claim) = claimed(cx, &store, &holder).await?;
         // Time is the subject: the lease has to end while the record is not committed.
         tokio::time::sleep(cx.short() * 2).await;
-        let answered = after_waiting(cx, &store, transaction, &claim).await?;
+        let answered = after_waiting(&store, transaction, &claim).await?;
         assert_eq!(answered, answer, "{}", claim.key().id());
     }
     Ok(())
@@ -115,7 +115,7 @@ async fn a_claim_leaves_alone_what_was_sealed_while_it_waited(cx: &Context) -> C
     let [failed, retry, own] = keys.each_ref().map(|key| cx.request(key));
     let (mut transaction, claim) = claimed(cx, &store, &cx.request(failed.key())).await?;
     fail(&store, &mut transaction, &claim, HOUR).await?;
-    let answered = after_waiting(cx, &store, transaction, &failed).await?;
+    let answered = after_waiting(&store, transaction, &failed).await?;
     assert_eq!(answered, "failed");
     let retries = retry.clone().with_on_failed(FailedPolicy::Retry);
     for (holder, claim) in [(cx.request(retry.key()), retries), (own.clone(), own)] {
@@ -124,7 +124,7 @@ async fn a_claim_leaves_alone_what_was_sealed_while_it_waited(cx: &Context) -> C
         store
             .complete_in(&mut transaction, &held, &response, HOUR)
             .await?;
-        let answered = after_waiting(cx, &store, transaction, &claim).await?;
+        let answered = after_waiting(&store, transaction, &claim).await?;
         assert_eq!(answered, "completed", "{}", claim.key().id());
     }
     Ok(())
@@ -169,7 +169,7 @@ async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseRe
             "acquired" => cx.request(&key),
             _ => retries,
         };
-        let answered = after_waiting(cx, &store, transaction, &claim).await?;
+        let answered = after_waiting(&store, transaction, &claim).await?;
         assert_eq!(answered, answer, "{what}");
     }
     Ok(())

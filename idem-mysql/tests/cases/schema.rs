@@ -33,6 +33,14 @@ pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = cas
     "an_installation_without_watermarks_gets_their_table",
     |cx| Box::pin(an_installation_without_watermarks_gets_their_table(cx)),
 );
+pub(super) const WHAT_THE_STATEMENTS_NEED_IS_COMPARED: Case =
+    case(11, "what_the_statements_need_is_compared", |cx| {
+        Box::pin(what_the_statements_need_is_compared(cx))
+    });
+pub(super) const A_MISSING_PRIVILEGE_IS_NAMED: Case =
+    case(11, "a_missing_privilege_is_named", |cx| {
+        Box::pin(a_missing_privilege_is_named(cx))
+    });
 pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_are_enough", |cx| {
     Box::pin(four_privileges_are_enough(cx))
 });
@@ -177,6 +185,105 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
     store.verify().await?;
     assert_eq!(store.advance(&source, 1, hour).await?, Advance::Advanced);
     store.release(&claim).await?;
+    Ok(())
+}
+
+/// Each change, and what the error has to name.
+const CHANGES: &[(&str, &str)] = &[
+    ("idem_records DROP COLUMN metadata", "metadata"),
+    ("idem_records MODIFY token INT NOT NULL", "token"),
+    ("idem_records MODIFY result MEDIUMBLOB NULL", "result"),
+    (
+        "idem_records MODIFY id VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL",
+        "column id",
+    ),
+    ("idem_records MODIFY scope VARBINARY(100) NOT NULL", "scope"),
+    ("idem_records ADD COLUMN owner INT NOT NULL", "owner"),
+    (
+        "idem_records DROP PRIMARY KEY, ADD PRIMARY KEY (scope, operation)",
+        "primary key",
+    ),
+    ("idem_records DROP INDEX idem_records_purge_at", "purge_at"),
+    ("idem_records ENGINE = MyISAM", "InnoDB"),
+    ("idem_records_watermarks DROP COLUMN version", "version"),
+];
+
+async fn what_the_statements_need_is_compared(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let database = format!("{}_changed", cx.namespace());
+    for (change, named) in CHANGES {
+        let store = harness.store(&database).await?;
+        store.migrate().await?;
+        store.verify().await?;
+        harness
+            .execute(format!("ALTER TABLE `{database}`.{change}"))
+            .await?;
+        let told = [store.verify().await, store.migrate().await];
+        harness
+            .execute(format!("DROP DATABASE `{database}`"))
+            .await?;
+        for told in told {
+            let error = told.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{change}");
+            assert!(error.to_string().contains(named), "{change}: {error}");
+            assert!(error.to_string().contains("migrate()"), "{change}: {error}");
+        }
+    }
+    // A column that fills itself is nobody's business.
+    let store = harness.store(cx.namespace()).await?;
+    let added = "ADD COLUMN note INT NULL, ADD INDEX by_note (note)";
+    harness
+        .execute(format!(
+            "ALTER TABLE `{}`.idem_records {added}",
+            cx.namespace()
+        ))
+        .await?;
+    store.verify().await?;
+    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
+    assert!(claim.is_some());
+    Ok(())
+}
+
+/// A user who may do nothing, or all but one thing.
+async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
+    let all = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+    for lacks in 0..=all.len() {
+        harness
+            .execute(format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'secret'"))
+            .await?;
+        let mut granted = all.to_vec();
+        match lacks < all.len() {
+            true => drop(granted.remove(lacks)),
+            false => granted.clear(),
+        }
+        for table in ["idem_records", "idem_records_watermarks"] {
+            if !granted.is_empty() {
+                let granted = granted.join(", ");
+                harness
+                    .execute(format!(
+                        "GRANT {granted} ON `{database}`.{table} TO '{user}'@'%'"
+                    ))
+                    .await?;
+            }
+        }
+        let options = harness.options()?.username(user).password("secret");
+        // A user without any privilege may choose no database.
+        let options = options.database("information_schema");
+        let pool = MySqlPoolOptions::new().max_connections(1);
+        let store = harness.store_with(pool, options, database).await?;
+        let told = store.verify().await;
+        store.pool().close().await;
+        harness.execute(format!("DROP USER '{user}'@'%'")).await?;
+        let error = told.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        let text = error.to_string().to_lowercase();
+        assert!(text.contains("grant"), "{granted:?}: {error}");
+        if let Some(lacks) = all.get(lacks) {
+            assert!(text.contains(&lacks.to_lowercase()), "{lacks}: {error}");
+        }
+    }
     Ok(())
 }
 

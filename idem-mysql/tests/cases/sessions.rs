@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use idem_conformance::{Case, CaseResult, Context};
+use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    BatchStore, ClaimOutcome, ErrorKind, IdempotencyStore, Limits, Metadata, Record, Response,
+    BatchStore, ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Limits, Metadata, Record,
+    Response,
 };
 use idem_mysql::{MySqlStore, Returning};
 use sqlx::Executor;
@@ -29,6 +30,19 @@ pub(super) const RETURNING_IS_A_CHOICE: Case = case(1, "returning_is_a_choice", 
     Box::pin(returning_is_a_choice(cx))
 });
 
+pub(super) const HOSTILE_SESSIONS_OF_A_POOL_ANSWER_THE_SAME: Case =
+    case(9, "hostile_sessions_of_a_pool_answer_the_same", |cx| {
+        Box::pin(hostile_sessions_of_a_pool_answer_the_same(cx))
+    });
+pub(super) const A_COLUMNS_TYPE_MAY_CHANGE_UNDER_A_CONNECTION: Case =
+    case(14, "a_columns_type_may_change_under_a_connection", |cx| {
+        Box::pin(a_columns_type_may_change_under_a_connection(cx))
+    });
+pub(super) const A_TOKEN_AT_THE_END_OF_ITS_RANGE_IS_NAMED: Case =
+    case(5, "a_token_at_the_end_of_its_range_is_named", |cx| {
+        Box::pin(a_token_at_the_end_of_its_range_is_named(cx))
+    });
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Isolation levels, modes and time zones that people set.
@@ -46,6 +60,20 @@ const SETTINGS: &[&str] = &[
     "SET SESSION time_zone = 'SYSTEM'",
     "SET NAMES latin1",
     "SET SESSION collation_connection = 'utf16_general_ci'",
+];
+/// What people set for other reasons, and what dumps are loaded with.
+const HOSTILE: &[&str] = &[
+    "SET SESSION sql_safe_updates = 1",
+    "SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1",
+    "SET SESSION unique_checks = 0, SESSION foreign_key_checks = 0",
+    "SET SESSION sql_auto_is_null = 1",
+    "SET SESSION auto_increment_increment = 7, SESSION auto_increment_offset = 3",
+    "SET SESSION group_concat_max_len = 4, SESSION div_precision_increment = 0",
+    "SET SESSION max_join_size = 100000",
+    "SET SESSION optimizer_switch = 'derived_merge=off,index_merge=off,materialization=off,semijoin=off'",
+    "SET SESSION tmp_table_size = 1024, SESSION max_heap_table_size = 16384",
+    "SET SESSION wait_timeout = 100, SESSION net_read_timeout = 5",
+    "SET SESSION sql_select_limit = 20000",
 ];
 const MARIADB_ONLY: &[&str] =
     &["SET SESSION sql_mode = 'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'"];
@@ -82,6 +110,87 @@ async fn any_session_answers_the_same(cx: &Context) -> CaseResult {
     Ok(())
 }
 
+/// Sessions of a caller's pool that are set to what nobody needs for this store.
+async fn hostile_sessions_of_a_pool_answer_the_same(cx: &Context) -> CaseResult {
+    for (number, setting) in HOSTILE.iter().enumerate() {
+        let store = set_up(cx, setting).await?;
+        let what = format!("hostile {number}");
+        live(cx, &store, &what)
+            .await
+            .map_err(|error| CaseError::new(format!("{setting}: {error}")))?;
+        store.pool().close().await;
+    }
+    // What may not write says so, and nothing was done.
+    let store = set_up(cx, "SET SESSION TRANSACTION READ ONLY").await?;
+    let error = store
+        .claim(&cx.request(&cx.key("read only")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::None),
+        "{error}"
+    );
+    Ok(())
+}
+
+/// What was prepared before goes on.
+async fn a_columns_type_may_change_under_a_connection(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    live(cx, &store, "before").await?;
+    for (number, change) in [
+        "MODIFY attempts BIGINT NOT NULL",
+        "ADD COLUMN note INT NULL FIRST",
+        "MODIFY id VARBINARY(300) NOT NULL",
+    ]
+    .iter()
+    .enumerate()
+    {
+        harness
+            .execute(format!(
+                "ALTER TABLE `{}`.idem_records {change}",
+                cx.namespace()
+            ))
+            .await?;
+        live(cx, &store, &format!("after {number}")).await?;
+    }
+    Ok(())
+}
+
+/// Nothing greater can be given to who acquires the key.
+async fn a_token_at_the_end_of_its_range_is_named(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
+    store.release(&claim).await?;
+    harness
+        .execute(format!(
+            "UPDATE `{}`.idem_records SET token = {}",
+            cx.namespace(),
+            i64::MAX
+        ))
+        .await?;
+    let request = cx.request(claim.key());
+    let mut transaction = store.pool().begin().await?;
+    for error in [
+        store.claim(&request).await.unwrap_err(),
+        store
+            .claim_in(&mut transaction, &request)
+            .await
+            .unwrap_err(),
+    ] {
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Corrupt, Effect::None),
+            "{error}"
+        );
+        assert!(error.to_string().contains("token"), "{error}");
+        assert!(error.to_string().contains("delete the row"), "{error}");
+    }
+    Ok(transaction.rollback().await?)
+}
+
 /// The life of a few keys; everything is also looked at through another session.
 async fn live(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
     let key = cx.key(format!("Straße {id} 💶"));
@@ -108,7 +217,23 @@ async fn live(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
     assert_eq!(record.response, response);
     let outcome = store.claim(&cx.other_request(&key)).await?;
     assert!(matches!(outcome, ClaimOutcome::Conflict(_)));
+    in_a_transaction(cx, store, id).await?;
     taken_over_and_purged(cx, store, id).await
+}
+
+async fn in_a_transaction(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
+    let request = cx.request(&cx.key(format!("in a transaction {id}")));
+    let response = Response::new(200, "done");
+    let mut transaction = store.pool().begin().await?;
+    let claim = store.claim_in(&mut transaction, &request).await?;
+    let claim = claim.acquired().expect("fresh");
+    store
+        .complete_in(&mut transaction, &claim, &response, HOUR)
+        .await?;
+    transaction.commit().await?;
+    let told = store.claim(&cx.request(request.key())).await?;
+    assert!(matches!(told, ClaimOutcome::Completed(_)));
+    Ok(())
 }
 
 async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
@@ -157,7 +282,11 @@ async fn tell_apart(cx: &Context, store: &MySqlStore) -> CaseResult {
 }
 
 async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
-    let mut refused = vec![("SET SESSION autocommit = 0", "autocommit")];
+    let mut refused = vec![
+        ("SET SESSION autocommit = 0", "autocommit"),
+        ("SET SESSION completion_type = 'CHAIN'", "completion_type"),
+        ("SET SESSION sql_select_limit = 1", "sql_select_limit"),
+    ];
     if cx.harness().name() == "mariadb" {
         refused.push((
             "SET SESSION sql_mode = 'EMPTY_STRING_IS_NULL'",
@@ -167,9 +296,13 @@ async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
     }
     for (setting, named) in refused {
         let store = set_up(cx, setting).await?;
+        let request = cx.request(&cx.key(named));
         for error in [
             store.verify().await.unwrap_err(),
             store.migrate().await.unwrap_err(),
+            store.claim(&request).await.unwrap_err(),
+            store.get(request.key()).await.unwrap_err(),
+            store.purge(1).await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Misconfigured);
             assert!(error.to_string().contains(named), "{error}");

@@ -1,36 +1,40 @@
-//! What a claim does while somebody else's transaction holds the key.
+//! What an operation does while somebody else's transaction holds the key.
 
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    BatchStore, ClaimOutcome, Completion, Effect, ErrorKind, IdempotencyStore, Response,
-    StalePolicy,
+    BatchStore, ClaimOutcome, Completion, Effect, ErrorKind, IdempotencyStore, IdempotencyStoreExt,
+    Response, StalePolicy,
 };
 use idem_mysql::MySqlStore;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
-use sqlx::{AssertSqlSafe, Executor, Row};
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 
 use super::case;
 use crate::support;
 
-pub(super) const A_CLAIM_WAITS_FOR_THE_TRANSACTION_THAT_CLAIMED: Case =
-    case(2, "a_claim_waits_for_the_transaction_that_claimed", |cx| {
-        Box::pin(a_claim_waits_for_the_transaction_that_claimed(cx))
+pub(super) const A_CLAIM_BESIDE_THE_TRANSACTION_THAT_CLAIMED_IS_CONTENDED: Case = case(
+    2,
+    "a_claim_beside_the_transaction_that_claimed_is_contended",
+    |cx| Box::pin(a_claim_beside_the_transaction_that_claimed_is_contended(cx)),
+);
+pub(super) const A_TRANSACTION_BESIDE_ANOTHER_IS_CONTENDED: Case =
+    case(2, "a_transaction_beside_another_is_contended", |cx| {
+        Box::pin(a_transaction_beside_another_is_contended(cx))
     });
 pub(super) const A_WAIT_THAT_IS_TOO_LONG_IS_AN_UNKNOWN_EFFECT: Case =
     case(14, "a_wait_that_is_too_long_is_an_unknown_effect", |cx| {
         Box::pin(a_wait_that_is_too_long_is_an_unknown_effect(cx))
     });
 
-pub(super) const LOCK_WAITS_ARE_REPEATED_AND_COUNTED: Case =
-    case(1, "lock_waits_are_repeated_and_counted", |cx| {
-        Box::pin(lock_waits_are_repeated_and_counted(cx))
+pub(super) const LOCKS_THAT_ARE_MET_ARE_COUNTED: Case =
+    case(1, "locks_that_are_met_are_counted", |cx| {
+        Box::pin(locks_that_are_met_are_counted(cx))
     });
-pub(super) const DEADLOCKS_ARE_REPEATED_AND_COUNTED: Case =
-    case(1, "deadlocks_are_repeated_and_counted", |cx| {
-        Box::pin(deadlocks_are_repeated_and_counted(cx))
-    });
+pub(super) const NO_BATCH_WAITS_IN_A_CIRCLE: Case = case(1, "no_batch_waits_in_a_circle", |cx| {
+    Box::pin(no_batch_waits_in_a_circle(cx))
+});
 pub(super) const PURGE_PASSES_OVER_WHAT_IS_LOCKED: Case =
     case(16, "purge_passes_over_what_is_locked", |cx| {
         Box::pin(purge_passes_over_what_is_locked(cx))
@@ -41,7 +45,7 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// The claim that waits has not seen the record, so only the statement that writes can know that the work must not
+/// A claim that meets the lock has not seen the record, so only the statement that writes can know that the work must not
 /// run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
@@ -51,9 +55,9 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     let _claim = store.claim_in(&mut transaction, &request).await?;
     // Time is the subject: the lease has to end while the record is not committed.
     tokio::time::sleep(cx.short() * 2).await;
-    let (other, request) = (cx.open().await?, cx.request(request.key()));
-    let waiting = tokio::spawn(async move { other.claim(&request).await });
-    until_blocked(&store, cx.namespace()).await?;
+    let (other, request) = (store.clone(), cx.request(request.key()));
+    let waiting = tokio::spawn(async move { other.claim_retrying(&request, PATIENCE).await });
+    until(|| store.contention().lock_waits > 0).await?;
     transaction.commit().await?;
     let outcome = waiting.await??;
     assert!(
@@ -66,79 +70,131 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
-async fn a_claim_waits_for_the_transaction_that_claimed(cx: &Context) -> CaseResult {
-    let store = support::harness(cx)?.store(cx.namespace()).await?;
+/// How long a case asks again.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Much longer than a claim waits for a lock, and much shorter than it waited when it had no bound of its own.
+const BOUND: Duration = Duration::from_secs(5);
+
+fn is_contended<T: std::fmt::Debug>(answer: idem_core::Result<T>) {
+    let error = answer.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Contention, Effect::None),
+        "{error}"
+    );
+}
+
+/// Whatever the sessions of the caller's pool wait for a lock, and whatever their isolation level: 50 s is the default.
+const PATIENT: &[&str] = &[
+    "SET SESSION innodb_lock_wait_timeout = 50",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+];
+
+async fn a_claim_beside_the_transaction_that_claimed_is_contended(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let own = harness.store(cx.namespace()).await?;
+    let mut stores = vec![own.clone()];
+    for setting in PATIENT {
+        let pool = MySqlPoolOptions::new().after_connect(move |connection, _| {
+            Box::pin(async move { connection.execute(*setting).await.map(drop) })
+        });
+        let options = harness.options()?;
+        stores.push(harness.store_with(pool, options, cx.namespace()).await?);
+    }
     for commits in [true, false] {
         let key = cx.key(format!("commits-{commits}"));
-        let mut transaction = store.pool().begin().await?;
-        let claim = store.claim_in(&mut transaction, &cx.request(&key)).await?;
+        let mut transaction = own.pool().begin().await?;
+        let claim = own.claim_in(&mut transaction, &cx.request(&key)).await?;
         let claim = claim.acquired().expect("a fresh key");
-        let (other, request) = (cx.open().await?, cx.request(&key));
-        let waiting = tokio::spawn(async move { other.claim(&request).await });
-        until_blocked(&store, cx.namespace()).await?;
+        for store in &stores {
+            let begun = tokio::time::Instant::now();
+            is_contended(store.claim(&cx.request(&key)).await);
+            is_contended(store.renew(&claim, HOUR).await);
+            assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+        }
         let response = Response::new(200, "done");
-        store
-            .complete_in(&mut transaction, &claim, &response, HOUR)
+        own.complete_in(&mut transaction, &claim, &response, HOUR)
             .await?;
-        if commits {
-            transaction.commit().await?;
-            let outcome = waiting.await??;
-            assert!(
-                matches!(outcome, ClaimOutcome::Completed(_)),
-                "{}",
-                outcome.name()
-            );
-        } else {
-            transaction.rollback().await?;
-            let outcome = waiting.await??;
-            assert!(
-                matches!(outcome, ClaimOutcome::Acquired(_)),
-                "{}",
-                outcome.name()
-            );
+        match commits {
+            true => transaction.commit().await?,
+            false => transaction.rollback().await?,
+        }
+        for store in &stores {
+            let request = cx.request(&key);
+            let outcome = store.claim_retrying(&request, PATIENCE).await?;
+            match (commits, outcome) {
+                (true, ClaimOutcome::Completed(_)) => {}
+                (false, ClaimOutcome::Acquired(claim)) => store.release(&claim).await?,
+                (_, outcome) => return Err(CaseError::new(outcome.name())),
+            }
         }
     }
     Ok(())
 }
 
-/// Waits until a statement on the records of this database waits for a row's lock, as the server's report shows it.
-pub(super) async fn until_blocked(store: &MySqlStore, database: &str) -> CaseResult {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    let table = format!("`{database}`.`idem_records`");
-    while tokio::time::Instant::now() < deadline {
-        let report = sqlx::raw_sql("SHOW ENGINE INNODB STATUS");
-        let row = report.fetch_one(store.pool()).await?;
-        let report: Vec<u8> = row.try_get_unchecked(2)?;
-        let report = String::from_utf8_lossy(&report);
-        let mut lines = report.lines();
-        if lines.any(|line| line.contains(&table) && line.contains("waiting")) {
-            return Ok(());
+/// In a transaction of any isolation level; what the session was set to, it is set to afterwards.
+async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let store = harness.store(cx.namespace()).await?;
+    let request = cx.request(&cx.key("one"));
+    let mut first = store.pool().begin().await?;
+    let claim = store.claim_in(&mut first, &request).await?.acquired();
+    for setting in PATIENT {
+        // On MySQL a plain read of SERIALIZABLE waits.
+        if cx.harness().name() == "mysql" && setting.contains("SERIALIZABLE") {
+            continue;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut connection = MySqlConnection::connect_with(&harness.options()?).await?;
+        connection.execute(*setting).await?;
+        connection
+            .execute("SET SESSION innodb_lock_wait_timeout = 41")
+            .await?;
+        let mut second = connection.begin().await?;
+        let begun = tokio::time::Instant::now();
+        let rival = cx.request(request.key());
+        is_contended(store.claim_in(&mut second, &rival).await);
+        assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+        let fresh = cx.request(&cx.key(format!("fresh under {setting}")));
+        let outcome = store.claim_in(&mut second, &fresh).await?;
+        assert!(outcome.acquired().is_some());
+        // Whatever it has locked, a neighbour of its fresh key is free; not so where its reads lock, too.
+        if !setting.contains("SERIALIZABLE") {
+            let neighbour = cx.request(&cx.key(format!("fresh under {setting}, too")));
+            let outcome = store.claim_retrying(&neighbour, BOUND).await?;
+            assert!(outcome.acquired().is_some());
+        }
+        let row = sqlx::query("SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)");
+        let wait: i64 = row.fetch_one(&mut *second).await?.try_get(0)?;
+        assert_eq!(wait, 41);
+        second.rollback().await?;
     }
-    Err(CaseError::new("nothing waits for the lock"))
+    first.rollback().await?;
+    assert!(claim.is_some());
+    Ok(())
 }
 
+/// What waits for a table cannot be told from what waits for its commit.
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
     let config = store.config().clone().with_timeout(Duration::from_secs(2));
-    let hasty =
-        MySqlStore::with_config(harness.store(cx.namespace()).await?.pool().clone(), config);
+    let pool = MySqlPoolOptions::new().connect_with(harness.options()?);
+    let hasty = MySqlStore::with_config(pool.await?, config);
     let request = cx.request(&cx.key("one"));
-    let mut transaction = store.pool().begin().await?;
-    let first = store
-        .claim_in(&mut transaction, &cx.request(request.key()))
-        .await?;
+    let mut other = MySqlConnection::connect_with(&harness.options()?).await?;
+    let lock = format!("LOCK TABLES `{}`.idem_records READ", cx.namespace());
+    other.execute(AssertSqlSafe(lock)).await?;
     let error = hasty.claim(&request).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.effect()),
-        (ErrorKind::Unavailable, Effect::Unknown)
+        (ErrorKind::Unavailable, Effect::Unknown),
+        "{error}"
     );
-    // The statement still waits on the server; when the first claim is rolled back, it may take effect.
-    drop(first);
-    transaction.rollback().await?;
-    let claim = store.claim(&request).await?.acquired();
+    // The statement still waits on the server, and may take effect now.
+    other.execute("UNLOCK TABLES").await?;
+    let claim = store.claim_retrying(&request, PATIENCE).await?.acquired();
     assert!(
         claim.is_some(),
         "the same attempt gets what it may have claimed"
@@ -152,42 +208,51 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// One completion of two waits for a lock until the server gives up, and is sent again.
-async fn lock_waits_are_repeated_and_counted(cx: &Context) -> CaseResult {
+/// One completion of two meets a lock, which is counted; the other is done.
+async fn locks_that_are_met_are_counted(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let hasty = waiting_for(cx, 1).await?;
     let mut other = store.pool().begin().await?;
     let completions = two_completions(cx).await?;
     lock(cx, &mut other, "two").await?;
-    let waiting = {
-        let hasty = hasty.clone();
-        tokio::spawn(async move { hasty.complete_many(&completions).await })
-    };
-    until(|| hasty.contention().lock_waits > 0).await?;
+    let mut answers = store.complete_many(&completions).await;
+    is_contended(answers.remove(1));
+    answers.remove(0)?;
+    assert!(store.contention().lock_waits > 0);
     other.rollback().await?;
-    all(waiting.await?)
+    completed_at_last(&store, &completions).await
 }
 
-async fn deadlocks_are_repeated_and_counted(cx: &Context) -> CaseResult {
+/// The batch holds no lock while it meets another, so nobody waits for it, and the server has no deadlock to break.
+async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let patient = waiting_for(cx, 30).await?;
     let mut other = store.pool().begin().await?;
     let completions = two_completions(cx).await?;
-    // More rows than the completions change, so that the server breaks the deadlock at their cost.
-    for row in 0..20 {
-        let request = cx.request(&cx.key(format!("row-{row}")));
-        let _claim = store.claim_in(&mut other, &request).await?;
-    }
     lock(cx, &mut other, "two").await?;
     let waiting = {
-        let patient = patient.clone();
-        tokio::spawn(async move { patient.complete_many(&completions).await })
+        let (store, completions) = (store.clone(), completions.clone());
+        tokio::spawn(async move { store.complete_many(&completions).await })
     };
-    until_blocked(&store, cx.namespace()).await?;
+    until(|| store.contention().lock_waits > 0).await?;
     lock(cx, &mut other, "one").await?;
-    until(|| patient.contention().deadlocks > 0).await?;
     other.commit().await?;
-    all(waiting.await?)
+    waiting.await?;
+    assert_eq!(store.contention().deadlocks, 0);
+    completed_at_last(&store, &completions).await
+}
+
+async fn completed_at_last(store: &MySqlStore, completions: &[Completion]) -> CaseResult {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let answers = store.complete_many(completions).await;
+        let is_contended = |answer: &idem_core::Result<()>| {
+            let error = answer.as_ref().err();
+            error.is_some_and(|error| error.kind() == ErrorKind::Contention)
+        };
+        if !answers.iter().any(is_contended) || tokio::time::Instant::now() > deadline {
+            return answers.into_iter().try_for_each(|answer| Ok(answer?));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Completions of the keys `one` and `two`, which are sealed in this order.
@@ -203,10 +268,6 @@ async fn two_completions(cx: &Context) -> CaseResult<Vec<Completion>> {
     Ok(completions)
 }
 
-fn all(answers: Vec<idem_core::Result<()>>) -> CaseResult {
-    answers.into_iter().try_for_each(|answer| Ok(answer?))
-}
-
 async fn lock(cx: &Context, connection: &mut MySqlConnection, id: &str) -> CaseResult {
     let table = format!("`{}`.idem_records", cx.namespace());
     let scope = cx.key(id).scope().to_owned();
@@ -216,22 +277,6 @@ async fn lock(cx: &Context, connection: &mut MySqlConnection, id: &str) -> CaseR
         .execute(connection)
         .await?;
     Ok(())
-}
-
-/// A store whose sessions wait for a lock for so many seconds.
-async fn waiting_for(cx: &Context, seconds: u32) -> CaseResult<MySqlStore> {
-    let harness = support::harness(cx)?;
-    let pool = MySqlPoolOptions::new().after_connect(move |connection, _| {
-        Box::pin(async move {
-            let wait = format!("SET SESSION innodb_lock_wait_timeout = {seconds}");
-            connection.execute(AssertSqlSafe(wait)).await.map(drop)
-        })
-    });
-    let store = harness
-        .store_with(pool, harness.options()?, cx.namespace())
-        .await?;
-    let config = store.config().clone().with_timeout(Duration::from_secs(60));
-    Ok(MySqlStore::with_config(store.pool().clone(), config))
 }
 
 pub(super) async fn until(condition: impl Fn() -> bool) -> CaseResult {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{Advance, Checkpoint, CheckpointStore, WatermarkStore};
+use idem_core::{Advance, Checkpoint, CheckpointStore, Effect, ErrorKind, WatermarkStore};
 use sqlx::{AssertSqlSafe, Row};
 
 use super::case;
@@ -14,10 +14,10 @@ pub(super) const MARK_AND_BUSINESS_ROW_COMMIT_TOGETHER: Case =
     case(12, "mark_and_business_row_commit_together", |cx| {
         Box::pin(mark_and_business_row_commit_together(cx))
     });
-pub(super) const AN_ADVANCE_WAITS_FOR_THE_TRANSACTION_THAT_ADVANCES: Case = case(
+pub(super) const AN_ADVANCE_BESIDE_ANOTHERS_TRANSACTION_IS_CONTENDED: Case = case(
     1,
-    "an_advance_waits_for_the_transaction_that_advances",
-    |cx| Box::pin(an_advance_waits_for_the_transaction_that_advances(cx)),
+    "an_advance_beside_anothers_transaction_is_contended",
+    |cx| Box::pin(an_advance_beside_anothers_transaction_is_contended(cx)),
 );
 pub(super) const STALE_VERSIONS_WRITE_NOTHING: Case =
     case(15, "a_thousand_stale_versions_write_nothing", |cx| {
@@ -79,8 +79,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// Who advances a source that a transaction has advanced waits for its end, and is told the truth.
-async fn an_advance_waits_for_the_transaction_that_advances(cx: &Context) -> CaseResult {
+/// Who advances a source that a transaction has advanced is told to ask again, and then the truth.
+async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for (start, commits, wanted) in [
         (None, true, Advance::Unchanged),
@@ -94,17 +94,26 @@ async fn an_advance_waits_for_the_transaction_that_advances(cx: &Context) -> Cas
         }
         let mut transaction = store.pool().begin().await?;
         store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        let waiting = tokio::spawn({
-            let (store, source) = (store.clone(), source.clone());
-            async move { store.advance(&source, 5, HOUR).await }
-        });
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(!waiting.is_finished(), "it did not wait");
+        let begun = tokio::time::Instant::now();
+        let error = store.advance(&source, 5, HOUR).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Contention, Effect::None)
+        );
+        assert!(begun.elapsed() < Duration::from_secs(5), "it waited");
         match commits {
             true => transaction.commit().await?,
             false => transaction.rollback().await?,
         }
-        assert_eq!(waiting.await??, wanted, "{start:?}, committed: {commits}");
+        let told = loop {
+            match store.advance(&source, 5, HOUR).await {
+                Err(error) if error.kind() == ErrorKind::Contention => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                told => break told?,
+            }
+        };
+        assert_eq!(told, wanted, "{start:?}, committed: {commits}");
         assert_eq!(store.watermark(&source).await?, Some(5));
     }
     Ok(())

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
-use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
-use idem_mysql::{ClaimOrder, Config, MySqlStore};
+use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_core::{
+    AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response,
+    async_trait,
+};
+use idem_mysql::{ClaimOrder, Config, MySqlStore, Transaction, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
@@ -32,19 +35,24 @@ impl MySqlHarness {
             "mysql-insert-first" => ("mysql-insert-first", "mysql", "MySQL"),
             "mariadb-insert-first" => ("mariadb-insert-first", "mariadb", "MariaDB"),
             "galera" => ("galera", "galera", "MariaDB Galera, three nodes"),
+            "galera-node" => ("galera-node", "galera", "MariaDB Galera, one node"),
             _ => ("mariadb", "mariadb", "MariaDB"),
         };
-        let order = match name == server {
-            true => ClaimOrder::Learnt,
-            false => ClaimOrder::InsertFirst,
+        let order = match name.ends_with("-insert-first") {
+            true => ClaimOrder::InsertFirst,
+            false => ClaimOrder::Learnt,
         };
         let missing = || Missing::new(idem_servers::missing_reason(server));
         let urls = idem_servers::url_for(server).ok_or_else(missing)?;
+        let nodes = match name {
+            "galera-node" => 1,
+            _ => usize::MAX,
+        };
         Ok(Self {
             name,
             order,
             product,
-            urls: urls.split(',').map(str::to_owned).collect(),
+            urls: urls.split(',').take(nodes).map(str::to_owned).collect(),
             next: AtomicUsize::new(rand::random_range(0..1000)),
         })
     }
@@ -81,16 +89,6 @@ impl MySqlHarness {
         order: ClaimOrder,
     ) -> Result<MySqlStore, BoxError> {
         let config = self.config(namespace)?.with_claim_order(order);
-        Ok(MySqlStore::connect(self.url(), config).await?)
-    }
-
-    /// The same with another time-out.
-    pub(crate) async fn store_with_timeout(
-        &self,
-        namespace: &str,
-        timeout: Duration,
-    ) -> Result<MySqlStore, BoxError> {
-        let config = self.config(namespace)?.with_timeout(timeout);
         Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
@@ -146,6 +144,37 @@ impl MySqlHarness {
     }
 }
 
+struct InTransaction {
+    store: MySqlStore,
+    transaction: Transaction,
+}
+
+#[async_trait]
+impl CallerTransaction for InTransaction {
+    async fn claim(&mut self, request: &ClaimRequest) -> idem_core::Result<ClaimOutcome> {
+        self.store.claim_in(&mut self.transaction, request).await
+    }
+
+    async fn complete(
+        &mut self,
+        claim: &Claim,
+        response: &Response,
+        retention: Duration,
+    ) -> idem_core::Result<()> {
+        self.store
+            .complete_in(&mut self.transaction, claim, response, retention)
+            .await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
 /// The harness that a case runs on.
 pub(crate) fn harness(cx: &Context) -> Result<MySqlHarness, CaseError> {
     MySqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
@@ -158,14 +187,19 @@ impl Harness for MySqlHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new()
+        let profile = Profile::new()
             .shared_between_processes()
             .durable()
             .server_clock()
             .network()
             .batch()
             .checkpoints()
-            .watermarks()
+            .watermarks();
+        // A node locks nothing on another: there a claim wins, and the open transaction fails to commit.
+        match self.name {
+            "galera" => profile,
+            _ => profile.transactions().row_locks(),
+        }
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -228,6 +262,13 @@ impl Harness for MySqlHarness {
         Ok(Some(Arc::new(
             self.store_through(namespace, address).await?,
         )))
+    }
+
+    async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
+        let store = self.store(namespace).await?;
+        let mut attempts = Transactions::new(store.pool().clone()).attempts();
+        let transaction = attempts.begin().await?;
+        Ok(Some(Box::new(InTransaction { store, transaction })))
     }
 
     fn server_address(&self) -> Option<SocketAddr> {

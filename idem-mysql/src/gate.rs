@@ -1,0 +1,75 @@
+//! Who may send a statement that could meet a key's lock, and what is remembered of those that did.
+
+use idem_core::{Key, LockedKeys, Result, TryTurn, Turn};
+
+use crate::error::is_locked;
+use crate::operations::Operations;
+use crate::session::{Query, Session};
+
+/// The right to send one statement that may meet the lock of a key.
+#[derive(Debug)]
+pub(crate) enum Permit<'o> {
+    /// Nobody else in this process sends one meanwhile.
+    Turn(Turn),
+    /// In a caller's transaction, which may hold the lock itself.
+    Transaction(&'o LockedKeys),
+}
+
+impl Permit<'_> {
+    /// Remembers a lock that the statement has met.
+    pub(crate) fn settle<T>(self, key: &Key, result: Result<T>) -> Result<T> {
+        if result.as_ref().is_err_and(is_locked) {
+            match self {
+                Self::Turn(turn) => turn.found_locked(),
+                Self::Transaction(locked) => locked.found_locked(key),
+            }
+        }
+        result
+    }
+}
+
+impl Operations {
+    /// `None` after the turn of another caller of this process: look again.
+    ///
+    /// # Errors
+    ///
+    /// `Contention` where the key is known to be locked. A transaction is refused by the server alone, and waits for nothing
+    /// then.
+    pub(crate) async fn permit<'o>(
+        &self,
+        locked: &'o LockedKeys,
+        session: &mut Session<'_>,
+        key: &Key,
+    ) -> Result<Option<Permit<'o>>> {
+        if session.is_transaction() {
+            if locked.is_locked(key) {
+                session.lose_patience();
+            }
+            return Ok(Some(Permit::Transaction(locked)));
+        }
+        match locked.try_turn(key) {
+            TryTurn::Turn(turn) => Ok(Some(Permit::Turn(turn))),
+            TryTurn::Locked(error) => Err(error),
+            TryTurn::Busy => {
+                session.park();
+                let turn = locked.turn(key, session.remaining()).await?;
+                Ok(turn.map(Permit::Turn))
+            }
+        }
+    }
+
+    /// Changes a record, whose row may be locked: how many rows the condition has met.
+    pub(crate) async fn write_locked<'q>(
+        &self,
+        session: &mut Session<'_>,
+        key: &Key,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+    ) -> Result<u64> {
+        loop {
+            if let Some(permit) = self.permit(&self.locked, session, key).await? {
+                let done = session.write(&query).await;
+                return permit.settle(key, done);
+            }
+        }
+    }
+}
