@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check, encode_failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
+    encode_failure,
 };
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
@@ -25,7 +26,7 @@ use crate::query::Query;
 use crate::row::cell;
 use crate::session::Session;
 
-/// How often a server is tried that closes connections because they are idle for a moment.
+/// How often a server is tried whose sessions have very short time-outs.
 const MAX_TRIES: u32 = 8;
 
 pub(crate) const BACKEND: &str = "postgres";
@@ -98,7 +99,7 @@ impl PostgresStore {
         let state = loop {
             // Boxed, because it is deep.
             match Box::pin(check_server(&options, &config)).await {
-                Err(error) if was_idle(&error) && tries < MAX_TRIES => tries += 1,
+                Err(error) if is_brief(&error) && tries < MAX_TRIES => tries += 1,
                 state => break state.map_err(&at_connect)?,
             }
         };
@@ -143,6 +144,11 @@ impl PostgresStore {
             looks: &self.looks,
         }
     }
+}
+
+/// Whether the session's own time-outs, for idling or for a lock of the catalogue, were in the way for a moment.
+fn is_brief(error: &Error) -> bool {
+    was_idle(error) || error.kind() == ErrorKind::Contention
 }
 
 /// Connects, and refuses what would be found out by accident later.

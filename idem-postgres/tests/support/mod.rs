@@ -175,7 +175,7 @@ const HOSTILE: &[(&str, &str)] = &[
     ("search_path", "idem_impostors,pg_catalog,public"),
     ("idle_session_timeout", "400ms"),
     ("idle_in_transaction_session_timeout", "1min"),
-    ("lock_timeout", "1ms"),
+    ("lock_timeout", "20ms"),
     ("statement_timeout", "1min"),
     ("TimeZone", "Asia/Kathmandu"),
     ("DateStyle", "German"),
