@@ -139,3 +139,29 @@ pub trait CallerTransaction: Send {
     /// Undoes what was done.
     async fn rollback(self: Box<Self>) -> Result<(), BoxError>;
 }
+
+/// The URL with this password, for [`Harness::open_with_password`]; `user` is for one that names no user.
+#[must_use]
+pub fn with_password(url: &str, user: &str, password: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (login, place) = rest.split_once('@').unwrap_or((user, rest));
+    let user = login.split(':').next().unwrap_or(login);
+    format!("{scheme}://{user}:{password}@{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_password;
+
+    #[test]
+    fn a_url_takes_another_password() {
+        let given = [
+            ("mysql://root@[::1]:1/db", "mysql://root:p@[::1]:1/db"),
+            ("mysql://root:old@host/db?a=b", "mysql://root:p@host/db?a=b"),
+            ("redis://host:1", "redis://me:p@host:1"),
+        ];
+        for (url, expected) in given {
+            assert_eq!(with_password(url, "me", "p"), expected);
+        }
+    }
+}

@@ -31,7 +31,7 @@ pub use case::{Case, CaseFuture, CaseResult};
 pub use coalesced::Coalesced;
 pub use context::{Context, Settings};
 pub use failure::CaseError;
-pub use harness::{CallerTransaction, Harness, Product};
+pub use harness::{CallerTransaction, Harness, Product, with_password};
 pub use profile::{Profile, Promise};
 pub use runner::main;
 pub use states::{Expected, described};

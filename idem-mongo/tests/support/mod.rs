@@ -9,7 +9,9 @@ pub(crate) use watch::Watch;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{
+    CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
+};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_mongo::mongodb::bson::{Document, doc};
 use idem_mongo::mongodb::options::{ClientOptions, ServerAddress};
@@ -83,6 +85,7 @@ impl Harness for MongoHarness {
         Profile::new()
             .shared_between_processes()
             .durable()
+            .password()
             .server_clock()
             .network()
             .batch()
@@ -104,6 +107,16 @@ impl Harness for MongoHarness {
         let namespace = format!("idem_test_{random:032x}");
         self.store(&namespace).await?.migrate().await?;
         Ok(namespace)
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let url = with_password(&self.url, "idem", password);
+        let store = MongoStore::connect(&url, self.config(namespace)?).await?;
+        Ok(Some(Arc::new(store)))
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {

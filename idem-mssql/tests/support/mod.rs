@@ -5,7 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{
+    CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
+};
 use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
     Response, async_trait,
@@ -166,6 +168,7 @@ impl Harness for MssqlHarness {
         Profile::new()
             .shared_between_processes()
             .durable()
+            .password()
             .server_clock()
             .network()
             .batch()
@@ -192,6 +195,17 @@ impl Harness for MssqlHarness {
         let namespace = format!("idem_test_{random:032x}");
         self.store(&namespace)?.migrate().await?;
         Ok(namespace)
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let manager = Manager::from_url(&with_password(&self.url, "idem", password))?;
+        let pool = Pool::builder(manager).build()?;
+        let store = MssqlStore::with_config(pool, self.config(namespace)?);
+        Ok(Some(Arc::new(store)))
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {

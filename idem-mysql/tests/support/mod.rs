@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{
+    CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
+};
 use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response,
     async_trait,
@@ -190,6 +192,7 @@ impl Harness for MySqlHarness {
         let profile = Profile::new()
             .shared_between_processes()
             .durable()
+            .password()
             .server_clock()
             .network()
             .batch()
@@ -229,6 +232,16 @@ impl Harness for MySqlHarness {
             store.pool().close().await;
         }
         Ok(namespace)
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let url = with_password(self.url(), "idem", password);
+        let store = MySqlStore::connect(&url, self.config(namespace)?).await?;
+        Ok(Some(Arc::new(store)))
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {

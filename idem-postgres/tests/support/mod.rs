@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_conformance::{CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{
+    CallerTransaction, CaseError, Context, Harness, Missing, Product, Profile, with_password,
+};
 use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind,
     IdempotencyStore, Response, async_trait,
@@ -300,10 +302,7 @@ impl Harness for PostgresHarness {
         password: &str,
     ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
         let config = self.config(namespace)?;
-        let (scheme, rest) = self.url.split_once("://").ok_or("a URL has a scheme")?;
-        let (login, place) = rest.split_once('@').unwrap_or(("idem", rest));
-        let user = login.split(':').next().unwrap_or(login);
-        let url = format!("{scheme}://{user}:{password}@{place}");
+        let url = with_password(&self.url, "idem", password);
         Ok(Some(Arc::new(PostgresStore::connect(&url, config).await?)))
     }
 

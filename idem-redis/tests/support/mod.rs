@@ -7,7 +7,7 @@ pub(crate) use tap::Tap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile};
+use idem_conformance::{CaseError, Context, Harness, Missing, Product, Profile, with_password};
 use idem_core::{AttemptId, BatchStore, BoxError, IdempotencyStore, async_trait};
 use idem_redis::redis::aio::ConnectionLike;
 use idem_redis::redis::cluster::ClusterClient;
@@ -154,6 +154,7 @@ impl Harness for RedisHarness {
         let profile = Profile::new()
             .shared_between_processes()
             .durable()
+            .password()
             .server_clock()
             .batch()
             .self_expiring()
@@ -188,6 +189,22 @@ impl Harness for RedisHarness {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         Ok(format!("idem-test-{random:032x}"))
+    }
+
+    async fn open_with_password(
+        &self,
+        namespace: &str,
+        password: &str,
+    ) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
+        let config = Config::new().with_namespace(namespace)?;
+        let urls = self.urls.iter();
+        let urls: Vec<_> = urls.map(|url| with_password(url, "", password)).collect();
+        let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+        let store = match urls[..] {
+            [url] => RedisStore::connect(url, config).await?,
+            _ => RedisStore::connect_cluster(&urls, config).await?,
+        };
+        Ok(Some(Arc::new(store)))
     }
 
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
