@@ -115,7 +115,7 @@ fn takes_settings() -> Outcome {
         told.contains("3145728") && told.contains("allkeys-random"),
         "{told}"
     );
-    let refused = start_private("postgres", &options).err().ok_or("ignored")?;
+    let refused = start_private("mariadb", &options).err().ok_or("ignored")?;
     assert_eq!(refused.kind(), ErrorKind::Setting);
     Ok(())
 }
