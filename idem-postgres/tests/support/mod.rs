@@ -159,6 +159,11 @@ impl PostgresHarness {
     /// Statements of the tests' own, as one simple query each.
     pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let mut connection = PgConnection::connect_with(&self.options()?).await?;
+        // What the tests do for themselves waits for the catalogue's locks.
+        let sql = match self.name {
+            "postgres-hostile" => format!("SET lock_timeout = '30s'; {sql}"),
+            _ => sql,
+        };
         sqlx::raw_sql(AssertSqlSafe(sql))
             .execute(&mut connection)
             .await?;
