@@ -1,6 +1,7 @@
 //! A cache whose every other hit is wrong.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ pub(super) enum Spoil {
 }
 
 /// In front of a cache that is in order.
-#[derive(Debug)]
 pub(super) struct Spoiled<C> {
     inner: C,
     spoil: Spoil,
@@ -26,6 +26,16 @@ pub(super) struct Spoiled<C> {
 
 /// How many entries are remembered to be mixed up.
 const SEEN: usize = 32;
+
+/// Without the entries, which hold keys and payloads.
+impl<C: fmt::Debug> fmt::Debug for Spoiled<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spoiled")
+            .field("inner", &self.inner)
+            .field("spoil", &self.spoil)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<C> Spoiled<C> {
     pub(super) fn new(inner: C, spoil: Spoil) -> Self {
