@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{ClaimOutcome, Effect, Error, ErrorKind, IdempotencyStore, Response, StalePolicy};
+use idem_core::{ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response, StalePolicy};
 use idem_mssql::{Isolation, MssqlStore, Transaction};
-
-use tokio::task::JoinSet;
 
 use super::{case, told};
 use crate::support;
@@ -25,11 +23,6 @@ pub(super) const A_MIGRATION_LEAVES_NO_SETTING_BEHIND: Case =
     case(12, "a_migration_leaves_no_setting_behind", |cx| {
         Box::pin(a_migration_leaves_no_setting_behind(cx))
     });
-pub(super) const ONE_LOCKED_KEY_LEAVES_THE_OTHERS_THEIR_THROUGHPUT: Case = case(
-    16,
-    "one_locked_key_leaves_the_others_their_throughput",
-    |cx| Box::pin(one_locked_key_leaves_the_others_their_throughput(cx)),
-);
 pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case = case(
     5,
     "a_claim_that_lapsed_unseen_is_failed_and_not_taken_over",
@@ -132,71 +125,6 @@ async fn a_migration_leaves_no_setting_behind(cx: &Context) -> CaseResult {
     assert_eq!((row.get(0), row.get(1)), (Some(0_i32), Some(-1_i32)));
     drop(connection);
     cx.harness().destroy(&namespace).await?;
-    Ok(())
-}
-
-/// Claims of fresh keys for so long, by so many callers; how many were answered.
-async fn claims_of_others(cx: &Context, store: &MssqlStore, name: &str) -> CaseResult<u32> {
-    const SPAN: Duration = Duration::from_secs(3);
-    let mut tasks = JoinSet::new();
-    for caller in 0..16 {
-        let store = store.clone();
-        let requests: Vec<_> = (0..500)
-            .map(|number| cx.request(&cx.key(format!("{name}-{caller}-{number}"))))
-            .collect();
-        tasks.spawn(async move {
-            let (begun, mut answered) = (Instant::now(), 0);
-            for request in requests {
-                if begun.elapsed() > SPAN {
-                    break;
-                }
-                let outcome = store.claim(&request).await?;
-                assert!(matches!(outcome, ClaimOutcome::Acquired(_)));
-                answered += 1;
-            }
-            Ok::<u32, Error>(answered)
-        });
-    }
-    let mut answered = 0;
-    while let Some(caller) = tasks.join_next().await {
-        answered += caller??;
-    }
-    Ok(answered)
-}
-
-/// Counted against the same traffic without the lock, in the same run: the suite's own case counts claims in five seconds,
-/// and a slow server does not reach that number with no lock either. Half, because other cases run meanwhile.
-async fn one_locked_key_leaves_the_others_their_throughput(cx: &Context) -> CaseResult {
-    let harness = support::harness(cx)?;
-    let store = harness.store_with(8, cx.namespace())?;
-    // The connections are opened, and the server's plans made.
-    claims_of_others(cx, &store, "warm").await?;
-    let undisturbed = claims_of_others(cx, &store, "undisturbed").await?;
-    let own = harness.store_with(1, cx.namespace())?;
-    let mut transaction = Transaction::begin(own.pool(), Isolation::ReadCommitted).await?;
-    let request = cx.request(&cx.key("locked"));
-    let claimed = own.claim_in(&mut transaction, &request).await?;
-    let mut callers = JoinSet::new();
-    for _ in 0..64 {
-        let (store, request) = (store.clone(), cx.request(request.key()));
-        callers.spawn(async move {
-            loop {
-                let told = store.claim(&request).await;
-                let contended = told.is_err_and(|error| error.kind() == ErrorKind::Contention);
-                assert!(contended, "nobody may win beside the open claim");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-    }
-    let disturbed = claims_of_others(cx, &store, "disturbed").await?;
-    assert!(callers.try_join_next().is_none(), "a caller was told more");
-    drop(claimed);
-    transaction.rollback().await?;
-    assert!(
-        disturbed * 2 >= undisturbed,
-        "{disturbed} claims beside a locked key, {undisturbed} without"
-    );
-    println!("{disturbed} claims beside a locked key, {undisturbed} without");
     Ok(())
 }
 
