@@ -147,7 +147,7 @@ impl Operations {
         if !session.repeats() || self.dialect(session).await? == Dialect::Merge {
             return Ok(false);
         }
-        let probe = with_key(&self.sql.probe, key);
+        let probe = with_key(&self.sql.probe, key).beginning();
         // It takes back whatever it writes.
         let probed = self.in_turn(session, &self.locked, key, probe, Sent::Harmless);
         match probed.await {

@@ -24,6 +24,8 @@ pub(crate) struct Query<'q> {
     statement: &'q Statement,
     parameters: Vec<Parameter<'q>>,
     wait: Wait,
+    /// Whether its text begins a transaction and ends it.
+    begins: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -41,12 +43,22 @@ impl<'q> Query<'q> {
             statement,
             parameters: Vec::new(),
             wait: Wait::Shortly,
+            begins: false,
         }
     }
 
     /// Whether it waits for a lock that others hold.
     pub(crate) fn waiting(self, wait: Wait) -> Self {
         Self { wait, ..self }
+    }
+
+    /// Says that its text begins a transaction and ends it. After an error it may not have come to the end: the connection
+    /// is closed then, or what others send on it would be part of that transaction, and be lost with it.
+    pub(crate) fn beginning(self) -> Self {
+        Self {
+            begins: true,
+            ..self
+        }
     }
 
     /// Bytes are sent as `varbinary`, text as `nvarchar`, integers as what they are.
@@ -130,7 +142,11 @@ async fn on_pool(
     let work = async {
         let mut connection = Lent::from(pool).await?;
         under_way = sent;
+        let begins = query.begins;
         let answer = connection.run(query.with_text(Statement::alone)).await;
+        if begins && answer.is_err() {
+            connection.soil();
+        }
         answer.map_err(|error| classify(error, sent))
     };
     match tokio::time::timeout(config.timeout(), work).await {
