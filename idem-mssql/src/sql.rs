@@ -197,6 +197,10 @@ END;
 /// under a U lock; PostgreSQL under READ COMMITTED re-reads it after a wait), so of any number of claims that wait for
 /// one row the first is let through, and the others find it changed and update nothing. When the row went between
 /// insert and update, neither returns one.
+///
+/// The update acquires only the version that was read just before it. After a wait, Babelfish computes the row from
+/// the new version but `OUTPUT` from the old one: the claim would get a token that is not in the record. Everything
+/// that the new row depends on is therefore compared; when it has changed, no row comes back.
 pub(crate) const CLAIM_BY_INSERT: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
@@ -210,10 +214,13 @@ SELECT {new}
 WHERE NOT EXISTS (SELECT 1 FROM {table} AS r WITH (UPDLOCK, ROWLOCK) WHERE {key r.});
 IF @@ROWCOUNT = 0
 BEGIN
+DECLARE @token bigint, @state bigint, @expires_at bigint;
+SELECT @token = r.token, @state = r.state, @expires_at = r.expires_at FROM {table} AS r WHERE {key r.};
 UPDATE {table} {acquire }
 OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now
 WHERE {key }
-    AND {free };
+    AND {free }
+    AND token = @token AND state = @state AND expires_at = @expires_at;
 END;
 END;
 ";
@@ -349,7 +356,8 @@ END;
 ROLLBACK TRANSACTION;
 ";
 
-/// Never shortens a lease.
+/// Never shortens a lease. After a wait for another renewal, Babelfish may return an end that is too early (see
+/// [`CLAIM_BY_INSERT`]), never one that is too late.
 pub(crate) const RENEW: &str = "UPDATE {table} SET
     lease_ends_at = CASE WHEN lease_ends_at < @now + {lease} THEN @now + {lease} ELSE lease_ends_at END,
     expires_at = CASE

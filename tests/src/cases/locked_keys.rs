@@ -24,6 +24,10 @@ cases! { LAW01, law 1:
     a_transaction_that_meets_anothers_claim_does_not_win_too [Transactions, RowLocks],
 }
 
+cases! { LAW05, law 5:
+    a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored [Transactions],
+}
+
 cases! { LAW06, law 6:
     a_step_beside_the_claims_own_open_transaction_is_not_lost [Transactions],
     a_step_beside_the_takeovers_own_open_transaction_is_not_lost [Transactions],
@@ -143,6 +147,31 @@ async fn a_transaction_that_meets_anothers_claim_does_not_win_too(cx: &Context) 
     let completed = expect::completed(third.claim(&rival(&request)).await?)?;
     ensure_eq!(completed.response, response, "what was committed");
     third.rollback().await.map_err(CaseError::from)
+}
+
+/// A statement that waits for a row judges it by its new version. What it returns must be of the new version too: a
+/// token that is not in the record owns nothing.
+async fn a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored(
+    cx: &Context,
+) -> CaseResult {
+    // Long enough for the claim to reach the lock, and shorter than it waits there.
+    const ON_THE_WAY: Duration = Duration::from_millis(30);
+    for round in 0..8 {
+        let request = cx.request(&cx.key(format!("waited for {round}")));
+        cx.stale_claim(&request).await?;
+        let again = rival(&request);
+        let (transaction, claim) = held(cx, &again).await?;
+        let store = Arc::clone(cx.store());
+        let asked = Arc::clone(cx.asked_again());
+        let waiting =
+            tokio::spawn(async move { race::ask(&asked, || store.claim(&again)).await });
+        sleep(ON_THE_WAY).await;
+        transaction.commit().await?;
+        let same = expect::acquired(waiting.await??)?;
+        ensure_eq!(same.token(), claim.token(), "the token of one attempt");
+        cx.store().renew(&same, LONG).await?;
+    }
+    Ok(())
 }
 
 /// Nobody but its transaction can see the claim, and that is not to be told as its loss.

@@ -60,6 +60,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     law16_bounded::CASES,
     decisions::LAW01,
     decisions::LAW05,
+    locked_keys::LAW05,
     locked_keys::LAW01,
     locked_keys::LAW06,
     locked_keys::LAW15,
