@@ -158,18 +158,17 @@ async fn a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored(
     const ON_THE_WAY: Duration = Duration::from_millis(30);
     for round in 0..8 {
         let request = cx.request(&cx.key(format!("waited for {round}")));
-        cx.stale_claim(&request).await?;
+        drop(cx.stale_claim(&request).await?);
         let again = rival(&request);
         let (transaction, claim) = held(cx, &again).await?;
         let store = Arc::clone(cx.store());
         let asked = Arc::clone(cx.asked_again());
-        let waiting =
-            tokio::spawn(async move { race::ask(&asked, || store.claim(&again)).await });
+        let waiting = tokio::spawn(async move { race::ask(&asked, || store.claim(&again)).await });
         sleep(ON_THE_WAY).await;
         transaction.commit().await?;
         let same = expect::acquired(waiting.await??)?;
         ensure_eq!(same.token(), claim.token(), "the token of one attempt");
-        cx.store().renew(&same, LONG).await?;
+        drop(cx.store().renew(&same, LONG).await?);
     }
     Ok(())
 }
@@ -284,20 +283,15 @@ impl Callers {
     }
 }
 
-/// Counts the claims of other keys that are answered while the key is locked, not how long they take: without this
-/// promise it was 16 a second.
-async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
-    let request = cx.request(&cx.key("locked"));
-    let response = Response::new(200, "at last");
-    let (mut transaction, claim) = held(cx, &request).await?;
-    let callers = Callers::of(cx, &request, &response);
+/// Fresh claims of [`OTHERS`] keys by [`CALLERS`] callers. Returns how many were answered within `limit`.
+async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<usize> {
     let acquired = Arc::new(AtomicUsize::new(0));
     let mut traffic = JoinSet::new();
     for caller in 0..CALLERS {
         let (store, acquired) = (Arc::clone(cx.store()), Arc::clone(&acquired));
         let numbers = (caller..OTHERS).step_by(CALLERS);
         let requests: Vec<_> = numbers
-            .map(|number| cx.request(&cx.key(format!("other {number}"))))
+            .map(|number| cx.request(&cx.key(format!("{name} {number}"))))
             .collect();
         let asked = Arc::clone(cx.asked_again());
         traffic.spawn(async move {
@@ -315,15 +309,28 @@ async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) 
         }
         CaseResult::Ok(())
     };
-    let went_on = timeout(cx.profile().patience(), all).await;
-    let acquired = acquired.load(Ordering::SeqCst);
+    if let Ok(all) = timeout(limit, all).await {
+        all?;
+    }
+    Ok(acquired.load(Ordering::SeqCst))
+}
+
+/// Counts the claims of other keys that are answered while the key is locked: without this promise it was 16 a second.
+/// The time for them is measured on the same machine, since how fast claims are is no matter of the suite's.
+async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
+    let begun = Instant::now();
+    let undisturbed = other_claims(cx, "before", cx.profile().patience()).await?;
+    ensure_eq!(undisturbed, OTHERS, "claims beside no lock");
+    let limit = OPEN.max(begun.elapsed() * 4);
+    let request = cx.request(&cx.key("locked"));
+    let response = Response::new(200, "at last");
+    let (mut transaction, claim) = held(cx, &request).await?;
+    let callers = Callers::of(cx, &request, &response);
+    let acquired = other_claims(cx, "beside", limit).await?;
     ensure!(
         acquired >= ENOUGH,
-        "while one key was locked, {acquired} of {OTHERS} other keys were claimed"
+        "while one key was locked, {acquired} of {OTHERS} other keys were claimed in {limit:?}"
     );
-    if let Ok(went_on) = went_on {
-        went_on?;
-    }
     transaction.complete(&claim, &response, LONG).await?;
     callers.committing();
     transaction.commit().await?;
@@ -337,18 +344,26 @@ async fn replays_beside_an_open_transaction_wait_for_nobody(cx: &Context) -> Cas
     cx.store().complete(&claim, &response, LONG).await?;
     let underway = cx.request(&cx.key("under way"));
     cx.hold(&underway).await?;
+    let look = || async {
+        let answer = in_time("replay", cx.store().claim(&rival(&done))).await??;
+        ensure_eq!(expect::completed(answer)?.response, response, "the replay");
+        let answer = in_time("look", cx.store().claim(&rival(&underway))).await??;
+        expect::in_flight(answer).map(drop)
+    };
+    let begun = Instant::now();
+    for _ in 0..100 {
+        look().await?;
+    }
+    // A wait for the lock at each of them would be 20 s. A busy machine makes both slow.
+    let limit = (OPEN * 2).max(begun.elapsed() * 16);
     let locked = cx.request(&cx.key("locked"));
     let late = Response::new(200, "at last");
     let (mut transaction, claim) = held(cx, &locked).await?;
     let callers = Callers::of(cx, &locked, &late);
     let begun = Instant::now();
     for _ in 0..100 {
-        let told = in_time("replay", cx.store().claim(&rival(&done))).await??;
-        ensure_eq!(expect::completed(told)?.response, response, "the replay");
-        let told = in_time("look", cx.store().claim(&rival(&underway))).await??;
-        expect::in_flight(told)?;
-        let patience = cx.profile().patience();
-        ensure!(begun.elapsed() < patience, "replays wait for the lock");
+        look().await?;
+        ensure!(begun.elapsed() < limit, "replays wait for the lock");
     }
     transaction.complete(&claim, &late, LONG).await?;
     callers.committing();
