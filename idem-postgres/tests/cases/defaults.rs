@@ -17,6 +17,11 @@ pub(super) const A_DEFAULT_THAT_ONLY_READS_IS_NAMED: Case =
     case(14, "a_default_that_only_reads_is_named", |cx| {
         Box::pin(a_default_that_only_reads_is_named(cx))
     });
+pub(super) const A_SESSION_THAT_THE_SERVER_ENDS_FOR_IDLING_IS_REPLACED: Case = case(
+    14,
+    "a_session_that_the_server_ends_for_idling_is_replaced",
+    |cx| Box::pin(a_session_that_the_server_ends_for_idling_is_replaced(cx)),
+);
 pub(super) const A_TABLE_THAT_CHANGES_UNDER_A_STORE_IS_PREPARED_FOR_ANEW: Case = case(
     14,
     "a_table_that_changes_under_a_store_is_prepared_for_anew",
@@ -34,7 +39,8 @@ pub(super) const WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Sixteen callers of one key, on a pool of the caller's whose sessions are serializable: nobody is told to ask again.
+/// Sixteen callers of one key, fresh or released before, on a pool of the caller's whose sessions are serializable: no
+/// caller gets `Contention`.
 async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
@@ -45,7 +51,14 @@ async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResu
     let store = harness
         .store_under(name, "serializable", cx.namespace())
         .await?;
-    for key in 0..5 {
+    for key in 0..20 {
+        if key % 2 == 0 {
+            let request = cx.request(&cx.key(format!("key {key}")));
+            let ClaimOutcome::Acquired(claim) = cx.store().claim(&request).await? else {
+                panic!("a fresh key");
+            };
+            cx.store().release(&claim).await?;
+        }
         let mut callers = tokio::task::JoinSet::new();
         for _ in 0..16 {
             let (store, request) = (store.clone(), cx.request(&cx.key(format!("key {key}"))));
@@ -56,6 +69,33 @@ async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResu
             winners += usize::from(matches!(told?, ClaimOutcome::Acquired(_)));
         }
         assert_eq!(winners, 1);
+    }
+    Ok(())
+}
+
+/// `idle_session_timeout` (PostgreSQL 14 and later; older servers refuse the setting): the session ends with 57P05. A
+/// claim that meets it may be repeated.
+async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    if harness.mode() == StatementMode::Unprepared {
+        return Ok(());
+    }
+    let name = "idle_session_timeout";
+    let Ok(theirs) = harness.store_under(name, "0", cx.namespace()).await else {
+        return Ok(());
+    };
+    // The store's own pool uses a connection that was idle for a moment without a ping.
+    let store = PostgresStore::connect(&harness.url_with(name, "20ms"), theirs.config().clone());
+    let store = store.await?;
+    for key in 0..20 {
+        let request = cx.request(&cx.key(format!("key {key}")));
+        let mut tries = 0;
+        while let Err(error) = store.claim(&request).await {
+            assert!(error.is_retryable(), "{error}");
+            tries += 1;
+            assert!(tries < 20, "no session is replaced: {error}");
+        }
+        tokio::time::sleep(Duration::from_millis(30)).await;
     }
     Ok(())
 }
