@@ -85,8 +85,8 @@ async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> 
         return Ok(());
     };
     // The store's own pool uses a connection that was idle for a moment without a ping.
-    let store = PostgresStore::connect(&harness.url_with(name, "20ms"), theirs.config().clone());
-    let store = store.await?;
+    let url = harness.url_with(name, "20ms");
+    let store = PostgresStore::connect(&url, theirs.config().clone()).await?;
     for key in 0..20 {
         let request = cx.request(&cx.key(format!("key {key}")));
         let mut tries = 0;
