@@ -236,23 +236,37 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             "CREATE USER app@'%' IDENTIFIED BY 'secret'",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records TO app@'%'",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON idem_records_watermarks TO app@'%'",
-        ]
-        .iter()
-        .chain(HOSTILE)
-        .chain(modes)
-        {
-            sqlx::raw_sql(*sql).execute(&mut *root).await?;
+        ] {
+            sqlx::raw_sql(sql).execute(&mut *root).await?;
         }
         let options = MySqlConnectOptions::from_str(server.url())?;
         let options = options.username("app").password("secret");
         let url = options.to_url_lossy();
-        let store = MySqlStore::connect(url.as_str(), Config::new()).await?;
-        store.verify().await?;
-        core(&store).await?;
-        // What was acknowledged is there for a session that was set up before all this.
-        let count = "SELECT COUNT(*) FROM idem_records WHERE state = 1";
-        let count = sqlx::raw_sql(count).fetch_one(&mut *root).await?;
-        assert_eq!(count.try_get::<i64, _>(0)?, 2, "completed and committed");
+        // By itself first: the others would hide that nothing is committed.
+        let without_commit = &["SET GLOBAL init_connect = 'SET autocommit = 0'"][..];
+        for settings in [without_commit, &[HOSTILE, modes].concat()] {
+            for sql in settings {
+                sqlx::raw_sql(*sql).execute(&mut *root).await?;
+            }
+            let store = MySqlStore::connect(url.as_str(), Config::new()).await?;
+            let claim = store.claim(&request("kept")).await?;
+            let claim = claim.acquired().ok_or("fresh")?;
+            store
+                .complete(&claim, &Response::new(200, ""), HOUR)
+                .await?;
+            // What was acknowledged is there for a session that was set up before all this.
+            let count = "SELECT COUNT(*) FROM idem_records WHERE state = 1";
+            let count = sqlx::raw_sql(count).fetch_one(&mut *root).await?;
+            assert_eq!(count.try_get::<i64, _>(0)?, 1, "completed and committed");
+            core(&store).await?;
+            store.verify().await?;
+            for table in ["idem_records", "idem_records_watermarks"] {
+                let delete = format!("DELETE FROM {table}");
+                sqlx::query(sqlx::AssertSqlSafe(delete))
+                    .execute(&mut *root)
+                    .await?;
+            }
+        }
         // Left alone, sqlx sets the SQL mode and the time zone itself.
         let pool = MySqlPoolOptions::new().connect_with(options).await?;
         let error = MySqlStore::new(pool).claim(&request("refused")).await;
