@@ -179,6 +179,13 @@ impl LockedKeys {
         self.0.is_locked(self.0.hash(key))
     }
 
+    /// Whether the key is locked, or was a moment ago: a batch that has it in it may have to wait for the lock.
+    pub(crate) fn was_locked(&self, key: &Key) -> bool {
+        let hash = self.0.hash(key);
+        let locked = self.0.shard(hash).get(&hash).and_then(|state| state.locked);
+        locked.is_some_and(|lock| lock.is_recent(Instant::now()))
+    }
+
     /// Remembers that a wait for the key's lock was in vain, where no turn was taken.
     pub fn found_locked(&self, key: &Key) {
         let hash = self.0.hash(key);

@@ -33,6 +33,34 @@ async fn what_was_asked_alone_is_not_asked_again_after_an_error() {
 }
 
 #[tokio::test]
+async fn a_locked_key_keeps_no_lane() {
+    let (store, shared) = shared(|coalesced| coalesced);
+    store.lock("b");
+    let mut asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
+    store.let_through(2);
+    let locked = asked.pop().unwrap();
+    for asked in asked {
+        granted(asked).await;
+    }
+    settled().await;
+    assert_eq!(store.calls(), [vec!["z"], vec!["a", "b"], vec!["b"]]);
+    let other = claims(&shared, request("c"));
+    settled().await;
+    assert_eq!(store.calls()[3], ["c"], "the lane waits for nobody");
+    // The lane is busy now, and the locked key does without it.
+    let again = claims(&shared, request("b"));
+    settled().await;
+    assert_eq!(store.calls()[4], ["b"]);
+    store.open();
+    granted(other).await;
+    for locked in [locked, again] {
+        let error = locked.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Contention);
+        assert_eq!(error.effect(), Effect::None);
+    }
+}
+
+#[tokio::test]
 async fn those_who_asked_for_the_same_are_asked_alone_after_an_error() {
     let (store, shared) = shared(|coalesced| coalesced);
     store.poison("x");

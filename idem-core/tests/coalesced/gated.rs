@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_core::{
     BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, async_trait,
+    IdempotencyStore, Key, Limits, LockedKeys, MemoryStore, Record, Response, Result, async_trait,
 };
 use tokio::sync::Semaphore;
 
@@ -17,6 +17,7 @@ pub(crate) struct Gated {
     gate: Arc<Semaphore>,
     calls: Arc<Mutex<Vec<Vec<String>>>>,
     poison: Arc<Mutex<Option<String>>>,
+    locked: Arc<Mutex<Option<String>>>,
     is_short: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
 }
@@ -28,6 +29,7 @@ impl Gated {
             gate: Arc::new(Semaphore::new(0)),
             calls: Arc::default(),
             poison: Arc::default(),
+            locked: Arc::default(),
             is_short: Arc::default(),
             panics: Arc::default(),
         }
@@ -45,6 +47,15 @@ impl Gated {
     /// Every call that has this key in it fails as a whole; a batch may have had an effect, a call for one item has none.
     pub(crate) fn poison(&self, id: &str) {
         *self.poison.lock().unwrap() = Some(id.to_owned());
+    }
+
+    /// Claims of this key are answered with `Contention`, and their neighbours as ever.
+    pub(crate) fn lock(&self, id: &str) {
+        *self.locked.lock().unwrap() = Some(id.to_owned());
+    }
+
+    fn is_locked(&self, key: &Key) -> bool {
+        self.locked.lock().unwrap().as_deref() == Some(key.id())
     }
 
     /// Batches are answered with one answer too few.
@@ -98,6 +109,9 @@ impl IdempotencyStore for Gated {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.enter([request.key()].into_iter()).await?;
+        if self.is_locked(request.key()) {
+            return Err(LockedKeys::error());
+        }
         self.store.claim(request).await
     }
 
@@ -145,7 +159,13 @@ impl BatchStore for Gated {
             let each = error.for_each_item();
             return requests.iter().map(|_| Err(each())).collect();
         }
-        let mut answers = self.store.claim_many(requests).await;
+        let mut answers = Vec::new();
+        for request in requests {
+            answers.push(match self.is_locked(request.key()) {
+                true => Err(LockedKeys::error()),
+                false => self.store.claim(request).await,
+            });
+        }
         if self.is_short.load(Ordering::SeqCst) {
             answers.pop();
         }

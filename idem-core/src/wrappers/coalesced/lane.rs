@@ -7,10 +7,14 @@ use tokio::task::JoinSet;
 use super::batch::{Batch, Callers};
 use super::queue::{Caller, Lane, Waiter};
 use super::work::Work;
-use crate::{BatchStore, Effect, Error, ErrorKind, Result};
+use crate::{BatchStore, Effect, Error, ErrorKind, Key, LockedKeys, Result};
 
 /// Makes one batch after the other until nobody waits.
-pub(super) async fn run<S: BatchStore, W: Work>(store: Arc<S>, mut lane: Lane<W>) {
+pub(super) async fn run<S: BatchStore, W: Work>(
+    store: Arc<S>,
+    locked: LockedKeys,
+    mut lane: Lane<W>,
+) {
     loop {
         let waiters = lane.take();
         if waiters.is_empty() {
@@ -18,9 +22,9 @@ pub(super) async fn run<S: BatchStore, W: Work>(store: Arc<S>, mut lane: Lane<W>
         }
         let (batch, later) = Batch::new(waiters);
         lane.put_back(later);
-        let (later, unclear) = ask(&*store, batch).await;
+        let (later, unclear) = ask(&*store, &locked, batch).await;
         lane.put_back(later);
-        ask_alone(&store, unclear).await;
+        ask_alone(&store, &locked, unclear).await;
         // Those who were answered come first, and may ask at once: they are in the next batch then.
         tokio::task::yield_now().await;
     }
@@ -37,6 +41,7 @@ struct Unclear<W: Work> {
 /// Asks for the batch and answers it; gives back who is asked for in another batch, and who alone.
 async fn ask<S: BatchStore, W: Work>(
     store: &S,
+    locked: &LockedKeys,
     batch: Batch<W>,
 ) -> (Vec<Waiter<W>>, Vec<Unclear<W>>) {
     let answers = match &batch.works[..] {
@@ -59,6 +64,7 @@ async fn ask<S: BatchStore, W: Work>(
                 first.answer(Ok(answer));
             }
             Err(error) => {
+                note(locked, work.key(), Some(&error));
                 if was_alone || is_its_own(&error) {
                     first.answer(Err(error));
                 } else {
@@ -83,6 +89,13 @@ fn never_sent<W: Work>(waiter: Waiter<W>) -> Unclear<W> {
     }
 }
 
+/// Remembers the key of an error that says that somebody holds it.
+pub(super) fn note(locked: &LockedKeys, key: &Key, error: Option<&Error>) {
+    if error.is_some_and(|error| error.kind() == ErrorKind::Contention) {
+        locked.found_locked(key);
+    }
+}
+
 /// Whether an error is about what this caller asked, whoever else is in the batch.
 fn is_its_own(error: &Error) -> bool {
     matches!(
@@ -99,16 +112,27 @@ fn unanswered() -> Error {
     )
 }
 
-/// Asks for each by itself, so that nobody fails for another.
-async fn ask_alone<S: BatchStore, W: Work>(store: &Arc<S>, unclear: Vec<Unclear<W>>) {
+/// Asks for each by itself, so that no caller fails because of another. The lane waits for the answers, so that a
+/// store in trouble does not get ever more of them; not for those of locked keys, which may take long.
+async fn ask_alone<S: BatchStore, W: Work>(
+    store: &Arc<S>,
+    locked: &LockedKeys,
+    unclear: Vec<Unclear<W>>,
+) {
     let mut asked = JoinSet::new();
     for one in unclear {
-        let store = Arc::clone(store);
-        asked.spawn(async move {
+        let is_locked = locked.was_locked(one.work.key());
+        let (store, locked) = (Arc::clone(store), locked.clone());
+        let ask = async move {
             let answer = one.work.alone(&*store).await;
+            note(&locked, one.work.key(), answer.as_ref().err());
             let answer = answer.map_err(|error| after(error, one.effect));
             one.caller.answer(answer);
-        });
+        };
+        match is_locked {
+            true => drop(tokio::spawn(ask)),
+            false => drop(asked.spawn(ask)),
+        }
     }
     while asked.join_next().await.is_some() {}
 }

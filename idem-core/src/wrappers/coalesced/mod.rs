@@ -17,7 +17,7 @@ use self::queue::{Bounds, Entry, Lane, Queue, Told};
 use self::work::Work;
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
-    IdempotencyStore, Key, Limits, MAX_BATCH, Record, Response, Result, WatermarkStore,
+    IdempotencyStore, Key, Limits, LockedKeys, MAX_BATCH, Record, Response, Result, WatermarkStore,
 };
 
 /// A store in front of another: claims and completions that come while a round trip is under way go together in the next
@@ -34,6 +34,8 @@ use crate::{
 /// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
 ///   An attempt that is asked again, because its answer was lost, has an answer of its own.
 /// * Keys go in order within a batch, each once.
+/// * A key that a store answered with `Contention` is asked for alone for a second or two, beside the lanes: an open
+///   transaction that holds it locked keeps no batch waiting.
 ///
 /// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other operations go through as
 /// they are, batches too.
@@ -56,6 +58,8 @@ pub struct Coalesced<S> {
     bounds: Bounds,
     claims: Arc<Queue<ClaimRequest>>,
     completions: Arc<Queue<Completion>>,
+    /// Keys that are left out of batches for a while.
+    locked: LockedKeys,
 }
 
 impl<S: BatchStore> Coalesced<S> {
@@ -71,6 +75,7 @@ impl<S: BatchStore> Coalesced<S> {
             bounds,
             claims: Queue::new(bounds),
             completions: Queue::new(bounds),
+            locked: LockedKeys::new(),
         }
     }
 
@@ -113,6 +118,7 @@ impl<S: BatchStore> Coalesced<S> {
     async fn ask<W: Work, F>(
         &self,
         queue: &Arc<Queue<W>>,
+        key: &Key,
         shares: bool,
         work: impl FnOnce() -> W + Send,
         alone: impl FnOnce() -> F + Send,
@@ -120,6 +126,9 @@ impl<S: BatchStore> Coalesced<S> {
     where
         F: Future<Output = Result<W::Answer>> + Send,
     {
+        if self.locked.was_locked(key) {
+            return self.noted(key, alone().await);
+        }
         let entry = queue.enter(shares, work);
         let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
             Entry::Leads(lane) => lane,
@@ -129,8 +138,13 @@ impl<S: BatchStore> Coalesced<S> {
                 Err(_) => return lane::lost(W::NAME, self.store.backend()),
             },
         };
-        let answer = alone().await;
+        let answer = self.noted(key, alone().await);
         self.go_on(lane);
+        answer
+    }
+
+    fn noted<T>(&self, key: &Key, answer: Result<T>) -> Result<T> {
+        lane::note(&self.locked, key, answer.as_ref().err());
         answer
     }
 
@@ -139,7 +153,8 @@ impl<S: BatchStore> Coalesced<S> {
         if lane.is_wanted()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(lane::run(Arc::clone(&self.store), lane));
+            let locked = self.locked.clone();
+            runtime.spawn(lane::run(Arc::clone(&self.store), locked, lane));
         }
     }
 }
@@ -166,7 +181,8 @@ impl<S: BatchStore> IdempotencyStore for Coalesced<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let shares = request.is_first();
         let alone = || self.store.claim(request);
-        self.ask(&self.claims, shares, || request.clone(), alone)
+        let claim = || request.clone();
+        self.ask(&self.claims, request.key(), shares, claim, alone)
             .await
     }
 
@@ -182,7 +198,8 @@ impl<S: BatchStore> IdempotencyStore for Coalesced<S> {
             retention,
         };
         let alone = || self.store.complete(claim, response, retention);
-        self.ask(&self.completions, false, completion, alone).await
+        self.ask(&self.completions, claim.key(), false, completion, alone)
+            .await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
