@@ -22,6 +22,9 @@ pub const MAX_LOCK_WAIT: Duration = Duration::from_millis(100);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// For so long after a read of a locked key that did not answer, no other caller reads it.
+const READ_PAUSE: Duration = Duration::from_millis(10);
+
 /// Each shard forgets keys that nobody asked for lately when it holds so many.
 const SHARD_SIZE: usize = 64;
 const SHARDS: usize = 64;
@@ -37,7 +40,9 @@ const SHARDS: usize = 64;
 ///   a connection;
 /// * the server bounds the statement's wait for the lock to [`MAX_LOCK_WAIT`]. When that has passed
 ///   in vain, the store says so with [`Turn::found_locked`]. From then on the key is refused with
-///   `Contention` without a wait, for 100 ms at first and 1 s at most, then one caller tries again.
+///   `Contention` without a wait, for 100 ms at first and 1 s at most, then one caller tries again;
+/// * a record that was committed before the key was locked answers a claim without a lock, so
+///   claims of a locked key read it, one caller at a time: [`read_pause`](Self::read_pause).
 ///
 /// It is a hint and proves nothing: a verdict comes from the server alone. Keys are told apart by
 /// a keyed hash of 64 bits; two keys with the same hash share their turns. A clone is the same.
@@ -55,6 +60,8 @@ struct State {
     turn: Option<Arc<Notify>>,
     /// How long it is refused, while it counts as locked.
     locked: Option<Lock>,
+    /// When a read of the locked key began that did not answer.
+    read: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -186,6 +193,30 @@ impl LockedKeys {
         locked.is_some_and(|lock| lock.is_recent(Instant::now()))
     }
 
+    /// How long no caller reads the record of this key, because it is locked and a read just now did
+    /// not answer; up to 10 ms.
+    ///
+    /// A claim that meets this waits for as long, without a connection, and returns `Contention`. What
+    /// commits meanwhile is found by the next claim.
+    #[must_use]
+    pub fn read_pause(&self, key: &Key) -> Option<Duration> {
+        let hash = self.0.hash(key);
+        let state = self.0.shard(hash);
+        let state = state.get(&hash).filter(|state| state.locked.is_some())?;
+        let left = READ_PAUSE.saturating_sub(state.read?.elapsed());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Remembers that a read of a locked key, which began at this moment, did not answer. Of a key
+    /// that is not known to be locked nothing is remembered.
+    pub fn read_in_vain(&self, key: &Key, begun: Instant) {
+        let hash = self.0.hash(key);
+        let mut shard = self.0.shard(hash);
+        if let Some(state) = shard.get_mut(&hash).filter(|state| state.locked.is_some()) {
+            state.read = Some(begun);
+        }
+    }
+
     /// Remembers that a wait for the key's lock was in vain, where no turn was taken.
     pub fn found_locked(&self, key: &Key) {
         let hash = self.0.hash(key);
@@ -193,6 +224,7 @@ impl LockedKeys {
         let state = shard.entry(hash).or_insert(State {
             turn: None,
             locked: None,
+            read: None,
         });
         let lock = Lock::after(state.locked.map(|lock| lock.pause));
         state.locked = Some(lock);
@@ -248,6 +280,7 @@ impl Inner {
                 free.insert(State {
                     turn: Some(Arc::default()),
                     locked: None,
+                    read: None,
                 });
                 None
             }
@@ -407,6 +440,24 @@ mod tests {
         );
         drop(trying);
         assert!(matches!(keys.try_turn(&key), TryTurn::Turn(_)), "free");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_of_a_locked_key_that_did_not_answer_spares_the_others_theirs() {
+        let (keys, key) = (LockedKeys::new(), key("one"));
+        keys.read_in_vain(&key, Instant::now());
+        assert_eq!(keys.read_pause(&key), None, "not locked");
+        turn(&keys, &key).await.found_locked();
+        assert_eq!(keys.read_pause(&key), None, "not read");
+        keys.read_in_vain(&key, Instant::now());
+        tokio::time::advance(Duration::from_millis(4)).await;
+        assert_eq!(keys.read_pause(&key), Some(Duration::from_millis(6)));
+        tokio::time::advance(Duration::from_millis(6)).await;
+        assert_eq!(keys.read_pause(&key), None);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(turn(&keys, &key).await);
+        keys.read_in_vain(&key, Instant::now());
+        assert_eq!(keys.read_pause(&key), None, "free again");
     }
 
     #[tokio::test(start_paused = true)]

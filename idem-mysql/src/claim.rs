@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, LockedKeys, Result,
     encode_failure,
 };
 use sqlx::mysql::MySqlRow;
+use tokio::time::Instant;
 
 use crate::asked::Asked;
 use crate::config::{ClaimOrder, Returning};
@@ -61,6 +62,17 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let asked = Asked::new(request, &self.config)?;
+        if !session.is_transaction()
+            && let Some(pause) = self.locked.read_pause(request.key())
+        {
+            tokio::time::sleep(pause).await;
+            return Err(LockedKeys::error());
+        }
+        let begun = Instant::now();
+        let refused = |error, has_written| {
+            self.locked.read_in_vain(request.key(), begun);
+            after(has_written, error)
+        };
         let mut absent = self.counts(session) && self.inserts_first(request.key());
         let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_ASKS {
@@ -73,7 +85,7 @@ impl Operations {
                     Ok(Inserted::Perhaps) => has_written = true,
                     Ok(Inserted::Nothing) => {}
                     Err(error) if has_looked || !is_refused(&error) => {
-                        return Err(after(has_written, error));
+                        return Err(refused(error, has_written));
                     }
                     // The record may be there, and be locked.
                     Err(_) => {}
@@ -87,7 +99,7 @@ impl Operations {
                 Ok(Met::Answer(outcome)) => return Ok(outcome),
                 Ok(Met::Written) => has_written = true,
                 Ok(Met::Again) => {}
-                Err(error) => return Err(after(has_written, error)),
+                Err(error) => return Err(refused(error, has_written)),
             }
         }
         Err(Error::new(

@@ -1,13 +1,12 @@
 //! Claims.
 
-use std::time::Instant;
-
 use idem_core::check::CheckedClaim;
 use idem_core::{
     ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, LockedKeys,
     Result, StalePolicy, check, encode_failure,
 };
 use sqlx::postgres::PgRow;
+use tokio::time::Instant;
 
 use crate::error::{Sent, is_locked};
 use crate::operations::{Operations, found, with_key};
@@ -59,7 +58,7 @@ impl Operations {
             true => Next::Look,
             false => Next::Insert,
         };
-        let deadline = tokio::time::Instant::now() + self.config.timeout();
+        let deadline = Instant::now() + self.config.timeout();
         // Whether the key has, or had, a row.
         let mut has_row = false;
         loop {
@@ -73,7 +72,7 @@ impl Operations {
                     Look::Absent | Look::Acquirable => next = Next::Decide,
                 }
             }
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             let turn = match self.locked.turn(key, left).await {
                 Ok(Some(turn)) => turn,
                 Ok(None) => {
@@ -111,16 +110,15 @@ impl Operations {
         request: &ClaimRequest,
         error: Error,
     ) -> Result<ClaimOutcome> {
-        if let Some(pause) = self.absent.pause(request.key()) {
+        if let Some(pause) = self.locked.read_pause(request.key()) {
             tokio::time::sleep(pause).await;
             return Err(error);
         }
-        let looked = Instant::now();
-        match self.look(session, request).await? {
-            Look::Lost(outcome) => return Ok(outcome),
-            Look::Absent => self.absent.note(request.key(), looked),
-            Look::Acquirable => {}
+        let begun = Instant::now();
+        if let Look::Lost(outcome) = self.look(session, request).await? {
+            return Ok(outcome);
         }
+        self.locked.read_in_vain(request.key(), begun);
         Err(error)
     }
 

@@ -8,7 +8,6 @@ use idem_core::{
 };
 use sqlx::postgres::PgRow;
 
-use crate::absent::Absent;
 use crate::config::Config;
 use crate::error::{Sent, is_locked};
 use crate::place::End;
@@ -26,7 +25,6 @@ pub(crate) struct Operations {
     /// Keys of records, and of marks, that open transactions hold.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
-    pub(crate) absent: Absent,
 }
 
 /// What a claim is sealed with, in stored form.
@@ -60,7 +58,6 @@ impl Operations {
             traffic: Traffic::new(),
             locked: LockedKeys::new(),
             locked_marks: LockedKeys::new(),
-            absent: Absent::default(),
         }
     }
 
