@@ -218,11 +218,12 @@ fn setters_in_code_change_one_thing_each() {
 }
 
 #[test]
-fn the_example_in_the_readme_is_read() {
-    let readme = include_str!("../../README.md");
-    let (_, text) = readme.split_once("```toml\n").unwrap();
-    let (text, _) = text.split_once("```").unwrap();
-    let policies = Policies::from_toml(text).unwrap();
+fn the_example_in_the_documentation_is_read() {
+    let source = include_str!("../../src/engine/policies/file.rs");
+    let (_, text) = source.split_once("/// ```toml\n").unwrap();
+    let (text, _) = text.split_once("/// ```").unwrap();
+    let text = text.replace("///", "");
+    let policies = Policies::from_toml(&text).unwrap();
     let payment = policies.policy_for("payments.create");
     assert_eq!(payment.on_busy(), BusyPolicy::wait(MINUTE / 12));
     assert_eq!(payment.retention(), HOUR * 72);

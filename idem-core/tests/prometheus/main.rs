@@ -4,7 +4,7 @@ mod dashboard;
 mod exposed;
 #[path = "../../examples/prometheus/exposition.rs"]
 mod exposition;
-mod readme;
+mod documentation;
 #[path = "../../examples/prometheus/workload.rs"]
 mod workload;
 

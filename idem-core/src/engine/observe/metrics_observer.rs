@@ -15,6 +15,17 @@ use crate::Key;
 
 /// Counts and measures through the `metrics` facade, for whatever exporter is installed. [`METRICS`] lists what there is.
 ///
+/// ```
+/// use idem_core::engine::observe::MetricsObserver;
+/// use idem_core::{Idempotency, MemoryStore};
+///
+/// MetricsObserver::describe(); // once, after the exporter is installed
+/// let class = |scope: &str| if scope.starts_with("trial-") { "trial" } else { "paying" };
+/// let observer = MetricsObserver::new().with_scope_class(class);
+/// let idem = Idempotency::new(MemoryStore::new()).with_observer(observer);
+/// # let _ = idem;
+/// ```
+///
 /// The number of time series is bounded: the label `operation` has at most 100 values
 /// ([`with_max_operations`](Self::with_max_operations)), what comes later is `other`; `scope_class` is what a function
 /// of the application makes of a scope ([`with_scope_class`](Self::with_scope_class)), `all` unless told. No label holds

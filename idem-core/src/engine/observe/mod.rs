@@ -21,8 +21,31 @@
 //! # let _ = idem;
 //! ```
 //!
-//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs what is worth it. With
-//! `metrics`, `MetricsObserver` counts and measures, for whatever exporter is installed.
+//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs what is worth it; it shows the
+//! beginning of the key's hash, or with `with_plain_keys` the key. With `metrics`, `MetricsObserver` counts and measures,
+//! for whatever exporter is installed.
+//!
+//! # Metrics
+//!
+//! | metric | kind | labels | meaning |
+//! | --- | --- | --- | --- |
+//! | `idem_decisions_total` | counter | `operation`, `scope_class`, `decision` | runs by the decision about their key: `new`, `takeover`, `duplicate`, `failed`, `in_flight`, `conflict`, `unknown` |
+//! | `idem_endings_total` | counter | `operation`, `scope_class`, `ending` | claims by how they ended: `sealed`, `failed`, `released`, `lapsed`, `unsettled` |
+//! | `idem_first_seen_to_sealed_seconds` | histogram | `operation`, `scope_class` | from when any attempt first saw a key until its result was stored |
+//! | `idem_lease_losses_total` | counter | `operation`, `scope_class`, `cause` | claims lost while their work ran: `overtaken`, `expired` |
+//! | `idem_store_retries_total` | counter | `operation`, `call`, `kind` | repeated calls of the store, by kind of error |
+//! | `idem_waiters` | gauge | `operation` | runs that wait for another run's result now |
+//! | `idem_wait_seconds` | histogram | `operation` | how long runs have waited |
+//! | `idem_cache_hits_total` | counter | | replays from the cache |
+//! | `idem_cache_misses_total` | counter | | lookups that the cache did not answer |
+//! | `idem_cache_errors_total` | counter | | calls of the cache that failed |
+//! | `idem_cache_skipped_total` | counter | | calls of the cache that were not made |
+//! | `idem_cache_promotions_total` | counter | | entries stored in the cache |
+//! | `idem_cache_refusals_total` | counter | | entries that the cache refused to store |
+//!
+//! The number of series is bounded: `operation` has at most 100 values, then `other` (`with_max_operations`,
+//! `with_operations`). `scope_class` is the result of `with_scope_class`, by default `all`. No label holds a scope or an id.
+//! The cache's numbers come from `HybridStore::metrics` of `idem-hybrid`, through `CacheCounts::publish`.
 
 #[cfg(feature = "metrics")]
 mod cache_counts;

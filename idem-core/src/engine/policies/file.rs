@@ -16,28 +16,47 @@ const MAX_BYTES: u64 = 1 << 20;
 /// A file of policies, in TOML or YAML by its extension, that can be read again while runs are under way.
 ///
 /// ```toml
-/// [default]                        # operations without a table; what the others build on
+/// [default]                        # operations without a table; the base of the others
 /// lease = "30s"
 ///
 /// [operations."payments.create"]
-/// preset = "at_most_once"          # build on this instead
+/// preset = "at_most_once"          # the base of this one instead
 /// retention = "72h"
-/// on_busy = { wait = { limit = "5s" } }
+/// failure_retention = "72h"
+/// on_busy = { wait = "5s" }        # or "refuse"
 /// max_request_bytes = 65536
 ///
-/// [operations."jobs.*"]            # all that begin so
+/// [operations."jobs.*"]            # every name that begins so; an exact name wins, then the longest
 /// preset = "build"
-/// window = "90s"                   # how long a repeat counts as a duplicate: the retention, by another name
+/// window = "90s"                   # the retention by another name, counted from the result
+/// on_error = "release"             # or "record"
+/// on_stale = "take_over"           # or "fail"
 /// ```
 ///
-/// Each table has the keys of [`Policy`](crate::Policy), and
+/// Each table has the keys of [`Policy`](crate::Policy), and `preset`: `default`, `at_most_once`, `build`, `fix`,
+/// `deploy`, `delete`, `api_write`, `webhook`, or `batch` with `run = "2h"`, the expected run. YAML has the same tables.
 ///
-/// * `preset`: `default`, `at_most_once`, `build`, `fix`, `deploy`, `delete`, `api_write`, `webhook`, or `batch` with
-///   `run = "2h"`, the expected run;
-/// * `window` in the place of `retention`. It is counted from the result, not from the request.
+/// A file with an error, or with a value that no store accepts, is refused as a whole; the policies from before stay.
+/// The error has file, line, key and reason:
 ///
-/// A file that cannot be read, is not understood or asks for what no store accepts is refused as a whole, and what
-/// held before still holds. A run keeps the policy that it started with.
+/// ```text
+/// policies.toml:7:1: operations."payments.create".leese: there is no key `leese`; did you mean `lease`?
+/// ```
+///
+/// A run keeps the policy that it started with.
+///
+/// ```no_run
+/// # #[cfg(all(feature = "toml", feature = "watch"))]
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_core::engine::{PolicyFile, WatchOptions};
+/// use idem_core::{Idempotency, MemoryStore};
+///
+/// let file = PolicyFile::load("policies.toml")?;
+/// let idem = Idempotency::new(MemoryStore::new()).with_policy_file(&file);
+/// let _watch = file.watch(WatchOptions::default(), |news| eprintln!("policies: {news:?}"))?; // or file.reload()
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Clones are the same file.
 #[derive(Debug, Clone)]

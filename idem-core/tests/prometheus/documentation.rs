@@ -1,12 +1,12 @@
-//! The table in the README.
+//! The table in the documentation of `observe`.
 
 use idem_core::engine::observe::METRICS;
 
 #[test]
-fn the_readme_lists_every_metric_with_its_labels() {
-    let readme = include_str!("../../README.md");
+fn the_documentation_lists_every_metric_with_its_labels() {
+    let documentation = include_str!("../../src/engine/observe/mod.rs");
     for metric in METRICS {
-        let row = readme
+        let row = documentation
             .lines()
             .find(|line| line.contains(&format!("`{}`", metric.name)));
         let row = row.unwrap_or_else(|| panic!("{}", metric.name));
