@@ -20,6 +20,16 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// request's, for as long as its answer. A conflict then carries `differences`: a JSON Patch (RFC 6902) that turns
 /// the body that came first into this one. Bodies that are not JSON, or over the limit, are not kept. Keeping and
 /// finding them never fails a request; where it does not work, the conflict has no `differences`.
+///
+/// ```
+/// let kept = idem_http::KeptRequests::new().with_masked("/card/number").with_masked("/items/*/secret");
+/// let policy = idem_http::HttpPolicy::ietf().with_kept_requests(kept);
+/// # let _ = policy;
+/// ```
+///
+/// ```json
+/// {"type":"urn:idem:problem:key-reused","title":"Idempotency-Key is already used","status":422,"detail":"This key was used for a different request. Nothing was done; a new request needs a new key.","differences":[{"op":"replace","path":"/amount","value":2}]}
+/// ```
 #[derive(Debug, Clone)]
 pub struct KeptRequests {
     masks: Vec<Mask>,

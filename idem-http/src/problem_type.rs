@@ -2,10 +2,27 @@
 
 use http::StatusCode;
 
-/// What a problem (RFC 9457) that the layer answers with is about.
+/// The type of a problem (RFC 9457), with which the layer refuses a request.
 ///
-/// It is also left in the extensions of the response, for services around the layer that word problems in their
-/// own way.
+/// | `type` | status | when |
+/// | --- | --- | --- |
+/// | `urn:idem:problem:key-missing` | 400 | the route requires a key |
+/// | `urn:idem:problem:key-malformed` | 400 | the header is no key, or occurs twice; the detail gives the reason and quotes nothing |
+/// | `urn:idem:problem:key-reused` | 422, or as the policy says | the key belongs to another request |
+/// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` is the end of its lease), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
+/// | `urn:idem:problem:request-too-large` | 413 | the body is over the limit |
+/// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
+/// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
+/// | `urn:idem:problem:response-not-stored` | 410 | the request was handled and its response not stored; a retry will not get it either |
+/// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned; it must not be handled again |
+/// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store cannot be reached (an open route handles the request instead), or the server is shutting down |
+/// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is no part of a key, or the store is not set up; the log says more |
+///
+/// A problem means that nothing ran for this request, except while the server shuts down: then the retry shows the truth.
+///
+/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`; `retryAfter` in seconds where
+/// there is a `Retry-After`; `documentation`, and a `Link` with `rel="describedby"`, if the policy names a page. The
+/// extensions of the response carry this type, so that a layer outside can word the problem in another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemType {

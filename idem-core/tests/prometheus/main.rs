@@ -1,10 +1,10 @@
 //! What the example exposes, and what the dashboard reads, is what is documented.
 
 mod dashboard;
+mod documentation;
 mod exposed;
 #[path = "../../examples/prometheus/exposition.rs"]
 mod exposition;
-mod documentation;
 #[path = "../../examples/prometheus/workload.rs"]
 mod workload;
 

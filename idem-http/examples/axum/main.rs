@@ -4,7 +4,7 @@
 //! cargo run -p idem-http --example axum
 //! ```
 //!
-//! Then send the `curl` lines of the README.
+//! Then send the `curl` lines of `transcripts.txt`.
 
 mod app;
 

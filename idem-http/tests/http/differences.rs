@@ -143,10 +143,10 @@ async fn a_mask_that_was_added_later_holds_for_what_was_kept_before() {
 }
 
 #[tokio::test]
-async fn the_problem_in_the_readme_is_what_is_said() {
+async fn the_problem_in_the_documentation_is_what_is_sent() {
     let app = App::counting(layer(keeping()));
     app.send(post("a", "{\"amount\": 1}")).await;
     let answer = app.send(post("a", "{\"amount\": 2}")).await;
-    let said = format!("```json\n{}\n```", answer.text());
-    assert!(include_str!("../../README.md").contains(&said), "{said}");
+    let sent = format!("/// ```json\n/// {}\n/// ```", answer.text());
+    assert!(include_str!("../../src/kept.rs").contains(&sent), "{sent}");
 }

@@ -1,4 +1,32 @@
 //! The rules of draft-ietf-httpapi-idempotency-key-header-07, section by section.
+//!
+//! | section | rule | test |
+//! | --- | --- | --- |
+//! | 1 | `POST`, `PATCH` and other methods that change something can be made fault-tolerant | `every_mutating_method_is_guarded` |
+//! | 1 | methods that change nothing need no key | `safe_methods_are_handled_each_time` |
+//! | 2.1 | the header is an Item whose value is a String | `the_key_is_a_structured_field_string` |
+//! | 2.1 | beyond the draft: a value without quotes is the same key, unless strict | `the_bare_form_is_the_same_key_unless_strict` |
+//! | 2.1 | but not a bare value of another type, nor blanks | `a_bare_value_of_another_type_is_refused_and_told_why` |
+//! | 2.1 | no parameters are defined: they are ignored (RFC 9651, 3.1.2) | `parameters_of_the_key_are_ignored` |
+//! | 2.1 | not more than one key in a request | `more_than_one_key_is_refused` |
+//! | 2.2 | a key is not reused with another payload | `a_key_with_another_payload_is_refused` |
+//! | 2.2 | how keys are unique is the resource owner's: here within scope and operation | `the_record_lies_under_scope_operation_and_key` |
+//! | 2.3 | keys may expire, as is documented | `a_key_is_fresh_again_after_its_retention` |
+//! | 2.4 | the fingerprint is of the payload: of its value, if it is JSON | `a_json_payload_is_compared_by_its_value` |
+//! | 2.4 | and of its bytes, if it is not | `a_payload_that_is_not_json_is_compared_by_its_bytes` |
+//! | 2.4 | and of method, path and query | `the_same_key_under_another_method_path_or_query_is_refused` |
+//! | 2.6 | a first request is processed normally | `a_first_request_is_processed_normally` |
+//! | 2.6 | a duplicate gets the result of the completed request | `a_retry_gets_the_result_of_the_completed_request` |
+//! | 2.6 | also if that was an error | `a_retry_gets_an_error_that_was_the_result` |
+//! | 2.6, 2.7 | a concurrent duplicate gets `409` | `a_concurrent_retry_is_told_so_and_when_to_come_back` |
+//! | 2.7 | a missing key gets `400` where it is required | `a_missing_key_is_refused_where_one_is_required` |
+//! | 2.7 | problems link to documentation, in the body and as `Link` | `problems_link_to_the_documentation` |
+//! | 2.7 | another payload gets `422`; `400` and `409` are presets | `each_preset_has_its_status_for_a_reused_key` |
+//! | 5 | keys have a published format | `keys_may_be_held_to_a_published_format` |
+//! | 5 | keys are validated before anything else is done | `a_key_is_validated_before_anything_is_looked_up` |
+//! | 5 | the lookup key includes the caller, so that no answer leaks | `keys_are_looked_up_together_with_who_asks` |
+//!
+//! <https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07>
 
 use std::time::Duration;
 

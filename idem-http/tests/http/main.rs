@@ -2,6 +2,7 @@
 
 #[cfg(feature = "diff")]
 mod differences;
+mod documentation;
 mod draft;
 mod engine;
 mod faults;
@@ -12,7 +13,6 @@ mod loopback;
 mod passing;
 mod presets;
 mod raw;
-mod readme;
 mod replays;
 mod routes;
 mod scopes;

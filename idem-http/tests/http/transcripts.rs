@@ -1,4 +1,4 @@
-//! The transcripts of the README are what `curl` says to the example.
+//! The transcripts beside the example are what `curl` prints. `IDEM_BLESS=1` writes them again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,9 +10,7 @@ use crate::support::until;
 #[path = "../../examples/axum/app.rs"]
 mod example;
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
-const BEGIN: &str = "<!-- transcripts: made by a test, IDEM_BLESS=1 rewrites them -->\n";
-const END: &str = "<!-- end of transcripts -->\n";
+const TRANSCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/axum/transcripts.txt");
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 const PAYMENT: &str = "curl -i localhost:3000/payments -H 'Authorization: Bearer token-of-alice' \\\n  \
@@ -28,7 +26,7 @@ fn commands() -> Vec<(&'static str, String)> {
     let malformed = " \\\n  -H 'Idempotency-Key: \"8e03978e-40d5'";
     let body = "{\"amount\": 1250, \"currency\": \"EUR\"}";
     vec![
-        ("A first request is handled:", pay(with_key, body)),
+        ("The service handles a first request:", pay(with_key, body)),
         (
             "Its retry gets the same answer, without the cookie. The key may be bare, and the JSON written in another way:",
             pay(bare, "{\"currency\":\"EUR\",\"amount\":1250.0}"),
@@ -47,11 +45,11 @@ fn commands() -> Vec<(&'static str, String)> {
             REPORT.replace("curl -i", "curl -i --max-time 1"),
         ),
         (
-            "A retry that comes too early is told so:",
+            "A retry that comes too early gets a conflict:",
             REPORT.to_owned(),
         ),
         (
-            "A later one finds the answer, because the report was made to its end:",
+            "A later one gets the answer, because the handler finished the report:",
             REPORT.to_owned(),
         ),
     ]
@@ -106,20 +104,18 @@ async fn transcripts() -> String {
             until(is_ready).await;
         }
         let said = masked(&run(&command, address).await);
-        text += &format!("\n{title}\n\n```console\n$ {command}\n{said}\n```\n");
+        text += &format!("# {title}\n$ {command}\n{said}\n\n");
     }
-    text + "\n"
+    text
 }
 
 #[tokio::test]
-async fn the_transcripts_in_the_readme_are_what_curl_says() {
+async fn the_transcripts_are_what_curl_prints() {
     let made = transcripts().await;
-    let readme = std::fs::read_to_string(README).unwrap();
-    let (before, rest) = readme.split_once(BEGIN).expect("where they begin");
-    let (written, after) = rest.split_once(END).expect("where they end");
     if std::env::var_os("IDEM_BLESS").is_some() {
-        std::fs::write(README, [before, BEGIN, &made, END, after].concat()).unwrap();
+        std::fs::write(TRANSCRIPTS, made).unwrap();
     } else {
+        let written = std::fs::read_to_string(TRANSCRIPTS).unwrap();
         assert_eq!(written, made, "IDEM_BLESS=1 rewrites them");
     }
 }
