@@ -22,7 +22,21 @@ const IDLE: Duration = Duration::from_secs(30);
 /// minute. Make one of a store and clone it: each that is made has a connection of its own.
 ///
 /// It is a hint: what is told while there is no connection is lost, so after each new one everybody is told once more;
-/// who waits polls all the same. While there is none, [`listen`](Wakes::listen) fails at once.
+/// who waits polls all the same. While there is none, [`listen`](Wakes::listen) fails at once. A claim that
+/// [`sweep`](idem_core::IdempotencyStore::sweep) fails is not notified. The notification is a hash of the key.
+///
+/// ```no_run
+/// use idem_core::Idempotency;
+/// use idem_postgres::{Announce, Config, PostgresStore};
+///
+/// # async fn example() -> Result<(), idem_core::BoxError> {
+/// let config = Config::new().with_announce(Announce::Changes); // every process that completes
+/// let store = PostgresStore::connect("postgres://app@pooler:6432/shop", config).await?;
+/// let wakes = store.wakes_through("postgres://app@db:5432/shop".parse()?); // or `store.wakes()` without a pooler
+/// let idempotency = Idempotency::new(store).with_wakes(wakes);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct PostgresWakes {
     hub: Arc<Hub>,

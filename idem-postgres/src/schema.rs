@@ -23,6 +23,20 @@ const MARKS: &str = include_str!("schema_marks.sql");
 /// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
 ///
 /// It may be run any number of times. The statements belong into one transaction.
+///
+/// The primary key is `(id, operation, scope)`, because ids differ most; a table of an earlier version with another order
+/// works as before. A search by scope alone needs an index of its own. `purge_at` stays as the claim set it while it is
+/// late by at most an eighth of the retention: then no indexed column changes, and a completion is a heap-only update.
+/// `fillfactor = 85` leaves room for the result. Measured on PostgreSQL 15 with 8 writers and 20,000 keys:
+///
+/// | heap-only updates with results of | 100 B | 400 B | 1,500 B |
+/// | --- | --- | --- | --- |
+/// | fillfactor 100 | 99.0 % | 90.9 % | 72.0 % |
+/// | fillfactor 85 | 100 % | 100 % | 97.6 % |
+/// | fillfactor 70, a quarter more space | 100 % | 100 % | 99.0 % |
+///
+/// `autovacuum_vacuum_scale_factor = 0.02` cleans before millions of dead rows collect; raise
+/// `autovacuum_vacuum_cost_limit` on the server if it does not keep up.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     schema_ddl(config) + &ddl(config, RECORDS) + &ddl(config, MARKS)

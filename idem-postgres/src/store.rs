@@ -37,6 +37,23 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// The store on PostgreSQL.
 ///
 /// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
+///
+/// # Defaults of the session
+///
+/// | setting of the role, database or server | effect |
+/// | --- | --- |
+/// | `standard_conforming_strings`, `search_path` with functions or types of the server's names, `DateStyle`, `TimeZone`, `IntervalStyle`, `bytea_output`, `quote_all_identifiers`, `plan_cache_mode`, `row_security`, `session_replication_role` | none |
+/// | `default_transaction_isolation` | the store repeats a statement that loses a race under REPEATABLE READ or SERIALIZABLE; SERIALIZABLE costs throughput |
+/// | `lock_timeout` | the statements set their own; in a caller's transaction the shorter one holds. Tried with 20 ms; with 1 ms `connect` may answer `Contention`, and may be repeated |
+/// | `idle_session_timeout` | the store replaces a closed connection and sends the statement again: it had not begun |
+/// | `statement_timeout`, `transaction_timeout`, `idle_in_transaction_session_timeout` | `Unavailable`; the effect is unknown unless the server says that it rolled back |
+/// | `default_transaction_read_only` | `connect` and `verify` refuse it; under [`StatementMode::Unprepared`](crate::StatementMode::Unprepared) it changes nothing |
+/// | `search_path` with `pg_catalog` behind a schema that has operators of its own | `connect` and `verify` refuse it |
+///
+/// No session state is used: no `SET`, no session-level advisory lock, and `LISTEN` only for
+/// [`PostgresWakes`](crate::PostgresWakes). A pool that the caller makes may need PgBouncer's
+/// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that parameter. A column
+/// whose type changes under a store costs each connection one more round trip, and a caller's transaction one repetition.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
