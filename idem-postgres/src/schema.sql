@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS {table} (
     created_at    bigint   NOT NULL,  -- first seen
     lease_ends_at bigint   NOT NULL,
     expires_at    bigint   NOT NULL,  -- the key is fresh from here on; 0 when released
-    purge_at      bigint   NOT NULL,  -- not before expires_at: see the README on HOT updates
+    purge_at      bigint   NOT NULL,  -- expires_at, or up to an eighth of the retention later
     sealed_at     bigint,             -- when completed or failed
     sweep_at      bigint,             -- lease_ends_at while in flight and not to be taken over
     attempts      integer  NOT NULL,  -- acquisitions since the key was fresh
