@@ -1,4 +1,16 @@
 //! The claim: which statement comes first, and what each proves.
+//!
+//! | round trips | lookup first | insert first |
+//! | --- | --- | --- |
+//! | duplicate | 1 | 2 |
+//! | fresh key | 2 | 1 |
+//! | fresh key in a caller's transaction, MariaDB | 2: the insert returns its row (`RETURNING`) | |
+//! | fresh key in a caller's transaction, MySQL | 3 | |
+//! | completion, release | 1 | |
+//!
+//! A count of 1 for the `INSERT IGNORE` proves the winner, with and without the driver's `CLIENT_FOUND_ROWS`; the token, the
+//! server's clock, comes back as the insert id. A duplicate that inserts first meets the lock of a caller that changes the
+//! record at that moment, so operations that the store has seen in callers' transactions are always looked up first.
 
 use std::sync::Arc;
 

@@ -120,7 +120,7 @@ impl Config {
     /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes to a node of a Galera
     /// cluster; on a pool of the caller's, `after_connect` is the place. 7 lets every statement wait until this node has
     /// applied what all nodes had committed before. Needed where one process goes on with what another did through another
-    /// node: see the README. MySQL does not know it
+    /// node: see the table of the [crate](crate). MySQL does not know it
     /// (<https://mariadb.com/kb/en/galera-cluster-system-variables/#wsrep_sync_wait>).
     #[must_use]
     pub fn with_wsrep_sync_wait(mut self, bits: u8) -> Self {

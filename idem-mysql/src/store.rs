@@ -33,6 +33,45 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// The store on MySQL and MariaDB.
 ///
 /// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
+///
+/// # Sessions
+///
+/// [`connect`](Self::connect) sets each session of its own, whatever the server's defaults, `init_connect` included, and
+/// needs no privilege for that. On a caller's pool, which may serve other work too, the store sets nothing. It checks each
+/// connection at its first use and refuses, with `Misconfigured` and the remedy, a setting that would make answers untrue.
+///
+/// | setting | `connect` | a caller's pool |
+/// | --- | --- | --- |
+/// | `autocommit = 0` | set to 1 | refused |
+/// | `completion_type` CHAIN or RELEASE | NO_CHAIN | refused |
+/// | `sql_select_limit` below 10,000 | no limit | refused |
+/// | `sql_mode` with `EMPTY_STRING_IS_NULL` or `ORACLE` | taken out | refused |
+/// | any other `sql_mode` | `STRICT_ALL_TABLES` on own connections | no effect |
+/// | isolation level | READ COMMITTED | affects only round trips, see below |
+/// | `transaction_read_only` | READ WRITE | `Unavailable`, no effect |
+/// | `innodb_lock_wait_timeout`, `lock_wait_timeout` | 1 s; half the time-out | not needed |
+/// | `max_statement_time`, `max_execution_time` | none, on own connections | `Unavailable` |
+/// | `wait_timeout` | 8 hours, on own connections | an idle connection is lost: `Unavailable` |
+/// | `optimizer_switch`, `sql_safe_updates`, `sql_big_selects`, `sql_auto_is_null`, `unique_checks`, `foreign_key_checks` | defaults, on own connections | no effect seen |
+/// | time zone, character sets, collations, `auto_increment_*`, `group_concat_max_len`, `div_precision_increment`, temporary tables | | no effect |
+///
+/// Tried on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults and with pools whose
+/// sessions are set otherwise. Not tried: `max_statement_time` and `max_execution_time`, servers that are read only or
+/// offline, binlog formats, `innodb_rollback_on_timeout` and `sql_require_primary_key`.
+///
+/// No user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()` is used, so a pooler may change servers between
+/// statements. The exception is the INSERT in a caller's transaction on MySQL that is not READ COMMITTED: it sets a user
+/// variable and `innodb_lock_wait_timeout` around it.
+///
+/// # Locked keys
+///
+/// No statement waits for a lock, except these on MySQL:
+///
+/// * On a caller's pool whose sessions are REPEATABLE READ, the default, an INSERT costs one round trip more, which makes it
+///   READ COMMITTED: set the level in the pool's `after_connect`.
+/// * In a caller's transaction of such a session, the INSERT of a fresh key waits for up to a second.
+/// * Under SERIALIZABLE a plain read of a transaction waits for as long as the session says.
+/// * A transaction that begins at a higher level than its session's keeps others from inserting next to its fresh key.
 #[derive(Clone)]
 pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
@@ -74,8 +113,8 @@ impl MySqlStore {
     ///
     /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Whatever the server's
     /// defaults, sessions commit by themselves, write, are READ COMMITTED, wait for a lock for a second and cut no answer off;
-    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too. The README
-    /// has the list, and what is refused on a caller's pool.
+    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too: see
+    /// [Sessions](Self#sessions).
     ///
     /// # Errors
     ///
