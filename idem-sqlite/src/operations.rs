@@ -1,4 +1,12 @@
 //! The operations, on the pool or in a caller's transaction.
+//!
+//! | a claim of | expected fresh | expected duplicate |
+//! | --- | --- | --- |
+//! | a fresh key | one write | one read, one write |
+//! | a duplicate | one write that changes nothing, one read | one read |
+//!
+//! Where keys are expected to be fresh, the write comes first only if the write lock is free at that moment, so no duplicate
+//! waits for a writer. A wrong expectation costs a statement and changes no answer.
 
 use std::time::Duration;
 

@@ -23,6 +23,9 @@ const TEMPLATE: &str = include_str!("schema.sql");
 /// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
 ///
 /// It may be run any number of times.
+///
+/// The primary key is `(id, operation, scope)`: ids differ most, so most comparisons on the way down the index end with
+/// them. A table of an earlier version with another order works as before.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let table = config.table();
