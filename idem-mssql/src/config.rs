@@ -21,7 +21,7 @@ pub enum ClaimMethod {
     /// everything else.
     #[default]
     Auto,
-    /// `MERGE … WITH (HOLDLOCK)`.
+    /// `MERGE … WITH (UPDLOCK, ROWLOCK)`.
     Merge,
     /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without MERGE, such as
     /// Babelfish for Aurora PostgreSQL.

@@ -12,6 +12,11 @@ const TEMPLATE: &str = include_str!("schema.sql");
 /// The DDL as text, for people who run their own migrations; [`MssqlStore::migrate`](crate::MssqlStore::migrate) runs the same.
 ///
 /// It may be run any number of times. The statements belong into one transaction.
+///
+/// There are three indexes: the clustered key, `purge_at`, and `sweep_at` for records that are in flight and must not be
+/// taken over. The last one is filtered, so other writers to the table need QUOTED_IDENTIFIER and the ANSI settings on, as
+/// they are by default. `purge_at` stays as the claim set it while it is late by at most an eighth of the retention, so that
+/// a completion writes no index but the clustered one. The key has at most 638 of the 900 bytes that it may have.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let schema = config

@@ -20,6 +20,17 @@ pub(crate) const BACKEND: &str = "mssql";
 /// The store on SQL Server and Azure SQL, and on servers that speak T-SQL like them.
 ///
 /// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+///
+/// # Sessions
+///
+/// Defaults of the server, the database or the login that change what a statement means do not reach the store. A session
+/// begins with IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT and NUMERIC_ROUNDABORT off, READ COMMITTED, LOCK_TIMEOUT -1,
+/// ROWCOUNT 0, the longest TEXTSIZE, and the ANSI settings, ARITHABORT and QUOTED_IDENTIFIER on. Each request sets
+/// IMPLICIT_TRANSACTIONS, XACT_ABORT, ROWCOUNT, LOCK_TIMEOUT and the isolation level itself. DATEFORMAT and LANGUAGE change
+/// nothing. Read-only intent leads to a secondary: [`verify`](Self::verify) and every write say so.
+///
+/// A connection is dirty from before a request is sent until its answer has been read to the end, and while a transaction is
+/// open; a dirty connection is closed.
 #[derive(Clone)]
 pub struct MssqlStore {
     pub(crate) pool: Pool,
