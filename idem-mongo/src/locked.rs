@@ -15,6 +15,11 @@
 //! That transaction runs in the session of the write. A server takes no statement of a session that is older than one that it
 //! has taken already (`TransactionTooOld`), so a first try of the driver's that is still under way
 //! cannot take effect after it: <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
+//!
+//! At most one caller of a process waits for one key. A key that was found locked is refused without a wait for 100 ms to
+//! 1 s, and looked up once in 25 ms. Seen on secantusd: a write outside waits for the transaction's end or its `maxTimeMS`
+//! (50), a write inside another transaction gets 112 at once, an upsert of a key that is being inserted conflicts likewise.
+//! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

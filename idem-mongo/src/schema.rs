@@ -32,7 +32,27 @@ const SWEEP_INDEX: &str = "idem_sweep_at";
 
 /// What people run themselves in `mongosh`; [`MongoStore::migrate`] does the same.
 ///
-/// It may be run any number of times, but for the lines that create a collection, which fail when it is there.
+/// It may be run any number of times, except the lines that create a collection, which fail when it is there.
+///
+/// A record's document; numbers are 64-bit integers:
+///
+/// ```text
+/// {
+///   _id: "tenant-7:payments.create:order-1",  // scope:operation:id, percent-escaped where they contain % : { }
+///   state: 1,             // 0 in flight, 1 completed, 2 failed, 3 released
+///   token, attempts,      // fencing token of the latest acquisition; acquisitions since the key was fresh
+///   fingerprint, attempt_id,                  // binary
+///   created_at, lease_ends_at, expires_at,    // microseconds since 1970 in UTC; expires_at is 0 when released
+///   sealed_at, renewed_at, sweep_at,          // where they apply; sweep_at: in flight and not to be taken over
+///   purge_at,             // a date, a minute after expires_at, for the TTL index
+///   metadata, result,     // JSON; binary
+///   checkpoint            // binary; in flight only, and only if the work has stored one
+/// }
+/// ```
+///
+/// A watermark is `{ _id: "scope:operation:id", version, writer, expires_at, purge_at }`; `writer` is the random id of the
+/// advance that raised it. `{ _id: "idem", schema_version: 1 }` stands beside the records. The TTL monitor runs each minute
+/// and deletes a record one minute after its retention at the earliest, so that members may differ by that.
 #[must_use]
 pub fn schema_commands(config: &Config) -> String {
     let (name, marks) = (config.collection(), config.watermarks());
