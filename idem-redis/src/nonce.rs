@@ -95,7 +95,22 @@ impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
 /// or repetition costs money use [`IdempotencyStore`](idem_core::IdempotencyStore).
 ///
 /// A try that dies leaves its nonce pending until the window ends, so a message is posted at most once in a window;
-/// what a failover loses is as for the store (see the README).
+/// what a failover loses is as for the store (see the README). A post that fails frees its nonce. The example `chat_nonce`
+/// serves it over HTTP and WebSocket.
+///
+/// ```no_run
+/// use idem_core::Nonce;
+/// use idem_redis::{Config, Enforce, NonceWindow, Posted, RedisStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let window = NonceWindow::new(RedisStore::connect("redis://localhost", Config::new()).await?);
+/// let nonce = Nonce::new("8f14e45f")?;
+/// let store_message = || async { Ok::<_, std::io::Error>("message 1".to_owned()) };
+/// let posted = window.post("ada", Some(&nonce), Enforce::Yes, store_message).await?;
+/// assert!(matches!(posted, Posted::Now(_) | Posted::Before(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct NonceWindow {
     store: RedisStore,

@@ -5,6 +5,10 @@
 //! The clock is `TIME`, read inside the script. A script writes a record with one `SET … PXAT`, so that none is half
 //! written and none is without an end. A duplicate is answered without a write: nothing goes to replicas or to the
 //! append-only file.
+//!
+//! `SET … NX GET PX` alone is enough for a nonce, not for a claim: the fencing token and every instant must come from the
+//! server's clock, which a value of the client's cannot have; only the same request may take over a stale record; and `NX`
+//! with `GET` needs Redis 7.0.
 
 use crate::script::Script;
 

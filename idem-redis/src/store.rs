@@ -25,6 +25,37 @@ pub(crate) const BACKEND: &str = "redis";
 ///
 /// A clone shares the connection, which any number of concurrent callers use at the same time. Nothing has to be
 /// created on the server.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use idem_redis::{Config, RedisStore, Replicas};
+///
+/// # async fn example() -> Result<(), idem_redis::idem_core::Error> {
+/// let replicas = Replicas::new(1, Duration::from_millis(500)); // WAIT: acknowledged is replicated
+/// let sentinels = ["redis://sentinel-1:26379", "redis://sentinel-2:26379"];
+/// let config = Config::new().with_namespace("shop")?.with_replicas(replicas);
+/// let led = RedisStore::connect_sentinel(&sentinels, "mymaster", "redis://app:secret@any", config.clone()).await?;
+/// let cluster = RedisStore::connect_cluster(&["redis://node-1:7000", "redis://node-2:7000"], config).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// * **Sentinel**: the store leaves a master that was demoted, and so answers `READONLY`, at once, and repeats on the new
+///   master what the old one refused. An address that moves between servers (a virtual IP, a cloud's endpoint) works with
+///   [`connect`](Self::connect) in the same way.
+/// * **Cluster**: a record is one key without a hash tag, so in one slot, and records spread over all slots. `MOVED` and
+///   `ASK` are followed: a slot may move while claims go on. With `cluster-node-timeout 1000` a failover takes two to three
+///   seconds. With replicas, each write and its `WAIT` go to the master of the key, so the count is of *its* replicas.
+///
+/// | key | content |
+/// | --- | --- |
+/// | `namespace:r:scope:operation:id` | a record; it outlives its retention by the grace, in which its token is still known |
+/// | `namespace:m:scope:operation:id` | a watermark: its version in 19 decimal digits |
+/// | `namespace:n:author:nonce:…` | a nonce |
+/// | `namespace:w:scope:operation:id` | the channel of a record's changes |
+/// | `namespace:c:{bucket}:scope:operation:id`, `namespace:e:{bucket}` | the cache, in 256 buckets |
+///
+/// `%`, `:`, `{` and `}` in scope, operation and id are percent-encoded. `KEYS` is never sent.
 #[derive(Clone)]
 pub struct RedisStore {
     pub(crate) link: Arc<Link>,

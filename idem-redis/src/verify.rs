@@ -19,7 +19,7 @@ impl RedisStore {
     /// all that a store does: it walks a key of its own, of a random id under the scope `idem-verify`, through every
     /// operation, with the configured replicas. The server forgets that key after [`Config::with_grace`] and a moment.
     ///
-    /// What cannot be seen from here is whether the server saves at all: see *What it may lose* of the README.
+    /// What cannot be seen from here is whether the server saves at all: see *Limits* of the README.
     ///
     /// # Errors
     ///
