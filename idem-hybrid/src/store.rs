@@ -27,6 +27,28 @@ pub(crate) const BACKEND: &str = "hybrid";
 /// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its timer, as the databases
 /// do.
 ///
+/// ```
+/// # #[cfg(feature = "local")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_core::{Idempotency, Key, MemoryStore};
+/// use idem_hybrid::{HybridStore, LocalCache};
+///
+/// let store = HybridStore::new(LocalCache::new(64 << 20), MemoryStore::new());
+/// let idempotency = Idempotency::new(store.clone());
+/// let key = Key::new("tenant-7", "payments.create", "8f14e45f")?;
+/// for _ in 0..3 {
+///     let charge = async |_work| Ok::<_, std::io::Error>("receipt 1".to_owned());
+///     idempotency.run(&key, &("EUR", 1200), charge).await?;
+///     store.settled().await; // until promotions are done; a service never waits
+/// }
+/// assert_eq!(store.metrics().hits, 1);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "local"))]
+/// # fn main() {}
+/// ```
+///
 /// # Why the cache cannot lie
 ///
 /// * Only completed records are cached. The database never changes one until its retention ends, and the entry's
