@@ -22,6 +22,26 @@ const JOB: &str = "idem.job";
 ///
 /// The window is the retention of the policy of the intent's name: see
 /// [`Policy::ghost_job`](idem_core::Policy::ghost_job).
+///
+/// ```
+/// use idem_core::{Idempotency, MemoryStore, Policy, Target};
+/// use idem_queue::{Enqueued, Intent, Jobs, Ran};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let idem = Idempotency::new(MemoryStore::new()).with_operation_policy("build", Policy::build());
+/// let jobs = Jobs::new(idem);
+/// let intent = Intent::new("user-7", Target::Name("My  Project"), "build")?;
+/// let push = async |_ticket| Ok::<_, std::io::Error>(()); // into the queue
+/// let Enqueued::New(ticket) = jobs.enqueue(&intent, "job 1", push).await? else { panic!() };
+/// let again = jobs.enqueue(&intent, "job 2", push).await?;
+/// assert_eq!(again, Enqueued::Duplicate { job: "job 1".to_owned(), is_done: false });
+///
+/// let ran = jobs.run(&ticket, async |_work| Ok::<_, std::io::Error>("artifact 9".to_owned())).await?;
+/// assert_eq!(ran, Ran::Done("artifact 9".to_owned()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Jobs {
     idempotency: Idempotency,
