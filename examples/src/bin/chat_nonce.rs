@@ -2,6 +2,14 @@
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin chat_nonce
+//! listening on http://127.0.0.1:3000
+//! $ curl -i http://127.0.0.1:3000/channels/tea/messages -H 'authorization: Bearer ada-token' \
+//!     -d '{"content": "Anyone for tea?", "nonce": 7, "enforce_nonce": true}'
+//! HTTP/1.1 201 Created
+//! {"id":"1795307392183478493","author":"ada","nonce":"7","channel":"tea","content":"Anyone for tea?"}
+//! $ # the same again, with "nonce": "7"
+//! HTTP/1.1 200 OK
+//! {"id":"1795307392183478493","author":"ada","nonce":"7","channel":"tea","content":"Anyone for tea?"}
 //! ```
 
 use std::net::SocketAddr;
