@@ -1,4 +1,4 @@
-//! What the README shows is what there is. `IDEM_BLESS=1` writes it anew.
+//! The documentation shows the harness and the cases as they are. `IDEM_BLESS=1` writes it again.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,20 +32,24 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The part between the two marks is `wanted`, or made so.
-fn part_is(mark: &str, wanted: &str) {
-    let readme = read("README.md");
-    let [begin, end] = ["begin", "end"].map(|edge| format!("<!-- {edge} {mark} -->\n"));
-    let (before, rest) = readme.split_once(&begin).expect("the mark is there");
+/// The part of the file between the two marks is `wanted`, or made so. Each line begins with `prefix`.
+fn part_is(path: &str, prefix: &str, mark: &str, wanted: &str) {
+    let text = read(path);
+    let [begin, end] = ["begin", "end"].map(|edge| format!("{prefix}<!-- {edge} {mark} -->\n"));
+    let mut prefixed = String::new();
+    for line in wanted.lines() {
+        writeln!(prefixed, "{}", format!("{prefix}{line}").trim_end()).expect("strings grow");
+    }
+    let (before, rest) = text.split_once(&begin).expect("the mark is there");
     let (part, after) = rest.split_once(&end).expect("the end is there");
     if std::env::var_os("IDEM_BLESS").is_some() {
-        let blessed = format!("{before}{begin}{wanted}{end}{after}");
-        std::fs::write(file("README.md"), blessed).expect("the README can be written");
+        let blessed = format!("{before}{begin}{prefixed}{end}{after}");
+        std::fs::write(file(path), blessed).expect("the file can be written");
         return;
     }
     assert!(
-        part == wanted,
-        "README.md, {mark}: run with IDEM_BLESS=1\n{wanted}"
+        part == prefixed,
+        "{path}, {mark}: run with IDEM_BLESS=1\n{prefixed}"
     );
 }
 
@@ -63,15 +67,16 @@ fn laws() -> String {
 }
 
 #[test]
-fn the_readme_shows_the_harness_of_a_foreign_store_and_the_cases_of_each_law() {
+fn the_documentation_shows_the_harness_of_a_foreign_store_and_the_cases_of_each_law() {
     let path = "../examples/foreign-store/tests/conformance.rs";
     // Not there in the published crate.
     if file(path).exists() {
         let harness = read(path);
         assert!(harness.lines().count() <= 40, "at most 40 lines");
-        part_is("harness", &format!("```rust,ignore\n{harness}```\n"));
+        let shown = format!("```ignore\n{harness}```\n");
+        part_is("src/harness.rs", "/// ", "harness", &shown);
     }
-    part_is("laws", &laws());
+    part_is("README.md", "", "laws", &laws());
 }
 
 #[test]
