@@ -79,7 +79,8 @@ impl PostgresWakes {
         Self::new(route)
     }
 
-    /// The channel that is listened to; what is told on it is [`Key::hashed`].
+    /// The channel that is listened to; what is told on it is [`Key::hashed`]. Its name goes by the names in the
+    /// [`Config`]: stores that share a table must name schema and table alike, or they poll.
     #[must_use]
     pub fn channel(&self) -> &str {
         &self.hub.route().channel
