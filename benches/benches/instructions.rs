@@ -15,9 +15,11 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
+use idem_core::backend::{StoredRecord, encode_response};
+use idem_core::wrappers::Coalesced;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Coalesced, Fingerprint, IdempotencyStore, Key,
-    MemoryStore, Response, StoredRecord, encode_response,
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, MemoryStore,
+    Response,
 };
 use tokio::runtime::{Builder, Runtime};
 

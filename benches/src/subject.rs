@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use idem_conformance::Harness;
-use idem_core::{BatchStore, BoxError, Coalesced, IdempotencyStore};
+use idem_core::wrappers::Coalesced;
+use idem_core::{BatchStore, BoxError, IdempotencyStore};
 
 use crate::{Bare, Filler, Locker};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::check;
+use crate::backend::check;
 
 /// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so that
 /// callers who failed together do not come back together, and never beyond the deadline.

@@ -27,7 +27,7 @@ pub struct Completion {
 #[async_trait]
 pub trait BatchStore: IdempotencyStore {
     /// [`claim`](IdempotencyStore::claim) for each request; at most
-    /// [`MAX_BATCH`](crate::MAX_BATCH) of them, more are `InvalidInput` for each.
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of them, more are `InvalidInput` for each.
     ///
     /// # Cancellation
     ///
@@ -35,7 +35,7 @@ pub trait BatchStore: IdempotencyStore {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>>;
 
     /// [`complete`](IdempotencyStore::complete) for each completion; at most
-    /// [`MAX_BATCH`](crate::MAX_BATCH) of them, more are `InvalidInput` for each.
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of them, more are `InvalidInput` for each.
     ///
     /// # Cancellation
     ///

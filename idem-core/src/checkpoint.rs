@@ -173,7 +173,8 @@ pub trait CheckpointStore: IdempotencyStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, Response, Sealed, encode_response};
+    use crate::backend::{Sealed, encode_response};
+    use crate::{ErrorKind, Response};
 
     #[test]
     fn the_stored_form_reads_back() {

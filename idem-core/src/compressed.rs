@@ -93,7 +93,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{ErrorKind, Limits, Response, Sealed, check};
+    use crate::backend::{Sealed, check};
+    use crate::{ErrorKind, Limits, Response};
 
     fn stored(body: Vec<u8>) -> Bytes {
         let response = Response::new(200, body).with_header("content-type", "text/plain");
@@ -165,7 +166,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{ErrorKind, Sealed};
+    use crate::ErrorKind;
+    use crate::backend::Sealed;
 
     #[test]
     fn a_compressed_result_names_the_feature_that_reads_it() {

@@ -6,7 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Redacted;
+use crate::backend::Redacted;
 
 /// A boxed error of any kind, as kept for [`Error::source`](StdError::source).
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;

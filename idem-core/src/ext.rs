@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::limits::MAX_BATCH;
 use crate::{
-    ClaimOutcome, ClaimRequest, Effect, Fingerprint, IdempotencyStore, Key, MAX_BATCH, Response,
-    Result,
+    ClaimOutcome, ClaimRequest, Effect, Fingerprint, IdempotencyStore, Key, Response, Result,
 };
 
 /// What can be built from the operations of [`IdempotencyStore`]; every store has it.

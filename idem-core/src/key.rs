@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::recipe::{Target, normalize_name};
+
 use crate::digest::{hex, length_prefixed};
 use crate::{Error, Result};
 

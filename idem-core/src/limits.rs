@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use crate::watermark::MAX_VERSION;
+
 /// What a store accepts at most. Keys have limits of their own: see [`Key`](crate::Key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

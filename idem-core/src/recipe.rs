@@ -52,7 +52,8 @@ impl Key {
     /// Two people asking to build "My  Café " and "my café" mean one build:
     ///
     /// ```
-    /// use idem_core::{Key, Target};
+    /// use idem_core::key::Target;
+    /// use idem_core::Key;
     /// let one = Key::from_intent("user-7", Target::Name("My  Cafe\u{301} "), "build")?;
     /// let two = Key::from_intent("user-7", Target::Name("my café"), "build")?;
     /// assert_eq!(one, two);

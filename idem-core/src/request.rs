@@ -90,7 +90,7 @@ impl ClaimRequest {
         }
     }
 
-    /// How long the claim is honoured without renewal; 1 ms to [`MAX_LEASE`](crate::MAX_LEASE).
+    /// How long the claim is honoured without renewal; 1 ms to [`MAX_LEASE`](crate::limits::MAX_LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -98,7 +98,7 @@ impl ClaimRequest {
     }
 
     /// How long the record is kept after its lease if nothing more is heard of it; 1 ms to
-    /// [`MAX_RETENTION`](crate::MAX_RETENTION). Until then the key is taken over or failed, after that it
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed, after that it
     /// is fresh, also for another fingerprint.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {

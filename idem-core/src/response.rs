@@ -57,7 +57,7 @@ impl Response {
     }
 
     /// Whether its stored form is possible and has at most so many bytes, without making it:
-    /// [`encode_response`](crate::encode_response) says what that form is.
+    /// [`encode_response`](crate::backend::encode_response) says what that form is.
     pub(crate) fn fits(&self, max_bytes: usize) -> bool {
         let field = |length: usize, max: u64| (length as u64 <= max).then_some(length);
         let header = |bytes: usize, (name, value): &(String, Bytes)| {
@@ -92,7 +92,7 @@ impl fmt::Debug for Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode_response;
+    use crate::backend::encode_response;
 
     #[test]
     fn what_fits_is_what_the_stored_form_has() {

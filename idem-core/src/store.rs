@@ -35,7 +35,7 @@ use crate::{
 /// # Limits
 ///
 /// Keys are checked when they are made; durations, sizes and batch limits are checked before anything is
-/// sent, as in [`check`](crate::check).
+/// sent, as in [`check`](crate::backend::check).
 #[async_trait]
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// A constant name for errors and metrics, such as `postgres`.
@@ -168,7 +168,7 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::MAX_BATCH); others as usual.
+    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::limits::MAX_BATCH); others as usual.
     ///
     /// # Cancellation
     ///

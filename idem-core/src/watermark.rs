@@ -51,7 +51,7 @@ pub trait WatermarkStore: IdempotencyStore {
     /// # Errors
     ///
     /// `InvalidInput` for a version above [`MAX_VERSION`] or a retention that is zero or above
-    /// [`MAX_RETENTION`](crate::MAX_RETENTION); others as usual. After an unknown effect, ask again.
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION); others as usual. After an unknown effect, ask again.
     ///
     /// # Cancellation
     ///

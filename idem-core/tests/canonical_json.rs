@@ -1,6 +1,7 @@
 //! The canonical form against the vectors of RFC 8785 and against another implementation.
 
-use idem_core::{Fingerprint, MAX_JSON_DEPTH, canonical_json};
+use idem_core::Fingerprint;
+use idem_core::fingerprint::{MAX_JSON_DEPTH, canonical_json};
 use proptest::prelude::*;
 use serde_json::Value;
 

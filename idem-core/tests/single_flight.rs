@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use idem_core::wrappers::SingleFlight;
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Fingerprint,
-    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, SingleFlight,
-    async_trait,
+    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, async_trait,
 };
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};

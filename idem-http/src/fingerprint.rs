@@ -1,7 +1,8 @@
 //! What makes two requests the same.
 
 use http::request::Parts;
-use idem_core::{Fingerprint, canonical_json};
+use idem_core::Fingerprint;
+use idem_core::fingerprint::canonical_json;
 
 use crate::from_parts::FromParts;
 use crate::media;

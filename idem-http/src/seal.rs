@@ -5,7 +5,8 @@ use http::header::CACHE_CONTROL;
 use http::response::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body as HttpBody;
-use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored, check};
+use idem_core::backend::check;
+use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
 
 use crate::body::Collected;
 use crate::{Body, HttpPolicy, Unsealed, media};

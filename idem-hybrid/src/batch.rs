@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
+use idem_core::backend::check;
 use idem_core::{
-    BatchStore, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Result, check,
+    BatchStore, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Result,
 };
 
 use crate::front::{Look, Miss};

@@ -8,10 +8,8 @@
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use idem_core::{
-    Completed, Error, Fingerprint, Key, Limits, Record, Result, StoredRecord, check,
-    encode_response,
-};
+use idem_core::backend::{StoredRecord, check, encode_response};
+use idem_core::{Completed, Error, Fingerprint, Key, Limits, Record, Result};
 
 const MAGIC: &[u8; 4] = b"idh\x01";
 const HEAD: usize = MAGIC.len() + 4;

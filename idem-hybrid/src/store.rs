@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::check;
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completed, Effect, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;

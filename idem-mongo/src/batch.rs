@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, check};
+use idem_core::backend::check;
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 
 use crate::operations::Operations;
 use crate::row::Row;

@@ -1,7 +1,8 @@
 //! How far the work under a claim got, in the record's document.
 
 use async_trait::async_trait;
-use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result, StoredRecord};
+use idem_core::backend::StoredRecord;
+use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result};
 
 use crate::operations::{Operations, changed_too_often};
 use crate::session::{MAX_ASKS, Session};

@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::{AttemptId, Claim, Effect, Error, Key, LockedKeys, MAX_LOCK_WAIT, Result};
+use idem_core::backend::{LockedKeys, MAX_LOCK_WAIT};
+use idem_core::{AttemptId, Claim, Effect, Error, Key, Result};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, WriteConcern};

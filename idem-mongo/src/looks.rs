@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Gather, LockedKeys, Result, check};
+use idem_core::backend::{Gather, LockedKeys, check};
+use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Result};
 
 use crate::error::Sent;
 use crate::operations::Operations;

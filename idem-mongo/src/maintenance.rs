@@ -1,7 +1,8 @@
 //! Purge and sweep: a batch of ids is read through an index, then changed in one statement each hundred or so, in which the
 //! clock and the state of each document decide again.
 
-use idem_core::{Effect, Error, Failure, Result, check, encode_failure};
+use idem_core::backend::{check, encode_failure};
+use idem_core::{Effect, Error, Failure, Result};
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use idem_core::backend::{StoredRecord, Traffic, check, encode_failure};
 use idem_core::{
     Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record,
-    Response, Result, StoredRecord, Traffic, check, encode_failure,
+    Response, Result,
 };
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};

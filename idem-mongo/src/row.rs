@@ -1,8 +1,7 @@
 //! From a document to a record.
 
-use idem_core::{
-    Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, StoredRecord, Timestamp,
-};
+use idem_core::backend::StoredRecord;
+use idem_core::{Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, Timestamp};
 use mongodb::bson::{Bson, Document};
 
 use crate::statements::Asked;

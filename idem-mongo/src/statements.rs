@@ -11,8 +11,9 @@
 //! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter (224), and dates are made
 //! of numbers, because not every server can add to a date.
 
-use idem_core::check::CheckedClaim;
-use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy, StoredRecord};
+use idem_core::backend::StoredRecord;
+use idem_core::backend::check::CheckedClaim;
+use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 

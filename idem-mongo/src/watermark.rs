@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore, check};
+use idem_core::backend::check;
+use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore};
 use mongodb::bson::Document;
 
 use crate::error::Sent;

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use futures_util::future::join_all;
+use idem_core::backend::{TryTurn, Turn, check};
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy, TryTurn,
-    Turn, check,
+    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy,
 };
 
 use crate::dialect::Dialect;

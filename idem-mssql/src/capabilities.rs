@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::check;
 use idem_core::{
     Advance, Bytes, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Key, Result,
-    WatermarkStore, check,
+    WatermarkStore,
 };
 
 use crate::error::is_lost_race;

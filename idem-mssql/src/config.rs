@@ -92,7 +92,7 @@ impl Config {
     /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s; more than a year counts as
     /// a year.
     ///
-    /// For a lock that another transaction holds, a statement waits [`idem_core::MAX_LOCK_WAIT`] at most.
+    /// For a lock that another transaction holds, a statement waits [`idem_core::backend::MAX_LOCK_WAIT`] at most.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(MAX_TIMEOUT);

@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_key_that_another_transaction_holds_is_worth_another_transaction() {
-        let contention = idem_core::LockedKeys::error().at("mssql", "claim_in");
+        let contention = idem_core::backend::LockedKeys::error().at("mssql", "claim_in");
         assert!(is_transaction_retryable(&contention));
         let boxed = idem_core::BoxError::from(contention);
         assert!(is_transaction_retryable(&*boxed));

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Key, LockedKeys, Result, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::{Error, Key, Result};
 use tiberius::Row;
 use tokio::time::Instant;
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use idem_core::backend::{StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Record, Response, Result, StalePolicy, Timestamp,
 };
 use tiberius::Row;
 use tokio::sync::OnceCell;

@@ -9,7 +9,7 @@
 //! between any two. So what a statement's `OUTPUT` returns is the only proof that it won, and what a read returns is
 //! what was held then; when neither returns a row, the claim asks again.
 //!
-//! Waits for locks are short (`LOCK_TIMEOUT`, [`idem_core::MAX_LOCK_WAIT`]), because a statement that waits keeps a
+//! Waits for locks are short (`LOCK_TIMEOUT`, [`idem_core::backend::MAX_LOCK_WAIT`]), because a statement that waits keeps a
 //! connection busy: an open transaction that holds one key must not take them all. Plain reads wait, too, where READ
 //! COMMITTED locks; `NOLOCK` would show what is never committed.
 //!

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use idem_core::MAX_LOCK_WAIT;
+use idem_core::backend::MAX_LOCK_WAIT;
 
 use crate::config::Config;
 use crate::sql::{self, FRAGMENTS};

@@ -25,7 +25,7 @@ use crate::store::{BACKEND, MssqlStore};
 /// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
 /// the claim. Claims of other keys go on.
 ///
-/// These calls wait at most [`idem_core::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
+/// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
 /// `Contention` then.
 ///
 /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each

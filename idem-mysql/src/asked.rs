@@ -1,8 +1,8 @@
 //! [`Asked`]: a claim as statements take it.
 
+use idem_core::backend::check;
 use idem_core::{
     AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Result, StalePolicy, Timestamp,
-    check,
 };
 
 use crate::config::Config;

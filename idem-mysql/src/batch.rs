@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result, TryTurn, Turn, check};
+use idem_core::backend::{TryTurn, Turn, check};
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 
 use crate::asked::Asked;
 use crate::error::{Sent, is_locked};

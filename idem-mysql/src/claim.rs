@@ -14,9 +14,9 @@
 
 use std::sync::Arc;
 
+use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, LockedKeys, Result,
-    encode_failure,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
 };
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;

@@ -43,7 +43,7 @@ pub enum ClaimOrder {
     /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
     LookFirst,
     /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of
-    /// [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT) at most.
+    /// [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.
     InsertFirst,
 }
 
@@ -130,7 +130,7 @@ impl Config {
 
     /// How long an operation may take, waiting for a connection included, before it is answered with
     /// `Unavailable`; at most a year. What the server was sent may still take effect then. For a key that an open
-    /// transaction has locked it takes [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT), and is then answered with `Contention`.
+    /// transaction has locked it takes [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), and is then answered with `Contention`.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST_TIME);

@@ -1,6 +1,7 @@
 //! Who may send a statement that could meet a key's lock, and what is remembered of those that did.
 
-use idem_core::{Key, LockedKeys, Result, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::{Key, Result};
 
 use crate::error::is_locked;
 use crate::operations::Operations;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use idem_core::{Error, ErrorKind, Gather, Key, Result};
+use idem_core::backend::Gather;
+use idem_core::{Error, ErrorKind, Key, Result};
 use sqlx::MySqlPool;
 use sqlx::mysql::MySqlRow;
 

@@ -1,6 +1,7 @@
 //! Purge and sweep: rows are locked, those of others passed over, then changed, in transactions of a few hundred.
 
-use idem_core::{Effect, Error, ErrorKind, Failure, Result, check, encode_failure};
+use idem_core::backend::{check, encode_failure};
+use idem_core::{Effect, Error, ErrorKind, Failure, Result};
 use sqlx::Row;
 
 use crate::error::{Sent, decode};

@@ -3,10 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use idem_core::{
-    Claim, Error, Failure, Key, LockedKeys, Record, Response, Result, StoredRecord, Timestamp,
-    Traffic, check,
-};
+use idem_core::backend::{LockedKeys, StoredRecord, Traffic, check};
+use idem_core::{Claim, Error, Failure, Key, Record, Response, Result, Timestamp};
 use sqlx::Row;
 
 use crate::config::Config;

@@ -2,9 +2,9 @@
 
 use std::str;
 
+use idem_core::backend::StoredRecord;
 use idem_core::{
     Bytes, ClaimRequest, Error, FencingToken, Fingerprint, Record, Result, StalePolicy,
-    StoredRecord,
 };
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;

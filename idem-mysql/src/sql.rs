@@ -18,7 +18,7 @@
 //!
 //! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits for it keeps a connection
 //! busy. So a statement that meets a lock fails at once and undoes what it did, and the session sends it again for
-//! [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT). Each server has its way, which is in the statement itself and so holds in every
+//! [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Each server has its way, which is in the statement itself and so holds in every
 //! session and behind every pooler:
 //!
 //! * MariaDB: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR …`, error 1205

@@ -15,7 +15,7 @@ use crate::store::{BACKEND, MySqlStore};
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
 /// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim. Others that
-/// claim the key meanwhile are answered with `Contention` within [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT), as is who
+/// claim the key meanwhile are answered with `Contention` within [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), as is who
 /// completes, renews or releases the claim outside of the transaction; the store remembers the key, so that most of them do
 /// not even ask the server. Keep such transactions short all the same.
 ///

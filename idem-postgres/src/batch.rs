@@ -1,6 +1,7 @@
 //! What batches of claims and of completions share: rounds, and what is asked for apart from them.
 
-use idem_core::{Effect, Error, ErrorKind, Key, LockedKeys, Result, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::{Effect, Error, ErrorKind, Key, Result};
 
 /// Most items, and about most bytes of results, that one statement takes; larger batches take several.
 const MAX_ITEMS: usize = 1_000;

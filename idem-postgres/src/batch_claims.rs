@@ -2,8 +2,9 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
-use idem_core::check::CheckedClaim;
-use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy, check};
+use idem_core::backend::check;
+use idem_core::backend::check::CheckedClaim;
+use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy};
 
 use crate::batch::{
     AT_A_TIME, Item, KeyParts, Split, may_be_anothers, next_round, parts, split, unanswered,

@@ -2,7 +2,8 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
-use idem_core::{Completion, Error, Key, Result, check};
+use idem_core::backend::check;
+use idem_core::{Completion, Error, Key, Result};
 use sqlx::postgres::PgRow;
 
 use crate::batch::{AT_A_TIME, Item, Split, may_be_anothers, next_round, split, unanswered};

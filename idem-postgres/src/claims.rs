@@ -1,9 +1,10 @@
 //! Claims.
 
-use idem_core::check::CheckedClaim;
+use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::{LockedKeys, check, encode_failure};
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, LockedKeys,
-    Result, StalePolicy, check, encode_failure,
+    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
+    StalePolicy,
 };
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{Fingerprint, Key, Listener, Result, Wakes};
+use idem_core::backend::{Listener, Wakes};
+use idem_core::{Fingerprint, Key, Result};
 use sqlx::postgres::PgConnectOptions;
 
 use crate::config::{Config, LONGEST};

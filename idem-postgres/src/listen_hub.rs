@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use idem_core::{Effect, Error, ErrorKind, Listener, Result};
+use idem_core::backend::Listener;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{Executor, PgPool};
 use tokio::sync::watch;

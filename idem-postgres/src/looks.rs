@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use idem_core::{AttemptId, ClaimRequest, Error, ErrorKind, Fingerprint, Gather, Key, Result};
+use idem_core::backend::Gather;
+use idem_core::{AttemptId, ClaimRequest, Error, ErrorKind, Fingerprint, Key, Result};
 use sqlx::postgres::PgRow;
 
 use crate::error::Sent;

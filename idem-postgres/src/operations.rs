@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use idem_core::backend::{LockedKeys, StoredRecord, Traffic, Turn, check};
 use idem_core::{
-    Claim, Effect, Error, ErrorKind, Failure, Key, LockedKeys, Record, Response, Result,
-    StoredRecord, Timestamp, Traffic, Turn, check,
+    Claim, Effect, Error, ErrorKind, Failure, Key, Record, Response, Result, Timestamp,
 };
 use sqlx::postgres::PgRow;
 

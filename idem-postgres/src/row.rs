@@ -1,8 +1,7 @@
 //! From a row to a record.
 
-use idem_core::{
-    Bytes, ClaimOutcome, ClaimRequest, FailedPolicy, FencingToken, Record, Result, StoredRecord,
-};
+use idem_core::backend::StoredRecord;
+use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FailedPolicy, FencingToken, Record, Result};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 

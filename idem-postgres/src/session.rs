@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
+use idem_core::backend::MAX_LOCK_WAIT;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres};

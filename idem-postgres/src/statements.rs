@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use idem_core::MAX_LOCK_WAIT;
+use idem_core::backend::MAX_LOCK_WAIT;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::{check, encode_failure};
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore, check,
-    encode_failure,
+    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use idem_core::backend::LockedKeys;
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
-    LockedKeys, Response, Result,
+    Response, Result,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
@@ -20,7 +21,7 @@ use crate::store::{BACKEND, PostgresStore};
 /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
 /// writes the business rows: others see the key in flight while the work runs. Or
 /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are answered with
-/// `Contention` until it ends, after [`MAX_LOCK_WAIT`](idem_core::MAX_LOCK_WAIT) at most, and a rollback leaves
+/// `Contention` until it ends, after [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves
 /// no trace of the claim. These methods wait no longer either for a key that another open transaction holds. The
 /// transaction's own `lock_timeout` holds where it is shorter, and is as before when the method has returned.
 ///

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Effect, Error, ErrorKind, Failure, Idempotency, Result, Work, check};
+use idem_core::backend::check;
+use idem_core::{Effect, Error, ErrorKind, Failure, Idempotency, Result, Work};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Most bytes of an error's text that are recorded.

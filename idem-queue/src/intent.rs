@@ -1,6 +1,7 @@
 //! [`Intent`]: who wants what done to which thing.
 
-use idem_core::{Fingerprint, Key, Result, Target};
+use idem_core::key::Target;
+use idem_core::{Fingerprint, Key, Result};
 use serde::Serialize;
 
 /// Who wants what done to which thing: two of the same are one job, within the window of the intent's policy.

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 
+use idem_core::engine::HandOver;
 use idem_core::{
-    ErrorKind, Failure, HandOver, Idempotency, Metadata, Outcome, RecordInfo, Result, RunError,
-    Work,
+    ErrorKind, Failure, Idempotency, Metadata, Outcome, RecordInfo, Result, RunError, Work,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,7 +24,8 @@ const JOB: &str = "idem.job";
 /// [`Policy::ghost_job`](idem_core::Policy::ghost_job).
 ///
 /// ```
-/// use idem_core::{Idempotency, MemoryStore, Policy, Target};
+/// use idem_core::key::Target;
+/// use idem_core::{Idempotency, MemoryStore, Policy};
 /// use idem_queue::{Enqueued, Intent, Jobs, Ran};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,7 +63,7 @@ impl Jobs {
     }
 
     /// How long a job may wait in the queue until another may take its place; 10 minutes unless told, at most
-    /// [`MAX_LEASE`](idem_core::MAX_LEASE). [`enqueue`](Self::enqueue) refuses a longer one.
+    /// [`MAX_LEASE`](idem_core::limits::MAX_LEASE). [`enqueue`](Self::enqueue) refuses a longer one.
     #[must_use]
     pub fn with_longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait = wait;

@@ -3,7 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use idem_core::{BoxError, Error, Redacted};
+use idem_core::backend::Redacted;
+use idem_core::{BoxError, Error};
 
 use crate::Disposition;
 

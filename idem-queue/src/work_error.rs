@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use idem_core::{BoxError, Redacted};
+use idem_core::BoxError;
+use idem_core::backend::Redacted;
 
 /// Why work was not done. Every other error becomes [`Temporary`](Self::Temporary) by `?`: when in doubt, it is tried
 /// again.

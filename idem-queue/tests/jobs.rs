@@ -4,7 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::{ErrorKind, Idempotency, MemoryStore, Policy, RunError, Target};
+use idem_core::key::Target;
+use idem_core::{ErrorKind, Idempotency, MemoryStore, Policy, RunError};
 use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
 
 /// A queue, and jobs whose window is so long.

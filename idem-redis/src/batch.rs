@@ -1,7 +1,8 @@
 //! Many operations in one pipeline.
 
 use async_trait::async_trait;
-use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, Result, check};
+use idem_core::backend::check;
+use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, Result};
 use redis::Value;
 
 use crate::error::Sent;

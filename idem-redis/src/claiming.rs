@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Gather, Result, Traffic, check,
-};
+use idem_core::backend::{Gather, Traffic, check};
+use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Result};
 use redis::Value;
 use tokio::time::Instant;
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
-use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp, check,
-};
+use idem_core::backend::check;
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
 use redis::Value;
 
 use crate::error::{Sent, routes_one_key};

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use idem_core::{Effect, Error, ErrorKind, Listener, Result};
+use idem_core::backend::Listener;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisResult};
 use tokio::sync::{mpsc, watch};

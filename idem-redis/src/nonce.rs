@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{AttemptId, Effect, Error, Key, Listener, Nonce, Result};
+use idem_core::backend::Listener;
+use idem_core::{AttemptId, Effect, Error, Key, Nonce, Result};
 use redis::Value;
 use tokio::time::Instant;
 

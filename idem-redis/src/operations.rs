@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use idem_core::backend::{StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Failure, FencingToken, Key, Record,
-    Response, Result, StalePolicy, StoredRecord, Timestamp, check, encode_failure,
+    Response, Result, StalePolicy, Timestamp,
 };
 use redis::Value;
 

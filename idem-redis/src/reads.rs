@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idem_core::{Error, Gather, Result};
+use idem_core::backend::Gather;
+use idem_core::{Error, Result};
 use redis::{Pipeline, Value};
 
 use crate::error::{Sent, is_elsewhere, routes_one_key};

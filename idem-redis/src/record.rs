@@ -1,7 +1,8 @@
 //! The stored form of a record.
 
 use bytes::{Buf, Bytes};
-use idem_core::{AttemptId, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result, StoredRecord};
+use idem_core::backend::StoredRecord;
+use idem_core::{AttemptId, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Result};
 
 /// Bytes before the metadata: see `scripts/layout.lua`, which writes them.
 const HEADER_BYTES: usize = 100;

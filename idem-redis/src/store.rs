@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::check;
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key,
-    Limits, Record, Response, Result, WatermarkStore, check,
+    Limits, Record, Response, Result, WatermarkStore,
 };
 use redis::RedisResult;
 

@@ -1,6 +1,7 @@
 //! Failing what is abandoned and may not be taken over.
 
-use idem_core::{Effect, Error, Result, check};
+use idem_core::backend::check;
+use idem_core::{Effect, Error, Result};
 use redis::{Cmd, Value};
 
 use crate::error::Sent;

@@ -1,7 +1,8 @@
 //! Those who wait are told by the store.
 
 use async_trait::async_trait;
-use idem_core::{Key, Listener, Result, Wakes};
+use idem_core::backend::{Listener, Wakes};
+use idem_core::{Key, Result};
 
 use crate::store::{BACKEND, RedisStore};
 

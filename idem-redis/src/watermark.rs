@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{Advance, Error, Key, Result, WatermarkStore, check};
+use idem_core::backend::check;
+use idem_core::{Advance, Error, Key, Result, WatermarkStore};
 use redis::Value;
 
 use crate::error::Sent;
@@ -116,7 +117,8 @@ impl WatermarkStore for RedisStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idem_core::{ErrorKind, MAX_VERSION};
+    use idem_core::ErrorKind;
+    use idem_core::limits::MAX_VERSION;
 
     #[test]
     fn a_mark_is_read_to_the_last_digit() {

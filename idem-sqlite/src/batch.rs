@@ -1,6 +1,7 @@
 //! Many claims or completions in one transaction: one wait for the write lock, one commit to disk.
 
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Result, check};
+use idem_core::backend::check;
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, Result};
 
 use crate::operations::Operations;
 use crate::pools::Pools;

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use idem_core::check::CheckedClaim;
-use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, FencingToken, Gather, Result, StalePolicy, Timestamp, check,
-};
+use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::{Gather, check};
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 

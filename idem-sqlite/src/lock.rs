@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::{Effect, Error, ErrorKind, MAX_LOCK_WAIT, Result};
+use idem_core::backend::MAX_LOCK_WAIT;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Sqlite};

@@ -10,10 +10,11 @@
 
 use std::time::Duration;
 
-use idem_core::check::CheckedClaim;
+use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::{StoredRecord, Traffic, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, StoredRecord, Timestamp, Traffic, check, encode_failure,
+    Record, Response, Result, StalePolicy, Timestamp,
 };
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;

@@ -251,7 +251,8 @@ impl Repeatable {
 mod tests {
     use std::time::Instant;
 
-    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key, MAX_LOCK_WAIT};
+    use idem_core::backend::MAX_LOCK_WAIT;
+    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
     use sqlx::Connection;
 
     use super::*;

@@ -1,6 +1,7 @@
 //! From a row to a record.
 
-use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result, StoredRecord};
+use idem_core::backend::StoredRecord;
+use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 

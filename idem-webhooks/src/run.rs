@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use idem_core::{Advance, Effect, Error, ErrorKind, Idempotency, Key, Policy, Result, check};
+use idem_core::backend::check;
+use idem_core::{Advance, Effect, Error, ErrorKind, Idempotency, Key, Policy, Result};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -14,7 +14,7 @@ pub struct Version {
 
 impl Version {
     /// `source` names the thing (`issue/444500041`); `number` grows with its state: a sequence, or a time of change in
-    /// whatever unit. Events of one number are all handled. At most [`MAX_VERSION`](idem_core::MAX_VERSION).
+    /// whatever unit. Events of one number are all handled. At most [`MAX_VERSION`](idem_core::limits::MAX_VERSION).
     #[must_use]
     pub fn new(source: impl Into<String>, number: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! [`Coalesced`]: the harness of a store that is behind `idem_core::Coalesced`.
+//! [`Coalesced`]: the harness of a store that is behind `idem_core::wrappers::Coalesced`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use idem_core::{BatchStore, BoxError, IdempotencyStore, Key};
 
 use crate::{CallerTransaction, Harness, Product, Profile};
 
-/// The stores of another harness, which promises batches, each behind an `idem_core::Coalesced` of its own, of one lane: with
+/// The stores of another harness, which promises batches, each behind an `idem_core::wrappers::Coalesced` of its own, of one lane: with
 /// few lanes callers wait, and who waits is in a batch.
 #[derive(Debug)]
 pub struct Coalesced<H> {
@@ -30,7 +30,7 @@ impl<H: Harness> Coalesced<H> {
 }
 
 fn gathered(store: Arc<dyn BatchStore>) -> Arc<dyn BatchStore> {
-    Arc::new(idem_core::Coalesced::new(store).with_lanes(1))
+    Arc::new(idem_core::wrappers::Coalesced::new(store).with_lanes(1))
 }
 
 #[async_trait]

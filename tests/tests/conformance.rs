@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use idem_conformance::idem_core::{
-    BatchStore, BoxError, IdempotencyStore, MemoryStore, SingleFlight,
-};
+use idem_conformance::idem_core::wrappers::SingleFlight;
+use idem_conformance::idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
     Coalesced, Harness, Missing, Product, Profile, Target, async_trait, main as conformance,

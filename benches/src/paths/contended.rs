@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, SingleFlight};
+use idem_core::BoxError;
+use idem_core::wrappers::SingleFlight;
 
 use super::claim_fresh::IDEM;
 use super::{Contenders, Group};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::{check, whole_millis_as_micros};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, check,
-    whole_millis_as_micros,
+    IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy,
 };
 
 use crate::file::{Table, with_table};

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_core::{BoxError, Idempotency, Policy, Target, Work};
+use idem_core::key::Target;
+use idem_core::{BoxError, Idempotency, Policy, Work};
 use idem_examples::effects::Effects;
 use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
 use tokio::sync::Mutex;

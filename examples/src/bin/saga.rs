@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_core::{
-    BoxError, BusyPolicy, Idempotency, Key, Policy, Saga, SagaEnd, SagaStep, StepError,
-};
+use idem_core::engine::{Saga, SagaEnd, SagaStep, StepError};
+use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy};
 use idem_examples::effects::Effects;
 use tokio::process::Command;
 

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};
 
-use idem_core::{Fingerprint, Key, canonical_json};
+use idem_core::fingerprint::canonical_json;
+use idem_core::{Fingerprint, Key};
 use serde_json::value::RawValue;
 
 use super::args::Args;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use idem_core::{Fingerprint, canonical_json};
+use idem_core::Fingerprint;
+use idem_core::fingerprint::canonical_json;
 use serde_json::value::RawValue;
 
 use super::input::Event;

@@ -13,7 +13,8 @@ use super::Policy;
 use super::heartbeat::Heartbeats;
 use super::observe::Observers;
 use super::waiting::Waiting;
-use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result, Wakes};
+use crate::backend::Wakes;
+use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
 
 /// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it, and the runtime that the
 /// run was started on.

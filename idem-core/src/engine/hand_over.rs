@@ -15,9 +15,10 @@ use super::held::{Ending, Held, is_worth_repeating};
 use super::run::{decided, perform, replayed};
 use super::wait::Verdict;
 use super::{Idempotency, Outcome, RunError, Work};
+use crate::backend::check;
 use crate::backoff::Backoff;
 use crate::{
-    Claim, ClaimRequest, Completed, ErrorKind, Fingerprint, Key, Metadata, Record, Result, check,
+    Claim, ClaimRequest, Completed, ErrorKind, Fingerprint, Key, Metadata, Record, Result,
 };
 
 /// What became of a claim that was to be handed over.
@@ -42,7 +43,7 @@ impl Idempotency {
     ///
     /// [`RunError::Work`] with the error of `deliver`, after which the key is released. [`RunError::InFlight`] while the
     /// work waits or runs, others as for [`run`](Self::run). [`RunError::Store`] with
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or above [`MAX_LEASE`](crate::MAX_LEASE); then nothing
+    /// [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or above [`MAX_LEASE`](crate::limits::MAX_LEASE); then nothing
     /// is claimed.
     ///
     /// # Cancellation

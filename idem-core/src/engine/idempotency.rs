@@ -14,7 +14,8 @@ use super::observe::{Observer, Observers};
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
-use crate::{Fingerprint, IdempotencyStore, Key, Response, Result, Wakes};
+use crate::backend::Wakes;
+use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
 
 /// Runs work once per key, on any store. Cloning costs a reference count.
 ///

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Claim, check};
+use crate::Claim;
+use crate::backend::check;
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{BusyPolicy, ErrorPolicy, InterruptPolicy, duration_text};
+use crate::backend::check;
 use crate::{
     ClaimRequest, Error, FailedPolicy, Fingerprint, Key, Limits, Metadata, Result, StalePolicy,
-    check,
 };
 
 /// How an operation is run: for how long it is claimed and kept, and what happens when something else than

@@ -14,9 +14,10 @@ use super::held::{Ending, Held};
 use super::observe::Decision;
 use super::wait::{Verdict, claim};
 use super::{ErrorPolicy, Outcome, RunError, Work};
+use crate::backend::check;
 use crate::backoff::Backoff;
 use crate::{
-    Completed, Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result, check,
+    Completed, Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result,
 };
 
 /// Most bytes of an error's text that are recorded.

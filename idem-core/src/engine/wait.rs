@@ -9,10 +9,10 @@ use super::BusyPolicy;
 use super::context::{Context, Doubt, in_time};
 use super::held::Held;
 use super::observe::Decision;
+use crate::backend::{Listener, MAX_LOCK_WAIT};
 use crate::backoff::Backoff;
 use crate::{
-    ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight, Listener,
-    MAX_LOCK_WAIT, Result,
+    ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight, Result,
 };
 
 /// What became of a claim.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::{Key, Listener};
+use crate::Key;
+use crate::backend::Listener;
 
 /// How many wait, and how they are told when a claim of this process ends.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{BACKEND, MemoryStore, later};
-use crate::{
-    Advance, Checkpoint, CheckpointStore, Claim, Error, Key, Result, WatermarkStore, check,
-};
+use crate::backend::check;
+use crate::{Advance, Checkpoint, CheckpointStore, Claim, Error, Key, Result, WatermarkStore};
 
 impl MemoryStore {
     fn advance_now(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {

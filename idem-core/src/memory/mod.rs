@@ -22,9 +22,10 @@ use self::rows::Place;
 use self::shard::{Lease, Sealing, Shard};
 use self::sync::{Mutex, lock};
 use self::work::{Progress, Work};
+use crate::backend::check;
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore, check,
+    IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore,
 };
 
 const BACKEND: &str = "memory";

@@ -1,7 +1,7 @@
 //! One record as the memory store keeps it.
 
 use super::shard::Lease;
-use crate::decision::{ClaimDecision, RecordFacts, RecordState, decide};
+use crate::backend::decision::{ClaimDecision, RecordFacts, RecordState, decide};
 use crate::{
     AttemptId, Checkpoint, ClaimRequest, Completed, Failed, Failure, FencingToken, Fingerprint,
     InFlight, Key, Metadata, Record, RecordInfo, Response, StalePolicy, Timestamp,

@@ -5,7 +5,7 @@ use super::queue::Queue;
 use super::row::{Decision, Held, Row, State, UNQUEUED};
 use super::rows::{Place, Rows};
 use super::work::{Progress, Work};
-use crate::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
+use crate::backend::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
 use crate::{
     Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, FencingToken, Record, Response,
     Result, Timestamp,

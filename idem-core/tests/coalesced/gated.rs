@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_core::backend::LockedKeys;
 use idem_core::{
     BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
-    IdempotencyStore, Key, Limits, LockedKeys, MemoryStore, Record, Response, Result, async_trait,
+    IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, async_trait,
 };
 use tokio::sync::Semaphore;
 

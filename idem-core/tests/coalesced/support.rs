@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Coalesced, Fingerprint, IdempotencyStore, Key, Result,
-};
+use idem_core::wrappers::Coalesced;
+use idem_core::{Claim, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, Result};
 use tokio::task::JoinHandle;
 
 use crate::gated::Gated;

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use idem_core::{BoxError, ErrorKind, Idempotency, InterruptPolicy, Key, Policy, RunError, Work};
+use idem_core::engine::InterruptPolicy;
+use idem_core::{BoxError, ErrorKind, Idempotency, Key, Policy, RunError, Work};
 
 use tokio::sync::Notify;
 

@@ -4,9 +4,8 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use idem_core::{
-    Claim, ErrorKind, Fingerprint, HandOver, Idempotency, Metadata, Outcome, Policy, RunError,
-};
+use idem_core::engine::HandOver;
+use idem_core::{Claim, ErrorKind, Fingerprint, Idempotency, Metadata, Outcome, Policy, RunError};
 use tokio::time::sleep;
 
 use crate::support::{Effects, Fault, MINUTES, Scripted, calm, counted, idem, key};

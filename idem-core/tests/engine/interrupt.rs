@@ -7,9 +7,9 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use idem_core::engine::InterruptPolicy;
 use idem_core::{
-    BusyPolicy, Failure, IdempotencyStore, InterruptPolicy, Outcome, Policy, Record, StalePolicy,
-    Work,
+    BusyPolicy, Failure, IdempotencyStore, Outcome, Policy, Record, StalePolicy, Work,
 };
 
 use crate::support::{

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_core::engine::InterruptPolicy;
 use idem_core::engine::observe::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, ErrorKind, ErrorPolicy, Fingerprint, Idempotency,
-    IdempotencyStore, InterruptPolicy, Key, Metadata, Policy, Work, engine::HandOver,
+    IdempotencyStore, Key, Metadata, Policy, Work, engine::HandOver,
 };
 
 use crate::support::{

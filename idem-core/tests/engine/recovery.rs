@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{
-    BoxError, ErrorKind, ErrorPolicy, IdempotencyStore, InterruptPolicy, Policy, Result, Work,
-};
+use idem_core::engine::InterruptPolicy;
+use idem_core::{BoxError, ErrorKind, ErrorPolicy, IdempotencyStore, Policy, Result, Work};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use idem_core::engine::HandOver;
 use idem_core::{
-    ErrorKind, Failure, Fingerprint, HandOver, IdempotencyStore, Limits, MemoryStore, Metadata,
-    Outcome, Policy, Record, Response, RunError, Work,
+    ErrorKind, Failure, Fingerprint, IdempotencyStore, Limits, MemoryStore, Metadata, Outcome,
+    Policy, Record, Response, RunError, Work,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

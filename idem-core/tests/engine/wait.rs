@@ -3,9 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use idem_core::engine::{Saga, SagaStep};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, ErrorKind, Failure, Fingerprint, IdempotencyStore, Outcome,
-    Policy, Response, RunError, Saga, SagaStep, StalePolicy,
+    Policy, Response, RunError, StalePolicy,
 };
 use tokio::task::JoinHandle;
 

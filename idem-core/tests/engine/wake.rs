@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_core::backend::{Listener, Wakes};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key,
-    Listener, Outcome, Response, Result, RunError, Wakes, async_trait,
+    Outcome, Response, Result, RunError, async_trait,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use idem_core::engine::InterruptPolicy;
 use idem_core::engine::PolicyFile;
 use idem_core::{
-    BusyPolicy, ErrorPolicy, FailedPolicy, Idempotency, InterruptPolicy, Key, MemoryStore,
-    Metadata, Policies, Policy, StalePolicy,
+    BusyPolicy, ErrorPolicy, FailedPolicy, Idempotency, Key, MemoryStore, Metadata, Policies,
+    Policy, StalePolicy,
 };
 
 use crate::support::{Folder, lease, lease_of};

@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use idem_core::{
-    ErrorKind, Idempotency, IdempotencyStore, MemoryStore, Policy, RunError, Saga, SagaEnd,
-    SagaStep, SagaStop, StepError,
-};
+use idem_core::engine::{Saga, SagaEnd, SagaStep, SagaStop, StepError};
+use idem_core::{ErrorKind, Idempotency, IdempotencyStore, MemoryStore, Policy, RunError};
 
 use crate::support::key;
 

@@ -1,6 +1,7 @@
 //! A process that is killed at any call of the store, and another that goes on.
 
-use idem_core::{Outcome, RunError, Saga, SagaEnd, SagaStep, SagaStop, StepError};
+use idem_core::engine::{Saga, SagaEnd, SagaStep, SagaStop, StepError};
+use idem_core::{Outcome, RunError};
 
 use crate::support::{Life, World, key};
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_core::engine::SagaStep;
 use idem_core::{
     BusyPolicy, Claim, ClaimOutcome, ClaimRequest, Failure, Idempotency, IdempotencyStore, Key,
-    Limits, MemoryStore, Policy, Record, Response, Result, SagaStep, async_trait,
+    Limits, MemoryStore, Policy, Record, Response, Result, async_trait,
 };
 use tokio::sync::Notify;
 

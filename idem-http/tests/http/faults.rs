@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::body::Body;
 use futures_util::{FutureExt, stream};
 use http::StatusCode;
-use idem_core::{BusyPolicy, ErrorKind, Idempotency, InterruptPolicy, MemoryStore, Policy};
+use idem_core::engine::InterruptPolicy;
+use idem_core::{BusyPolicy, ErrorKind, Idempotency, MemoryStore, Policy};
 use idem_http::{HttpPolicy, OnStoreError, ProblemType};
 
 use crate::store::FailingStore;

@@ -1,6 +1,7 @@
 //! Batches: the database is asked for what the cache does not have, and answers stand in order.
 
-use idem_core::{BatchStore, ErrorKind, MAX_BATCH};
+use idem_core::limits::MAX_BATCH;
+use idem_core::{BatchStore, ErrorKind};
 use std::time::Duration;
 
 use super::fixture::{Fault, hybrid, other_request, request};

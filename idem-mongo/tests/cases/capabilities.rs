@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
+use idem_core::limits::MAX_VERSION;
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, ErrorKind, FailedPolicy, Failure, IdempotencyStore,
-    MAX_VERSION, Response, StalePolicy, WatermarkStore,
+    Response, StalePolicy, WatermarkStore,
 };
 use idem_mongo::mongodb::Collection;
 use idem_mongo::mongodb::bson::{Document, doc};

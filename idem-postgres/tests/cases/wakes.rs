@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
+use idem_core::backend::{Listener, Wakes};
 use idem_core::{
     AttemptId, BatchStore, BusyPolicy, Completion, ErrorKind, Failure, Idempotency,
-    IdempotencyStore, Key, Listener, Policy, Response, StalePolicy, Wakes,
+    IdempotencyStore, Key, Policy, Response, StalePolicy,
 };
 use idem_postgres::{Announce, PostgresStore, PostgresWakes};
 use sqlx::postgres::{PgConnection, PgListener};

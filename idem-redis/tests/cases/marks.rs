@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{Advance, Effect, ErrorKind, Key, MAX_VERSION, WatermarkStore};
+use idem_core::limits::MAX_VERSION;
+use idem_core::{Advance, Effect, ErrorKind, Key, WatermarkStore};
 use idem_redis::{RedisStore, redis};
 
 use super::{HOUR, case};

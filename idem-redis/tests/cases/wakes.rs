@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
 use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::{
-    BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Listener, Policy, Response, Wakes,
-};
+use idem_core::backend::{Listener, Wakes};
+use idem_core::{BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Policy, Response};
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue, Msg};
 use idem_redis::{Announce, Config, RedisStore};
 use tokio::task::JoinSet;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, MAX_BATCH, Response};
+use idem_core::limits::MAX_BATCH;
+use idem_core::{ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, Response};
 use rand::seq::SliceRandom;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

@@ -76,7 +76,7 @@ async fn a_checkpoint_changes_nothing_that_others_see(cx: &Context) -> CaseResul
 async fn a_checkpoint_of_any_bytes_is_kept(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     let every: Vec<u8> = (0..=255).collect();
-    let sealed = idem_core::encode_response(&Response::new(200, secret("x")))?;
+    let sealed = idem_core::backend::encode_response(&Response::new(200, secret("x")))?;
     let named = |name: &str| Checkpoint::new(name, "x");
     for point in [
         Checkpoint::new("empty", "")?,

@@ -1,7 +1,7 @@
-//! Every row of the tables in `idem_core::decision`, taken to the store.
+//! Every row of the tables in `idem_core::backend::decision`, taken to the store.
 
 use futures_util::future::join_all;
-use idem_core::decision::{
+use idem_core::backend::decision::{
     ClaimDecision, RecordFacts, RecordState, StepDecision, decide, decide_release, decide_renewal,
     decide_seal,
 };

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{
-    Error, ErrorKind, Failure, Key, MAX_BATCH, MAX_LEASE, MAX_RETENTION, Metadata, Response,
-};
+use idem_core::limits::{MAX_BATCH, MAX_LEASE, MAX_RETENTION};
+use idem_core::{Error, ErrorKind, Failure, Key, Metadata, Response};
 
 use crate::case::cases;
 use crate::context::LONG;

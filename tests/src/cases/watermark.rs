@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::{Advance, Effect, ErrorKind, Key, MAX_RETENTION, MAX_VERSION, Response};
+use idem_core::limits::{MAX_RETENTION, MAX_VERSION};
+use idem_core::{Advance, Effect, ErrorKind, Key, Response};
 
 use super::promises::marks;
 use crate::case::cases;
@@ -333,11 +334,11 @@ async fn advancing_with_a_bad_retention_is_refused(cx: &Context) -> CaseResult {
 }
 
 async fn purge_of_marks_refuses_a_bad_limit(cx: &Context) -> CaseResult {
-    for limit in [0, idem_core::MAX_BATCH + 1] {
+    for limit in [0, idem_core::limits::MAX_BATCH + 1] {
         refused(marks(cx.store())?.purge_watermarks(limit).await)?;
     }
     let most = marks(cx.store())?
-        .purge_watermarks(idem_core::MAX_BATCH)
+        .purge_watermarks(idem_core::limits::MAX_BATCH)
         .await?;
     ensure_eq!(most, 0, "purged of nothing");
     Ok(())

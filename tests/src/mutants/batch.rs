@@ -1,8 +1,9 @@
 //! The batches of a mutant.
 
 use async_trait::async_trait;
+use idem_core::backend::check;
 use idem_core::{
-    BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, IdempotencyStore, Result, check,
+    BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, IdempotencyStore, Result,
 };
 
 use super::{Bug, MutantStore};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::{check, whole_millis_as_micros};
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, Result,
-    WatermarkStore, check, whole_millis_as_micros,
+    WatermarkStore,
 };
 
 use super::row::{Row, State};

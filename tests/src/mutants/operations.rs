@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::{check, whole_millis_as_micros};
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Conflict, Error, FailedPolicy, Failure,
     FencingToken, IdempotencyStore, Key, Limits, Record, Response, Result, StalePolicy, Timestamp,
-    WatermarkStore, check, whole_millis_as_micros,
+    WatermarkStore,
 };
 
 use super::row::{Row, State};

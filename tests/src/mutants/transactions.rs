@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Key, LockedKeys, Response, Result,
-};
+use idem_core::backend::LockedKeys;
+use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Key, Response, Result};
 
 use super::row::{Row, State};
 use super::store::Shared;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::backend::check;
 use idem_core::{
     Advance, Checkpoint, CheckpointStore, Claim, Error, IdempotencyStore, Key, Result,
-    WatermarkStore, check,
+    WatermarkStore,
 };
 
 use super::RemoteStore;

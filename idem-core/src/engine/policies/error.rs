@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::{BoxError, Redacted};
+use crate::BoxError;
+use crate::backend::Redacted;
 
 /// Why a text or file of policies was refused: where, which key, and the reason.
 ///

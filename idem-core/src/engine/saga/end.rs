@@ -6,7 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BoxError, Redacted};
+use crate::BoxError;
+use crate::backend::Redacted;
 
 /// How a saga ended, for good: sealed under its key, and replayed.
 ///

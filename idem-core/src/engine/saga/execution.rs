@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::step::{Action, Sealed, Step};
 use super::{NotUndone, Saga, SagaEnd, SagaStep, SagaStop, StepError};
+use crate::engine::InterruptPolicy;
 use crate::engine::codec::Json;
 use crate::{
-    BoxError, BusyPolicy, ErrorPolicy, Fingerprint, Idempotency, InterruptPolicy, Key, Outcome,
-    Policy, RunError, StalePolicy, Work,
+    BoxError, BusyPolicy, ErrorPolicy, Fingerprint, Idempotency, Key, Outcome, Policy, RunError,
+    StalePolicy, Work,
 };
 
 impl<R: Serialize + Send + Sync + 'static> Saga<R> {

@@ -1,7 +1,8 @@
 //! [`Saga`]: steps that are each done once, and undone in reverse when one cannot be.
 //!
 //! ```
-//! use idem_core::{Idempotency, Key, MemoryStore, Saga, SagaEnd, SagaStep, StepError};
+//! use idem_core::engine::{Saga, SagaEnd, SagaStep, StepError};
+//! use idem_core::{Idempotency, Key, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BoxError, Error, Redacted, Response, Result, Work, carried};
+use crate::backend::Redacted;
+use crate::{BoxError, Error, Response, Result, Work, carried};
 
 /// One step or compensation as it is kept.
 pub(super) struct Step<R> {

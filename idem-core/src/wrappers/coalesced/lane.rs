@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use super::batch::{Batch, Callers};
 use super::queue::{Caller, Lane, Waiter};
 use super::work::Work;
-use crate::{BatchStore, Effect, Error, ErrorKind, Key, LockedKeys, Result};
+use crate::backend::LockedKeys;
+use crate::{BatchStore, Effect, Error, ErrorKind, Key, Result};
 
 /// Makes one batch after the other until nobody waits.
 pub(super) async fn run<S: BatchStore, W: Work>(

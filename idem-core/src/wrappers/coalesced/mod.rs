@@ -15,9 +15,11 @@ use tokio::runtime::Handle;
 
 use self::queue::{Bounds, Entry, Lane, Queue, Told};
 use self::work::Work;
+use crate::backend::LockedKeys;
+use crate::limits::MAX_BATCH;
 use crate::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
-    IdempotencyStore, Key, Limits, LockedKeys, MAX_BATCH, Record, Response, Result, WatermarkStore,
+    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
 /// A store in front of another: claims and completions that come while a round trip is under way go together in the next
@@ -43,7 +45,8 @@ use crate::{
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// use idem_core::{Coalesced, Idempotency, MemoryStore};
+/// use idem_core::wrappers::Coalesced;
+/// use idem_core::{Idempotency, MemoryStore};
 ///
 /// let store = Coalesced::new(MemoryStore::new()).with_lanes(4);
 /// let idempotency = Idempotency::new(store);

@@ -15,7 +15,7 @@ use crate::Error;
 ///
 /// ```
 /// let error = serde_json::from_str::<u8>(r#""secret""#).unwrap_err();
-/// let shown = format!("{:?}", idem_core::Redacted::new(&error));
+/// let shown = format!("{:?}", idem_core::backend::Redacted::new(&error));
 /// assert_eq!(shown, "serde_json { category: Data, line: 1, column: 8 }");
 /// ```
 #[derive(Clone, Copy)]

@@ -4,9 +4,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::backend::Sealed;
 use crate::{
     Claim, ClaimOutcome, ClaimRequest, Completed, Error, Failed, FencingToken, Fingerprint,
-    InFlight, Metadata, Record, RecordInfo, Result, Sealed, StalePolicy, Timestamp,
+    InFlight, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
 };
 
 /// The columns of a record, for backends that keep it in columns or fields. Instants are microseconds since 1970 on
@@ -35,7 +36,7 @@ pub struct StoredRecord<'r> {
     pub sealed_at: Option<i64>,
     /// The metadata as JSON.
     pub metadata: Option<&'r str>,
-    /// What [`encode_response`](crate::encode_response) or [`encode_failure`](crate::encode_failure) made. Not
+    /// What [`encode_response`](crate::backend::encode_response) or [`encode_failure`](crate::backend::encode_failure) made. Not
     /// needed for a claimant in conflict.
     pub result: Option<Bytes>,
     /// The clock when the store answered.
@@ -172,7 +173,8 @@ impl StoredRecord<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorKind, Key, Response, encode_response};
+    use crate::backend::encode_response;
+    use crate::{ErrorKind, Key, Response};
 
     fn stored(fingerprint: &[u8]) -> StoredRecord<'_> {
         StoredRecord {

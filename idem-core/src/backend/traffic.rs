@@ -29,7 +29,8 @@ const ALWAYS: u16 = u16::MAX;
 /// chooses scopes that fall on another's place costs that one a round trip per claim, and nothing else.
 ///
 /// ```
-/// use idem_core::{Key, Traffic};
+/// use idem_core::backend::Traffic;
+/// use idem_core::Key;
 ///
 /// let traffic = Traffic::new();
 /// let key = Key::new("tenant-7", "pay", "one")?;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::backend::sealed;
+use crate::limits::{MAX_BATCH, MAX_LEASE, MAX_RETENTION};
 use crate::time::whole_millis_as_micros;
 use crate::{
-    ClaimRequest, Error, Failure, Limits, MAX_BATCH, MAX_LEASE, MAX_RETENTION, Metadata, Response,
-    Result, compressed, sealed, watermark,
+    ClaimRequest, Error, Failure, Limits, Metadata, Response, Result, compressed, watermark,
 };
 
 /// The lease in microseconds, rounded up to whole milliseconds.
@@ -41,7 +42,7 @@ pub(crate) fn wait(wait: Duration) -> Result<i64> {
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::MAX_VERSION).
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::limits::MAX_VERSION).
 pub fn version(version: u64) -> Result<i64> {
     watermark::checked(version)
 }
