@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use idem_core::backend::{StoredRecord, encode_response};
-use idem_core::wrappers::Coalesced;
+use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, Claim, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, MemoryStore,
     Response,
@@ -66,8 +66,8 @@ fn memory() -> Prepared<MemoryStore> {
     prepared(MemoryStore::new())
 }
 
-fn coalesced() -> Prepared<Coalesced<MemoryStore>> {
-    prepared(Coalesced::new(MemoryStore::new()))
+fn coalesced() -> Prepared<Batched<MemoryStore>> {
+    prepared(Batched::new(MemoryStore::new()))
 }
 
 fn claimed() -> Prepared<MemoryStore> {
@@ -132,7 +132,7 @@ fn memory_replay(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
 }
 
 #[library_benchmark(setup = coalesced)]
-fn coalesced_claim(prepared: Prepared<Coalesced<MemoryStore>>) -> Prepared<Coalesced<MemoryStore>> {
+fn coalesced_claim(prepared: Prepared<Batched<MemoryStore>>) -> Prepared<Batched<MemoryStore>> {
     prepared.claim_all()
 }
 

@@ -13,7 +13,7 @@ fn benches(suite: &mut Suite, plan: Plan) -> Result<(), BoxError> {
     let all = suite.subjects().into_iter();
     for subject in all.filter(|subject| subject.filler().is_some()) {
         let arena = suite.wait(subject.arena())?;
-        let group = suite.wait(groups::purge(&arena, expired))?;
+        let group = suite.wait(groups::delete_expired(&arena, expired))?;
         suite.bench(("purge", subject.name(), CALLERS), &group);
         suite.wait(arena.close())?;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_conformance::Harness;
-use idem_core::wrappers::Coalesced;
+use idem_core::wrappers::Batched;
 use idem_core::{BatchStore, BoxError, IdempotencyStore};
 
 use crate::{Bare, Filler, Locker};
@@ -157,7 +157,7 @@ impl Arena {
     #[must_use]
     pub fn coalesced(&self) -> Option<Arc<dyn IdempotencyStore>> {
         let batch = self.batch()?;
-        Some(Arc::new(Coalesced::new(batch)))
+        Some(Arc::new(Batched::new(batch)))
     }
 
     /// Removes the namespace.

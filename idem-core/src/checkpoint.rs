@@ -173,7 +173,7 @@ pub trait CheckpointStore: IdempotencyStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Sealed, encode_response};
+    use crate::backend::{StoredResult, encode_response};
     use crate::{ErrorKind, Response};
 
     #[test]
@@ -182,7 +182,10 @@ mod tests {
             let point = Checkpoint::new("charged é", Bytes::copy_from_slice(data)).unwrap();
             let stored = point.encode(&Limits::DEFAULT).unwrap();
             assert_eq!(Checkpoint::decode(&stored).unwrap(), point);
-            assert!(Sealed::decode(stored).is_err(), "it passes for a result");
+            assert!(
+                StoredResult::decode(stored).is_err(),
+                "it passes for a result"
+            );
         }
         let sealed = encode_response(&Response::new(200, "made")).unwrap();
         assert!(

@@ -93,7 +93,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::backend::{Sealed, check};
+    use crate::backend::{StoredResult, check};
     use crate::{ErrorKind, Limits, Response};
 
     fn stored(body: Vec<u8>) -> Bytes {
@@ -102,9 +102,9 @@ mod tests {
     }
 
     fn read(stored: &Bytes) -> Response {
-        match Sealed::decode(stored.clone()).unwrap() {
-            Sealed::Response(response) => response,
-            Sealed::Failure(failure) => panic!("{failure:?}"),
+        match StoredResult::decode(stored.clone()).unwrap() {
+            StoredResult::Response(response) => response,
+            StoredResult::Failure(failure) => panic!("{failure:?}"),
         }
     }
 
@@ -145,11 +145,11 @@ mod tests {
         let short = compressed.slice(..compressed.len() - 1);
         let changed = [wrong_length.into(), wrong_frame.into(), nested, short];
         for bytes in changed {
-            let error = Sealed::decode(bytes).unwrap_err();
+            let error = StoredResult::decode(bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
         }
         for length in 1..5 {
-            assert!(Sealed::decode(compressed.slice(..length)).is_err());
+            assert!(StoredResult::decode(compressed.slice(..length)).is_err());
         }
     }
 
@@ -167,11 +167,11 @@ mod tests {
 
     use super::*;
     use crate::ErrorKind;
-    use crate::backend::Sealed;
+    use crate::backend::StoredResult;
 
     #[test]
     fn a_compressed_result_names_the_feature_that_reads_it() {
-        let error = Sealed::decode(Bytes::from_static(&[TAG, 0, 0, 0, 1, 0])).unwrap_err();
+        let error = StoredResult::decode(Bytes::from_static(&[TAG, 0, 0, 0, 1, 0])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert!(error.to_string().contains("zstd"), "{error}");
     }

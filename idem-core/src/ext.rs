@@ -68,11 +68,11 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`purge`](IdempotencyStore::purge); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
     async fn purge_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {
-            let deleted = self.purge(MAX_BATCH).await?;
+            let deleted = self.delete_expired(MAX_BATCH).await?;
             total += deleted;
             if deleted < u64::from(MAX_BATCH) {
                 return Ok(total);
@@ -85,13 +85,13 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`purge`](IdempotencyStore::purge); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
     async fn purge_beside_traffic(&self) -> Result<u64> {
         const BATCH: u32 = 1_000;
         let mut total = 0;
         loop {
             let began = Instant::now();
-            let deleted = self.purge(BATCH).await?;
+            let deleted = self.delete_expired(BATCH).await?;
             total += deleted;
             if deleted < u64::from(BATCH) {
                 return Ok(total);
@@ -104,11 +104,11 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`sweep`](IdempotencyStore::sweep); what was failed before stays failed.
+    /// As for [`fail_abandoned`](IdempotencyStore::fail_abandoned); what was failed before stays failed.
     async fn sweep_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {
-            let failed = self.sweep(MAX_BATCH).await?;
+            let failed = self.fail_abandoned(MAX_BATCH).await?;
             total += failed;
             if failed < u64::from(MAX_BATCH) {
                 return Ok(total);

@@ -65,12 +65,12 @@ macro_rules! forward {
                 (**self).get(key).await
             }
 
-            async fn purge(&self, limit: u32) -> Result<u64> {
-                (**self).purge(limit).await
+            async fn delete_expired(&self, limit: u32) -> Result<u64> {
+                (**self).delete_expired(limit).await
             }
 
-            async fn sweep(&self, limit: u32) -> Result<u64> {
-                (**self).sweep(limit).await
+            async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+                (**self).fail_abandoned(limit).await
             }
         }
 

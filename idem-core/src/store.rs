@@ -173,7 +173,7 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// # Cancellation
     ///
     /// Some, all or none of the batch are deleted.
-    async fn purge(&self, limit: u32) -> Result<u64>;
+    async fn delete_expired(&self, limit: u32) -> Result<u64>;
 
     /// Marks at most `limit` stale records that may not be taken over as failed, with
     /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); tells how many. Fewer than `limit` means that no
@@ -185,10 +185,10 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As for [`purge`](Self::purge).
+    /// As for [`delete_expired`](Self::delete_expired).
     ///
     /// # Cancellation
     ///
     /// Some, all or none of the batch are failed.
-    async fn sweep(&self, limit: u32) -> Result<u64>;
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64>;
 }

@@ -64,7 +64,7 @@ pub struct AttemptId([u8; 16]);
 impl AttemptId {
     /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned record, so
     /// that the late holder no longer owns it.
-    pub const NOBODY: Self = Self([0; 16]);
+    pub const NIL: Self = Self([0; 16]);
 
     /// A new random id, from a generator of this thread that the operating system's source seeds, and seeds again
     /// from time to time.

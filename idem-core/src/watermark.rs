@@ -74,12 +74,12 @@ pub trait WatermarkStore: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`purge`](IdempotencyStore::purge).
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired).
     ///
     /// # Cancellation
     ///
     /// Some, all or none of the batch are deleted.
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64>;
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64>;
 }
 
 /// The version in the form that databases keep.

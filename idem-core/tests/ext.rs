@@ -89,7 +89,7 @@ impl IdempotencyStore for Lossy {
         self.inner.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let left = self.expired.load(Ordering::SeqCst);
         let deleted = left.min(limit);
@@ -97,8 +97,8 @@ impl IdempotencyStore for Lossy {
         Ok(deleted.into())
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.inner.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.inner.fail_abandoned(limit).await
     }
 }
 

@@ -124,7 +124,7 @@ fn purge_beside_claims_deletes_no_live_record() {
             block_on(store.release(&claim)).unwrap();
             let acquired = race(3, &store, |number, store| {
                 if number == 0 {
-                    block_on(store.purge(10)).unwrap();
+                    block_on(store.delete_expired(10)).unwrap();
                     return false;
                 }
                 let outcome = block_on(store.claim(&request(&key("a")))).unwrap();

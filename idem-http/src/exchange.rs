@@ -124,7 +124,7 @@ where
             let handling = kept::beside(service.call(request), guard, fingerprint);
             let response = handling.await.map_err(Unkept::Service)?;
             match judge.judge(response).await {
-                Judged::Sealed(stored, response) => {
+                Judged::StoredResult(stored, response) => {
                     *slot = Some(response);
                     Ok(stored)
                 }
@@ -147,7 +147,7 @@ where
                 Some((service, request)) => unguarded(service, request).await,
                 None => Ok(answer::store_failed(&error).into_response(&guard.policy)),
             },
-            Ok(Outcome::Fresh(stored)) | Err(RunError::Unsealed { value: stored, .. }) => {
+            Ok(Outcome::Fresh(stored)) | Err(RunError::NotStored { value: stored, .. }) => {
                 let response = live.or_else(|| answer::from_stored(stored));
                 Ok(response.unwrap_or_else(|| unexpected(guard)))
             }

@@ -40,7 +40,7 @@ pub fn key(metadata: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyError> {
 #[must_use]
 pub fn code<E, T>(error: &RunError<E, T>) -> Option<i32> {
     match error {
-        RunError::Work(_) | RunError::Unsealed { .. } => None,
+        RunError::Work(_) | RunError::NotStored { .. } => None,
         RunError::Conflict(_) => Some(INVALID_ARGUMENT),
         RunError::InFlight(_) => Some(ABORTED),
         RunError::Failed(_) => Some(DATA_LOSS),

@@ -9,7 +9,7 @@ use idem_core::backend::check;
 use idem_core::{ErrorPolicy, Limits, Policy, Response as Stored};
 
 use crate::body::Collected;
-use crate::{Body, HttpPolicy, Unsealed, media};
+use crate::{Body, HttpPolicy, NotStored, media};
 
 /// The one header of a record whose response was not stored. No response has a header of this name.
 const MARKER: &str = ":idem-http";
@@ -17,7 +17,7 @@ const MARKER: &str = ":idem-http";
 /// A response, for its caller and for the store.
 pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     /// Seal this for later callers.
-    Sealed(Stored, Response<Body<B>>),
+    StoredResult(Stored, Response<Body<B>>),
     /// The key is not used up.
     Released(Response<Body<B>>),
 }
@@ -48,7 +48,7 @@ impl<'a> Judge<'a> {
         if passes_through(&parts) {
             let response = Response::from_parts(parts, Body::new(body));
             return if self.records_errors {
-                Judged::Sealed(marker(), response)
+                Judged::StoredResult(marker(), response)
             } else {
                 Judged::Released(response)
             };
@@ -60,9 +60,11 @@ impl<'a> Judge<'a> {
         match Body::new(body).collect(self.max_body_bytes()).await {
             Collected::Whole(body) => {
                 let stored = self.stored(&parts, body.read_bytes());
-                Judged::Sealed(stored, Response::from_parts(parts, body))
+                Judged::StoredResult(stored, Response::from_parts(parts, body))
             }
-            Collected::Over(body) => Judged::Sealed(marker(), Response::from_parts(parts, body)),
+            Collected::Over(body) => {
+                Judged::StoredResult(marker(), Response::from_parts(parts, body))
+            }
             Collected::Broken(body) => Judged::Released(Response::from_parts(parts, body)),
         }
     }
@@ -97,7 +99,7 @@ pub(crate) fn is_marker(stored: &Stored) -> bool {
 
 fn passes_through(parts: &Parts) -> bool {
     parts.status == StatusCode::SWITCHING_PROTOCOLS
-        || parts.extensions.get::<Unsealed>().is_some()
+        || parts.extensions.get::<NotStored>().is_some()
         || is_no_store(&parts.headers)
         || media::is_streamed(&media::essence(&parts.headers))
 }

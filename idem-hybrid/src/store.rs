@@ -339,11 +339,11 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
         Ok(record)
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.database.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.database.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.database.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.database.fail_abandoned(limit).await
     }
 }

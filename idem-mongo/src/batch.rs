@@ -13,7 +13,7 @@ use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 use crate::operations::Operations;
 use crate::row::Row;
 use crate::session::Session;
-use crate::statements::Asked;
+use crate::statements::ClaimParams;
 
 /// Most keys that are in hand at a time: of one look, for claims.
 const MAX_ITEMS: usize = 500;
@@ -115,7 +115,7 @@ impl Operations {
             let answer = if place == 0 {
                 match check::claim(request, &self.config.limits()) {
                     Ok(checked) => {
-                        let asked = Asked::new(request, checked);
+                        let asked = ClaimParams::new(request, checked);
                         self.claim_from(&mut session, &asked, seen.take()).await
                     }
                     Err(error) => Err(error),

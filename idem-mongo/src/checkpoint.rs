@@ -5,7 +5,7 @@ use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result};
 
 use crate::operations::{Operations, changed_too_often};
-use crate::session::{MAX_ASKS, Session};
+use crate::session::{MAX_RETRIES, Session};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
@@ -22,7 +22,7 @@ impl Operations {
         stored: &[u8],
     ) -> Result<()> {
         self.ready(session).await?;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let update = statements::checkpoint(stored);
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());

@@ -16,17 +16,17 @@ use crate::codes::{
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was sent yet, or only a read.
-    Harmless,
+    Read,
     /// A statement that writes was sent.
     Write,
 }
 
 /// The driver's error as one of ours; the driver's is kept as the source, unless it quotes the key.
-pub(crate) fn classify(error: MongoError, sent: Sent) -> Error {
+pub(crate) fn classify(error: MongoError, sent: Access) -> Error {
     let (kind, effect, message) = meaning(&error);
-    let harmless = sent == Sent::Harmless || error.contains_label(NO_WRITES_PERFORMED);
+    let harmless = sent == Access::Read || error.contains_label(NO_WRITES_PERFORMED);
     let effect = if harmless { Effect::None } else { effect };
     let classified = Error::new(kind, effect, message);
     if code(&error) == Some(DUPLICATE_KEY) {
@@ -208,10 +208,10 @@ mod tests {
     #[test]
     fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
         let lost = || MongoError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
-        assert!(classify(lost(), Sent::Write).is_retryable());
-        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert_eq!(classify(lost(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Access::Read).effect(), Effect::None);
+        assert!(classify(lost(), Access::Write).is_retryable());
+        assert!(classify(lost(), Access::Write).source().is_some());
         assert!(!is_transaction_retryable(&lost()));
     }
 

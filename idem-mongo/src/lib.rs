@@ -22,7 +22,7 @@ pub use config::{Config, Durability};
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_commands};
 pub use store::MongoStore;
-pub use tx::{Attempts, Transactions};
+pub use tx::{TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use mongodb;

@@ -34,7 +34,7 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, WriteConc
 use mongodb::{ClientSession, Collection};
 use tokio::time::Instant;
 
-use crate::error::{Sent, is_write_conflict};
+use crate::error::{Access, is_write_conflict};
 use crate::operations::Operations;
 use crate::session::{Change, Changed, Session, Tried};
 use crate::statements;
@@ -233,7 +233,7 @@ impl Operations {
             return Ok(Some(Error::claim_lost()));
         }
         let look = statements::token(claim.key());
-        let found = self.one(session, look, Sent::Harmless).await?;
+        let found = self.one(session, look, Access::Read).await?;
         let latest = found.map_or(Ok(0), |row| row.number("token"))?;
         // A later acquisition stands: no commit brings this one back.
         if latest > claim.token().as_i64() {
@@ -254,11 +254,11 @@ impl Operations {
     async fn own_session(&self, session: &Session<'_>) -> Result<ClientSession> {
         let client = self.client.clone();
         let started = session
-            .by_itself(Sent::Harmless, async move {
+            .by_itself(Access::Read, async move {
                 client.start_session().causal_consistency(false).await
             })
             .await?;
-        started.map_err(|error| crate::error::classify(error, Sent::Harmless))
+        started.map_err(|error| crate::error::classify(error, Access::Read))
     }
 }
 
@@ -274,7 +274,7 @@ async fn touch(
     let mark = statements::binary(AttemptId::random().as_bytes());
     let left = session.left();
     let touched = session
-        .by_itself(Sent::Harmless, async move {
+        .by_itself(Access::Read, async move {
             let begun = own
                 .start_transaction()
                 .read_concern(ReadConcern::local())
@@ -300,7 +300,7 @@ async fn touch(
             Ok::<_, MongoError>((own, touched))
         })
         .await?;
-    let (own, touched) = touched.map_err(|error| crate::error::classify(error, Sent::Harmless))?;
+    let (own, touched) = touched.map_err(|error| crate::error::classify(error, Access::Read))?;
     Ok((own, touched.is_err_and(|error| is_write_conflict(&error))))
 }
 

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use idem_core::backend::{Gather, LockedKeys, check};
+use idem_core::backend::{Batcher, LockedKeys, check};
 use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Result};
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::Operations;
 use crate::row::Row;
 use crate::session::Session;
-use crate::statements::{self, Asked};
+use crate::statements::{self, ClaimParams};
 use crate::store::MongoStore;
 
 /// What one command reads at most; each record may come with its result.
@@ -22,12 +22,12 @@ const AT_A_TIME: usize = 2;
 /// Reads for claims, each by its document's `_id`. When there are many at a time, a command reads for many of them. A read
 /// changes nothing and waits for nobody's write.
 #[derive(Clone)]
-pub(crate) struct Looks(Arc<Gather<String, Result<Option<Row>>>>);
+pub(crate) struct Looks(Arc<Batcher<String, Result<Option<Row>>>>);
 
 impl Looks {
     pub(crate) fn new(operations: &Arc<Operations>) -> Self {
         let operations = Arc::clone(operations);
-        Self(Gather::new(MOST, AT_A_TIME, move |ids| {
+        Self(Batcher::new(MOST, AT_A_TIME, move |ids| {
             let operations = Arc::clone(&operations);
             async move { operations.look_for_each(ids).await }
         }))
@@ -53,7 +53,7 @@ impl Operations {
         let look = statements::look_many(ids);
         let mut session = Session::alone(&self.config);
         let found = session
-            .read(&self.records.collection, look, Sent::Harmless)
+            .read(&self.records.collection, look, Access::Read)
             .await?;
         let rows = found.into_iter().map(Row::new);
         Ok(rows
@@ -83,18 +83,14 @@ impl MongoStore {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;
-        let asked = Asked::new(request, checked);
+        let asked = ClaimParams::new(request, checked);
         operations.ready(&session).await?;
         let looked = session.waits_for(looks.ask(request.key().path())).await?;
         let seen = match looked {
             Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Some(Ok(row)) => row,
             // What was wrong may have been another's.
-            Some(Err(_)) | None => {
-                operations
-                    .look(&mut session, &asked, Sent::Harmless)
-                    .await?
-            }
+            Some(Err(_)) | None => operations.look(&mut session, &asked, Access::Read).await?,
         };
         operations.claim_from(&mut session, &asked, seen).await
     }

@@ -6,7 +6,7 @@ use idem_core::{Effect, Error, Failure, Result};
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::Operations;
 use crate::session::Session;
 use crate::statements;
@@ -22,7 +22,11 @@ enum Change {
 }
 
 impl Operations {
-    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn delete_expired(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let limit = check::batch(limit)?;
         self.ready(session).await?;
         let (records, expired) = (&self.records.collection, statements::expired);
@@ -30,17 +34,21 @@ impl Operations {
             .await
     }
 
-    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn fail_abandoned(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let limit = check::batch(limit)?;
         let failure = encode_failure(&Failure::abandoned())?;
-        let change = Change::Update(statements::sweep(&failure));
+        let change = Change::Update(statements::fail_abandoned(&failure));
         self.ready(session).await?;
         let (records, stale) = (&self.records.collection, statements::sweepable);
         self.in_rounds(session, records, limit, stale, &change)
             .await
     }
 
-    pub(crate) async fn purge_watermarks(
+    pub(crate) async fn delete_expired_watermarks(
         &self,
         session: &mut Session<'_>,
         limit: u32,
@@ -92,7 +100,7 @@ impl Operations {
             doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
             doc! { "$project": { "_id": 1 } },
         ];
-        let found: Vec<Document> = session.read(collection, look, Sent::Harmless).await?;
+        let found: Vec<Document> = session.read(collection, look, Access::Read).await?;
         let ids: Vec<Bson> = found
             .into_iter()
             .filter_map(|mut found| found.remove("_id"))
@@ -120,11 +128,11 @@ impl Operations {
     async fn clock(&self, session: &Session<'_>) -> Result<i64> {
         let database = self.database.clone();
         let hello = session
-            .by_itself(Sent::Harmless, async move {
+            .by_itself(Access::Read, async move {
                 database.run_command(doc! { "hello": 1 }).await
             })
             .await?
-            .map_err(|error| crate::error::classify(error, Sent::Harmless))?;
+            .map_err(|error| crate::error::classify(error, Access::Read))?;
         match hello.get_datetime("localTime") {
             Ok(now) => Ok(now.timestamp_millis().saturating_mul(1000)),
             Err(_) => Err(Error::corrupt("the server does not tell the time")),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_core::backend::{StoredRecord, Traffic, check, encode_failure};
+use idem_core::backend::{DuplicateEstimator, StoredRecord, check, encode_failure};
 use idem_core::{
     Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record,
     Response, Result,
@@ -13,11 +13,11 @@ use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 
 use crate::config::Config;
-use crate::error::Sent;
+use crate::error::Access;
 use crate::locked::{Documents, Patience};
 use crate::row::Row;
-use crate::session::{Change, Changed, MAX_ASKS, Session, pause};
-use crate::statements::{self, Asked};
+use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
+use crate::statements::{self, ClaimParams};
 
 /// What all operations need beside a session.
 pub(crate) struct Operations {
@@ -35,12 +35,12 @@ pub(crate) struct Operations {
     /// Whether the deployment was seen to have transactions.
     pub(crate) has_transactions: AtomicBool,
     pub(crate) patience: Patience,
-    pub(crate) traffic: Traffic,
+    pub(crate) estimator: DuplicateEstimator,
 }
 
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
-pub(crate) struct Sealing {
+pub(crate) struct FinalResult {
     state: i64,
     result: Bytes,
     retention: i64,
@@ -74,7 +74,7 @@ impl Operations {
             has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
             patience: Patience::new(),
-            traffic: Traffic::expecting_records(),
+            estimator: DuplicateEstimator::expecting_duplicates(),
         }
     }
 
@@ -94,10 +94,10 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let asked = Asked::new(request, check::claim(request, &self.config.limits())?);
+        let asked = ClaimParams::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
         let seen = match self.looks_first(request.key()) {
-            true => self.look(session, &asked, Sent::Harmless).await?,
+            true => self.look(session, &asked, Access::Read).await?,
             false => None,
         };
         self.claim_from(session, &asked, seen).await
@@ -107,12 +107,12 @@ impl Operations {
     pub(crate) async fn claim_from(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         seen: Option<Row>,
     ) -> Result<ClaimOutcome> {
         let outcome = self.claim_seen(session, asked, seen).await?;
         let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
-        self.traffic.learn(asked.request.key(), !acquired);
+        self.estimator.record(asked.request.key(), !acquired);
         Ok(outcome)
     }
 
@@ -121,13 +121,13 @@ impl Operations {
     async fn claim_seen(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         mut seen: Option<Row>,
     ) -> Result<ClaimOutcome> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let mut sent = Sent::Harmless;
+        let mut sent = Access::Read;
         let mut ask = 1;
-        while ask <= MAX_ASKS {
+        while ask <= MAX_RETRIES {
             if let Some(row) = seen {
                 if row.is_held_against(asked)? {
                     return row.loses(asked);
@@ -169,20 +169,20 @@ impl Operations {
                 Changed::AfterAnother => {}
                 Changed::LostRace => pause(ask).await,
                 Changed::Nothing => {
-                    sent = Sent::Write;
+                    sent = Access::Write;
                     pause(ask).await;
                 }
             }
             seen = self.look(session, asked, sent).await?;
         }
         let effect = match sent {
-            Sent::Harmless => Effect::None,
-            Sent::Write => Effect::Unknown,
+            Access::Read => Effect::None,
+            Access::Write => Effect::Unknown,
         };
         Err(Error::new(
             ErrorKind::Contention,
             effect,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
         ))
     }
 
@@ -193,14 +193,14 @@ impl Operations {
 
     /// Whether a claim looks for the record before it writes.
     pub(crate) fn looks_first(&self, key: &Key) -> bool {
-        self.traffic.expects_record(key) || self.records.locked.is_locked(key)
+        self.estimator.expects_duplicate(key) || self.records.locked.is_locked(key)
     }
 
     pub(crate) async fn look(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
-        sent: Sent,
+        asked: &ClaimParams<'_>,
+        sent: Access,
     ) -> Result<Option<Row>> {
         let look = statements::look(asked.request.key(), &asked.fingerprint);
         self.one(session, look, sent).await
@@ -210,7 +210,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         pipeline: Vec<Document>,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Option<Row>> {
         let found = session
             .read(&self.records.collection, pipeline, sent)
@@ -218,16 +218,16 @@ impl Operations {
         Ok(found.into_iter().next().map(Row::new))
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?,
         })
     }
 
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?,
@@ -238,10 +238,10 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &Sealing,
+        sealing: &FinalResult,
     ) -> Result<()> {
         self.ready(session).await?;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let update = statements::seal(sealing.state, &sealing.result, sealing.retention);
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());
@@ -273,7 +273,7 @@ impl Operations {
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         self.ready(session).await?;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let update = statements::release();
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());
@@ -305,7 +305,7 @@ impl Operations {
             upsert: false,
         };
         let mut asks = 0;
-        while asks < MAX_ASKS {
+        while asks < MAX_RETRIES {
             let change = change.clone();
             match self
                 .write_document(session, &self.records, claim.key(), change)
@@ -329,7 +329,7 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
     ) -> Result<Option<Row>> {
-        self.one(session, statements::owned(claim), Sent::Harmless)
+        self.one(session, statements::owned(claim), Access::Read)
             .await
     }
 
@@ -341,7 +341,7 @@ impl Operations {
     ) -> Result<Claim> {
         let lease = check::lease(lease)?;
         self.ready(session).await?;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let update = statements::renew(lease);
             if let Some(row) = self.update_held(session, claim, update).await? {
                 return renewed(claim, &row);
@@ -369,17 +369,17 @@ impl Operations {
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         self.ready(session).await?;
         let found = self
-            .one(session, statements::get(key), Sent::Harmless)
+            .one(session, statements::get(key), Access::Read)
             .await?;
         found.map_or(Ok(None), Row::record)
     }
 }
 
 /// The error of a statement that followed others: with an unknown effect if theirs is.
-pub(crate) fn since(error: Error, sent: Sent) -> Error {
+pub(crate) fn since(error: Error, sent: Access) -> Error {
     match sent {
-        Sent::Harmless => error,
-        Sent::Write => error.with_effect(Effect::Unknown),
+        Access::Read => error,
+        Access::Write => error.with_effect(Effect::Unknown),
     }
 }
 
@@ -387,7 +387,7 @@ pub(crate) fn changed_too_often() -> Error {
     Error::new(
         ErrorKind::Contention,
         Effect::None,
-        format!("the record changed {MAX_ASKS} times meanwhile; ask again"),
+        format!("the record changed {MAX_RETRIES} times meanwhile; ask again"),
     )
 }
 

@@ -4,7 +4,7 @@ use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, ClaimOutcome, Error, FailedPolicy, Record, Result, Timestamp};
 use mongodb::bson::{Bson, Document};
 
-use crate::statements::Asked;
+use crate::statements::ClaimParams;
 
 /// A record's document as a read or a claim answers with it.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl Row {
     }
 
     /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
-    pub(crate) fn is_held_against(&self, asked: &Asked<'_>) -> Result<bool> {
+    pub(crate) fn is_held_against(&self, asked: &ClaimParams<'_>) -> Result<bool> {
         let request = asked.request;
         if !self.is_live()? {
             return Ok(false);
@@ -108,7 +108,7 @@ impl Row {
     }
 
     /// The outcome for a claimant that may not have the key.
-    pub(crate) fn loses(mut self, asked: &Asked<'_>) -> Result<ClaimOutcome> {
+    pub(crate) fn loses(mut self, asked: &ClaimParams<'_>) -> Result<ClaimOutcome> {
         let result = self.take_result()?;
         let now = self.number("now")?;
         self.stored(result, now)?.loses(asked.request)
@@ -130,7 +130,7 @@ impl Row {
     /// The clock of the update is told by the end of the lease, or by the moment of the failure.
     pub(crate) fn decided(
         &self,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         failure: &Bytes,
     ) -> Result<Option<ClaimOutcome>> {
         let request = asked.request;
@@ -144,7 +144,7 @@ impl Row {
             }
             // Of a live record that was failed before, a claim that retries failures would have made one in flight; to
             // one that does not it is the same.
-            StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NOBODY.as_bytes() => {
+            StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NIL.as_bytes() => {
                 let now = self.number("sealed_at")?;
                 let stored = self.stored(Some(failure.clone()), now)?;
                 stored.loses(request).map(Some)

@@ -7,7 +7,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Error as MongoError;
 
 use crate::config::Config;
-use crate::error::{Sent, classify, code};
+use crate::error::{Access, classify, code};
 use crate::inspect::{
     check_collection, check_index, first_batch, has_transactions, is_index, misconfigured, number,
 };
@@ -147,9 +147,9 @@ impl Operations {
         indexes: Vec<Document>,
     ) -> Result<()> {
         let simple = doc! { "create": name, "collation": { "locale": "simple" } };
-        match self.command(session, simple, Sent::Write).await {
+        match self.command(session, simple, Access::Write).await {
             Ok(Err(error)) if code(&error) == Some(NAMESPACE_EXISTS) => {}
-            done => drop(done?.map_err(|error| classify(error, Sent::Write))?),
+            done => drop(done?.map_err(|error| classify(error, Access::Write))?),
         }
         self.indexes_of(session, name).await?;
         let create = doc! { "createIndexes": name, "indexes": indexes };
@@ -252,22 +252,22 @@ impl Operations {
         };
         check_collection(collection)?;
         let list = doc! { "listIndexes": name };
-        match self.command(session, list, Sent::Harmless).await? {
+        match self.command(session, list, Access::Read).await? {
             Ok(indexes) => {
                 let indexes: Vec<_> = first_batch(&indexes).cloned().collect();
                 indexes.iter().try_for_each(check_index)?;
                 Ok(Some(indexes))
             }
             Err(error) if code(&error) == Some(NAMESPACE_NOT_FOUND) => Ok(None),
-            Err(error) => Err(classify(error, Sent::Harmless)),
+            Err(error) => Err(classify(error, Access::Read)),
         }
     }
 
     async fn version(&self, session: &Session<'_>) -> Result<Option<i64>> {
         let collection = self.records.collection.clone();
         let look = async move { collection.find_one(doc! { "_id": VERSION_ID }).await };
-        let found = session.by_itself(Sent::Harmless, look).await?;
-        let found = found.map_err(|error| classify(error, Sent::Harmless))?;
+        let found = session.by_itself(Access::Read, look).await?;
+        let found = found.map_err(|error| classify(error, Access::Read))?;
         Ok(found.and_then(|found| number(&found, "schema_version")))
     }
 
@@ -286,22 +286,23 @@ impl Operations {
     }
 
     async fn reading(&self, session: &Session<'_>, command: Document) -> Result<Document> {
-        let done = self.command(session, command, Sent::Harmless).await?;
-        done.map_err(|error| classify(error, Sent::Harmless))
+        let done = self.command(session, command, Access::Read).await?;
+        done.map_err(|error| classify(error, Access::Read))
     }
 
     async fn write(&self, session: &Session<'_>, command: Document) -> Result<()> {
-        let done = self.command(session, command, Sent::Write).await?;
-        done.map(drop).map_err(|error| classify(error, Sent::Write))
+        let done = self.command(session, command, Access::Write).await?;
+        done.map(drop)
+            .map_err(|error| classify(error, Access::Write))
     }
 
     async fn command(
         &self,
         session: &Session<'_>,
         mut command: Document,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Result<Document, MongoError>> {
-        if sent == Sent::Write {
+        if sent == Access::Write {
             command.insert("writeConcern", doc! { "w": "majority" });
         }
         let database = self.database.clone();

@@ -12,11 +12,11 @@ use mongodb::{ClientSession, Collection};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, is_lost_race, is_out_of_time, is_unconfirmed};
+use crate::error::{Access, classify, is_lost_race, is_out_of_time, is_unconfirmed};
 
 /// How often an operation asks again after a statement that lost a race (11000, 112) or found the record changed under
 /// it. Each time somebody else got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// Longest pause before the last ask; the first is a sixteenth of it.
 const PAUSE: Duration = Duration::from_millis(32);
@@ -83,7 +83,7 @@ impl<'s> Session<'s> {
         &mut self,
         collection: &Collection<Document>,
         pipeline: Vec<Document>,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Vec<Document>> {
         let left = self.left();
         let found = match &mut self.transaction {
@@ -126,11 +126,11 @@ impl<'s> Session<'s> {
                     .with_options(options(change.upsert, None))
                     .session(&mut **session)
                     .into_future();
-                in_time(self.deadline, self.timeout, Sent::Write, changing).await?
+                in_time(self.deadline, self.timeout, Access::Write, changing).await?
             }
             None => {
                 let collection = collection.clone();
-                self.by_itself(Sent::Write, async move {
+                self.by_itself(Access::Write, async move {
                     let changing = collection.find_one_and_update(change.filter, change.update);
                     changing
                         .with_options(options(change.upsert, Some(left)))
@@ -140,7 +140,7 @@ impl<'s> Session<'s> {
             }
         };
         match changed {
-            Err(error) if self.is_in_transaction() => Err(classify(error, Sent::Write)),
+            Err(error) if self.is_in_transaction() => Err(classify(error, Access::Write)),
             changed => came_to(changed),
         }
     }
@@ -155,7 +155,7 @@ impl<'s> Session<'s> {
     ) -> Result<(ClientSession, Tried)> {
         let (collection, left) = (collection.clone(), self.left());
         let is_bounded = within < left;
-        let tried = self.by_itself(Sent::Write, async move {
+        let tried = self.by_itself(Access::Write, async move {
             let changing = collection
                 .find_one_and_update(change.filter, change.update)
                 .with_options(options(change.upsert, Some(within.min(left))))
@@ -165,7 +165,7 @@ impl<'s> Session<'s> {
         });
         let (own, changed) = match tried.await? {
             Ok(done) => done,
-            Err(error) => return Err(classify(error, Sent::Write)),
+            Err(error) => return Err(classify(error, Access::Write)),
         };
         let tried = match changed {
             Err(error) if is_bounded && is_out_of_time(&error) => Tried::OutOfTime,
@@ -188,10 +188,10 @@ impl<'s> Session<'s> {
         let mut asks = 0;
         loop {
             asks += 1;
-            match self.by_itself(Sent::Write, statement()).await? {
+            match self.by_itself(Access::Write, statement()).await? {
                 Ok(done) => return Ok(done),
-                Err(error) if is_lost_race(&error) && asks < MAX_ASKS => pause(asks).await,
-                Err(error) => return Err(classify(error, Sent::Write)),
+                Err(error) if is_lost_race(&error) && asks < MAX_RETRIES => pause(asks).await,
+                Err(error) => return Err(classify(error, Access::Write)),
             }
         }
     }
@@ -201,7 +201,7 @@ impl<'s> Session<'s> {
     /// which goes on when the operation's time is over or nobody waits for it any more.
     pub(crate) async fn by_itself<T: Send + 'static>(
         &self,
-        sent: Sent,
+        sent: Access,
         statement: impl Future<Output = Result<T, MongoError>> + Send + 'static,
     ) -> Result<Result<T, MongoError>> {
         let task = tokio::spawn(statement);
@@ -223,7 +223,7 @@ impl<'s> Session<'s> {
     /// Waits for a read that others do, for no longer than the operation's time.
     pub(crate) async fn waits_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
         let read = timeout_at(self.deadline, read).await;
-        read.map_err(|_| timed_out(self.timeout, Sent::Harmless))
+        read.map_err(|_| timed_out(self.timeout, Access::Read))
     }
 
     /// What is left of the operation's time, for the server; never zero, which would mean for ever.
@@ -249,7 +249,7 @@ fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
         Ok(Some(document)) => Ok(Changed::Document(document)),
         Ok(None) => Ok(Changed::Nothing),
         Err(error) if is_lost_race(&error) => Ok(Changed::LostRace),
-        Err(error) => Err(classify(error, Sent::Write)),
+        Err(error) => Err(classify(error, Access::Write)),
     }
 }
 
@@ -257,7 +257,7 @@ fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
 async fn in_time<T>(
     deadline: Instant,
     timeout: Duration,
-    sent: Sent,
+    sent: Access,
     statement: impl Future<Output = Result<T, MongoError>> + Send,
 ) -> Result<Result<T, MongoError>> {
     let done = timeout_at(deadline, statement).await;
@@ -266,18 +266,18 @@ async fn in_time<T>(
 
 /// Waits before an ask that follows this many; those who lost together do not come back together.
 pub(crate) async fn pause(asks: u32) {
-    let share = f64::from(asks) / f64::from(MAX_ASKS);
+    let share = f64::from(asks) / f64::from(MAX_RETRIES);
     tokio::time::sleep(PAUSE.mul_f64(share * rand::random_range(0.0..=1.0))).await;
 }
 
-fn effect(sent: Sent) -> Effect {
+fn effect(sent: Access) -> Effect {
     match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => Effect::Unknown,
+        Access::Read => Effect::None,
+        Access::Write => Effect::Unknown,
     }
 }
 
-fn timed_out(timeout: Duration, sent: Sent) -> Error {
+fn timed_out(timeout: Duration, sent: Access) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         effect(sent),

@@ -126,7 +126,7 @@ pub(crate) fn token(key: &Key) -> Vec<Document> {
 
 /// A checked claim in the form that statements take.
 #[derive(Debug)]
-pub(crate) struct Asked<'r> {
+pub(crate) struct ClaimParams<'r> {
     pub(crate) request: &'r ClaimRequest,
     pub(crate) fingerprint: Bson,
     pub(crate) lease: i64,
@@ -135,7 +135,7 @@ pub(crate) struct Asked<'r> {
     metadata: Option<String>,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> ClaimParams<'r> {
     pub(crate) fn new(request: &'r ClaimRequest, checked: CheckedClaim) -> Self {
         Self {
             request,
@@ -154,7 +154,7 @@ impl<'r> Asked<'r> {
 /// after 11000 or 112, and the pipeline leaves it as it is: a replacement by itself, of which the server writes nothing. The
 /// document that comes back carries this attempt's id in a record in flight if, and only if, it has won. `failure` is the
 /// stored form of the failure of a stale record that may not be taken over.
-pub(crate) fn claim(asked: &Asked<'_>, failure: &[u8]) -> Vec<Document> {
+pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     let decided = bson!({ "$switch": {
         "branches": [
             { "case": { "$in": ["$$verdict", ["fresh", "own", "again"]] }, "then": acquired(asked) },
@@ -167,7 +167,7 @@ pub(crate) fn claim(asked: &Asked<'_>, failure: &[u8]) -> Vec<Document> {
 }
 
 /// What the claim comes to, in one word.
-fn verdict(asked: &Asked<'_>) -> Bson {
+fn verdict(asked: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
     let stale = bson!({ "$and": [
         is(StoredRecord::IN_FLIGHT),
@@ -204,7 +204,7 @@ fn verdict(asked: &Asked<'_>) -> Bson {
 
 /// The record in flight. An attempt that asks again for what is its own keeps its token; it and a takeover keep the
 /// checkpoint.
-fn acquired(asked: &Asked<'_>) -> Bson {
+fn acquired(asked: &ClaimParams<'_>) -> Bson {
     let next_token = bson!({ "$max": [
         "$$clock",
         { "$add": [{ "$ifNull": ["$token", 0_i64] }, 1_i64] },
@@ -251,7 +251,7 @@ fn abandoned(failure: &[u8]) -> Bson {
         "token": "$token",
         "attempts": "$attempts",
         "fingerprint": "$fingerprint",
-        "attempt_id": binary(AttemptId::NOBODY.as_bytes()),
+        "attempt_id": binary(AttemptId::NIL.as_bytes()),
         "created_at": "$created_at",
         "lease_ends_at": "$lease_ends_at",
         "expires_at": "$expires_at",
@@ -368,7 +368,7 @@ pub(crate) fn sweepable(now: i64) -> Document {
 }
 
 /// The update of a sweep, for the documents that [`sweepable`] finds.
-pub(crate) fn sweep(failure: &[u8]) -> Vec<Document> {
+pub(crate) fn fail_abandoned(failure: &[u8]) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(abandoned(failure)) }]
 }
 

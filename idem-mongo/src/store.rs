@@ -14,7 +14,7 @@ use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
 
 use crate::config::Config;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::session::Session;
@@ -70,7 +70,7 @@ impl MongoStore {
     ///
     /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let mut options = ClientOptions::parse(url).await.map_err(at)?;
         options
             .server_selection_timeout
@@ -81,7 +81,7 @@ impl MongoStore {
         let store = Self::with_config(client, config);
         let database = store.operations.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
-        let answer = store.session().by_itself(Sent::Harmless, hello).await;
+        let answer = store.session().by_itself(Access::Read, hello).await;
         answer
             .map_err(|error| error.at(BACKEND, "connect"))?
             .map_err(at)?;
@@ -189,14 +189,20 @@ impl IdempotencyStore for MongoStore {
             .map_err(at("get"))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        let purged = self.operations.purge(&mut self.session(), limit).await;
-        purged.map_err(at("purge"))
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        let purged = self
+            .operations
+            .delete_expired(&mut self.session(), limit)
+            .await;
+        purged.map_err(at("delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        let swept = self.operations.sweep(&mut self.session(), limit).await;
-        swept.map_err(at("sweep"))
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        let swept = self
+            .operations
+            .fail_abandoned(&mut self.session(), limit)
+            .await;
+        swept.map_err(at("fail_abandoned"))
     }
 }
 

@@ -15,7 +15,7 @@ use mongodb::{Client, ClientSession};
 use tokio::time::Instant;
 
 use crate::config::{Durability, LONGEST};
-use crate::error::{Sent, classify, is_transaction_retryable, no_transactions};
+use crate::error::{Access, classify, is_transaction_retryable, no_transactions};
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
 
@@ -47,7 +47,7 @@ impl MongoStore {
         session: &mut ClientSession,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.operations.traffic.always_look(request.key());
+        self.operations.estimator.always_look(request.key());
         let at = |error: Error| error.at(BACKEND, "claim_in");
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
@@ -73,7 +73,7 @@ impl MongoStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
@@ -99,7 +99,7 @@ impl MongoStore {
         failure: &Failure,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
@@ -125,7 +125,7 @@ impl MongoStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         let at = |error: Error| error.at(BACKEND, "checkpoint_in");
         let stored = self.operations.noted(checkpoint).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
@@ -175,7 +175,7 @@ async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     let admin = client.database("admin");
     let hello = tokio::spawn(async move { admin.run_command(doc! { "hello": 1 }).await });
     let hello = hello.await.map_err(task_failed)?;
-    let hello = hello.map_err(|error| classify(error, Sent::Harmless))?;
+    let hello = hello.map_err(|error| classify(error, Access::Read))?;
     if !crate::inspect::has_transactions(&hello) {
         return Err(no_transactions());
     }
@@ -248,8 +248,8 @@ impl Transactions {
     /// The work does nothing but through its session, and uses one key: after a commit whose answer was lost the caller
     /// runs it again and meets the record.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        Attempts {
+    pub fn attempts(&self) -> TransactionRetry {
+        TransactionRetry {
             transactions: self.clone(),
             deadline: Instant::now() + self.limit,
             pause: FIRST_PAUSE,
@@ -263,13 +263,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct Attempts {
+pub struct TransactionRetry {
     transactions: Transactions,
     deadline: Instant,
     pause: Duration,
 }
 
-impl Attempts {
+impl TransactionRetry {
     /// A session with a transaction started, for the first time or again.
     ///
     /// # Errors
@@ -292,7 +292,7 @@ impl Attempts {
             Ok::<_, MongoError>(session)
         });
         let begun = begun.await.map_err(|failed| at(task_failed(failed)))?;
-        begun.map_err(|error| at(classify(error, Sent::Harmless)))
+        begun.map_err(|error| at(classify(error, Access::Read)))
     }
 
     /// Commits when the result is good and aborts when it is not. `None`, after a pause, when a concurrent transaction got
@@ -344,7 +344,7 @@ impl Attempts {
             }
         });
         let committed = committing.await.map_err(task_failed)?;
-        committed.map_err(|error| classify(error, Sent::Write))
+        committed.map_err(|error| classify(error, Access::Write))
     }
 
     /// Waits for the next attempt; `false` when the limit has passed.

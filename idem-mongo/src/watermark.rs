@@ -8,10 +8,10 @@ use idem_core::backend::check;
 use idem_core::{Advance, AttemptId, Effect, Error, ErrorKind, Key, Result, WatermarkStore};
 use mongodb::bson::Document;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::{Operations, since};
 use crate::row::Row;
-use crate::session::{Change, Changed, MAX_ASKS, Session, pause};
+use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
@@ -62,9 +62,9 @@ impl Operations {
         self.ready_for_watermarks(session).await?;
         let update =
             statements::advance(version, &statements::binary(writer.as_bytes()), retention);
-        let mut sent = Sent::Harmless;
+        let mut sent = Access::Read;
         let mut ask = 1;
-        while ask <= MAX_ASKS {
+        while ask <= MAX_RETRIES {
             if let Some(mark) = self.mark(session, source, sent).await?
                 && let Some(told) = raise.told(&mark)?
             {
@@ -80,16 +80,16 @@ impl Operations {
                 Changed::AfterAnother => {}
                 Changed::LostRace => pause(ask).await,
                 Changed::Nothing => {
-                    sent = Sent::Write;
+                    sent = Access::Write;
                     pause(ask).await;
                 }
             }
         }
         let effect = match sent {
-            Sent::Harmless => Effect::None,
-            Sent::Write => Effect::Unknown,
+            Access::Read => Effect::None,
+            Access::Write => Effect::Unknown,
         };
-        let message = format!("the mark was raised {MAX_ASKS} times meanwhile; ask again");
+        let message = format!("the mark was raised {MAX_RETRIES} times meanwhile; ask again");
         Err(Error::new(ErrorKind::Contention, effect, message))
     }
 
@@ -113,7 +113,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         source: &Key,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Option<Row>> {
         let look = statements::get(source);
         let found = session
@@ -127,7 +127,7 @@ impl Operations {
 
     async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
         self.ready_for_watermarks(session).await?;
-        let mark = self.mark(session, source, Sent::Harmless).await?;
+        let mark = self.mark(session, source, Access::Read).await?;
         mark.map(|mark| unsigned(mark.number("version")?))
             .transpose()
     }
@@ -162,10 +162,10 @@ impl WatermarkStore for MongoStore {
             .map_err(at("watermark"))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         self.operations
-            .purge_watermarks(&mut self.session(), limit)
+            .delete_expired_watermarks(&mut self.session(), limit)
             .await
-            .map_err(at("purge_watermarks"))
+            .map_err(at("delete_expired_watermarks"))
     }
 }

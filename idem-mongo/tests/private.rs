@@ -133,7 +133,11 @@ fn expiry(runtime: &Runtime) -> Result<(), BoxError> {
         let key = doc! { "_id": expired.key().path() };
         records.update_one(key, due).await?;
         until_gone(&records, &expired).await?;
-        assert_eq!(store.purge(10).await?, 0, "nothing was left to purge");
+        assert_eq!(
+            store.delete_expired(10).await?,
+            0,
+            "nothing was left to purge"
+        );
         store
             .complete(&held, &Response::new(200, "x"), HOUR)
             .await?;

@@ -9,8 +9,8 @@ use idem_core::{
 };
 
 use crate::dialect::Dialect;
-use crate::error::{Sent, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
-use crate::operations::{Operations, Sealing, is_abandoned};
+use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
+use crate::operations::{FinalResult, Operations, is_abandoned};
 use crate::pool::Pool;
 use crate::row::Columns;
 use crate::session::{Query, Session};
@@ -156,7 +156,7 @@ impl Operations {
         for request in filled(requests, size) {
             query = self.with_claim_row(query, request)?;
         }
-        let rows = match session.rows(query, Sent::Write).await {
+        let rows = match session.rows(query, Access::Write).await {
             Err(error) if is_asked_singly(&error) => return Ok(answers),
             rows => rows?,
         };
@@ -194,7 +194,7 @@ impl Operations {
         let session = || Session::Pool(pool, &self.config);
         let mut answers: Vec<Option<Result<()>>> = Vec::new();
         answers.resize_with(completions.len(), || None);
-        let mut sealings: Vec<Option<Sealing>> = Vec::with_capacity(completions.len());
+        let mut sealings: Vec<Option<FinalResult>> = Vec::with_capacity(completions.len());
         let mut pending = Vec::new();
         for (position, item) in completions.iter().enumerate() {
             let sealing = check::batch_items(completions.len())
@@ -210,7 +210,7 @@ impl Operations {
                 }
             }
         }
-        let bytes = |position: usize| sealings[position].as_ref().map_or(0, Sealing::len);
+        let bytes = |position: usize| sealings[position].as_ref().map_or(0, FinalResult::len);
         let mut singly = Vec::new();
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
@@ -264,7 +264,7 @@ impl Operations {
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        items: &[(&Completion, &Sealing)],
+        items: &[(&Completion, &FinalResult)],
     ) -> Result<Vec<bool>> {
         let (statement, size) = Statements::sized(&self.sql.complete_many, items.len());
         let mut query = Query::new(statement).bind(count(items.len()));
@@ -277,7 +277,7 @@ impl Operations {
                 .bind(if counts { sealing.result() } else { &[] })
                 .bind(sealing.retention());
         }
-        let rows = match session.rows(query, Sent::Write).await {
+        let rows = match session.rows(query, Access::Write).await {
             Err(error) if is_asked_singly(&error) => return Ok(vec![false; items.len()]),
             rows => rows?,
         };

@@ -10,7 +10,7 @@ use idem_core::{
 };
 
 use crate::error::is_lost_race;
-use crate::operations::{MAX_ASKS, Operations, Step, with_claim, with_key};
+use crate::operations::{MAX_RETRIES, Operations, Step, with_claim, with_key};
 use crate::pool::Client;
 use crate::row::Columns;
 use crate::session::Session;
@@ -53,7 +53,7 @@ impl Operations {
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
         let values = |statement| with_key(statement, source).bind(wanted).bind(retention);
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let asked = self.look_or_in_turn(
                 session,
                 &self.locked_marks,
@@ -80,7 +80,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the mark was raised {MAX_ASKS} times while it was advanced; ask again"),
+            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
         ))
     }
 
@@ -178,10 +178,10 @@ impl WatermarkStore for MssqlStore {
             .map_err(at("watermark"))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         self.operations
-            .purge_watermarks(&mut self.session(), limit)
+            .delete_expired_watermarks(&mut self.session(), limit)
             .await
-            .map_err(at("purge_watermarks"))
+            .map_err(at("delete_expired_watermarks"))
     }
 }

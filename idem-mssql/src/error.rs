@@ -11,9 +11,9 @@ use crate::codes;
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was sent yet, or only a read.
-    Harmless,
+    Read,
     /// A statement that writes was sent.
     Write,
 }
@@ -29,7 +29,7 @@ const BAD_TLS: (ErrorKind, Effect, &str) = (
 );
 
 /// The driver's error as one of ours; the driver's is kept as the source.
-pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
+pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
     let (kind, effect, message) = match &error {
         DriverError::Server(token) => codes::meaning(token.code(), token.message()),
         DriverError::Io { kind, .. } if *kind == io::ErrorKind::TimedOut => (
@@ -77,8 +77,8 @@ pub(crate) fn classify(error: DriverError, sent: Sent) -> Error {
         ),
     };
     let effect = match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => effect,
+        Access::Read => Effect::None,
+        Access::Write => effect,
     };
     let told = Error::new(kind, effect, message);
     match error {
@@ -122,7 +122,7 @@ impl StdError for Withheld {}
 /// Why the pool gave no connection.
 pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
     match error {
-        PoolError::Backend(error) => classify(error, Sent::Harmless),
+        PoolError::Backend(error) => classify(error, Access::Read),
         PoolError::Closed => {
             Error::new(ErrorKind::Misconfigured, Effect::None, "the pool is closed")
         }
@@ -137,7 +137,7 @@ pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
 
 /// An answer that cannot be read.
 pub(crate) fn decode(error: DriverError) -> Error {
-    classify(error, Sent::Write)
+    classify(error, Access::Write)
 }
 
 /// A column of another type.
@@ -242,10 +242,10 @@ mod tests {
     #[test]
     fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
         let lost = || DriverError::from(io::Error::from(io::ErrorKind::ConnectionReset));
-        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
-        assert!(classify(lost(), Sent::Write).is_retryable());
-        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert_eq!(classify(lost(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Access::Read).effect(), Effect::None);
+        assert!(classify(lost(), Access::Write).is_retryable());
+        assert!(classify(lost(), Access::Write).source().is_some());
         assert!(!ends_in_step::<()>(&Err(lost())));
     }
 
@@ -265,7 +265,11 @@ mod tests {
             (io::Error::from(io::ErrorKind::TimedOut).into(), Unavailable),
         ] {
             assert!(!ends_in_step::<()>(&Err(error.clone())), "{error}");
-            assert_eq!(classify(error.clone(), Sent::Write).kind(), kind, "{error}");
+            assert_eq!(
+                classify(error.clone(), Access::Write).kind(),
+                kind,
+                "{error}"
+            );
         }
     }
 

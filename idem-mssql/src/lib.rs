@@ -26,7 +26,7 @@ pub use ddl::{SCHEMA_VERSION, schema_sql};
 pub use error::is_transaction_retryable;
 pub use pool::{Client, Connection, Manager, Pool};
 pub use store::MssqlStore;
-pub use tx::{Attempts, Isolation, Transaction, Transactions};
+pub use tx::{Isolation, Transaction, TransactionRetry, Transactions};
 
 pub use deadpool;
 pub use idem_core;

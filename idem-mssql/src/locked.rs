@@ -8,7 +8,7 @@ use tiberius::Row;
 use tokio::time::Instant;
 
 use crate::dialect::Dialect;
-use crate::error::{Sent, is_lock_timeout};
+use crate::error::{Access, is_lock_timeout};
 use crate::operations::{Operations, with_key};
 use crate::session::{Query, Session};
 use crate::statements::Wait;
@@ -44,7 +44,7 @@ impl Operations {
         gate: &Gate,
         key: &Key,
         query: Query<'_>,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
             return in_transaction(session, gate, key, query, sent).await;
@@ -75,13 +75,13 @@ impl Operations {
         query: impl Fn() -> Query<'q>,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, gate, key, query(), Sent::Write).await;
+            return in_transaction(session, gate, key, query(), Access::Write).await;
         }
         let begun = Instant::now();
         loop {
             match gate.turns.try_turn(key) {
                 TryTurn::Turn(turn) => {
-                    return match session.rows(query(), Sent::Write).await {
+                    return match session.rows(query(), Access::Write).await {
                         Err(error) if is_lock_timeout(&error) => {
                             turn.found_locked();
                             Err(locked(error))
@@ -126,13 +126,12 @@ impl Operations {
         query: Query<'_>,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, gate, key, query, Sent::Harmless).await;
+            return in_transaction(session, gate, key, query, Access::Read).await;
         }
         let at_once = query.clone().waiting(Wait::Not);
-        match session.rows(at_once, Sent::Harmless).await {
+        match session.rows(at_once, Access::Read).await {
             Err(error) if is_lock_timeout(&error) => {
-                self.in_turn(session, gate, key, query, Sent::Harmless)
-                    .await
+                self.in_turn(session, gate, key, query, Access::Read).await
             }
             answer => answer,
         }
@@ -150,7 +149,7 @@ impl Operations {
         }
         let probe = with_key(&self.sql.probe, key).beginning();
         // It takes back whatever it writes.
-        let probed = self.in_turn(session, &self.locked, key, probe, Sent::Harmless);
+        let probed = self.in_turn(session, &self.locked, key, probe, Access::Read);
         match probed.await {
             // The record came meanwhile.
             Err(error) if crate::error::is_lost_race(&error) => Ok(true),
@@ -161,7 +160,7 @@ impl Operations {
 
 /// A read that waits for no lock; no row where it would have to.
 async fn look_at_once(session: &mut Session<'_>, look: Query<'_>) -> Result<Vec<Row>> {
-    let found = session.rows(look.waiting(Wait::Not), Sent::Harmless);
+    let found = session.rows(look.waiting(Wait::Not), Access::Read);
     match found.await {
         // Only a server whose reads lock says this.
         Err(error) if is_lock_timeout(&error) => Ok(Vec::new()),
@@ -174,7 +173,7 @@ async fn in_transaction(
     gate: &Gate,
     key: &Key,
     query: Query<'_>,
-    sent: Sent,
+    sent: Access,
 ) -> Result<Vec<Row>> {
     let wait = match gate.turns.is_locked(key) {
         true => Wait::Not,

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::config::Config;
 use crate::dialect::{Dialect, Server};
-use crate::error::{Sent, is_lost_race};
+use crate::error::{Access, is_lost_race};
 use crate::locked::Gate;
 use crate::pool::Client;
 use crate::row::Columns;
@@ -21,7 +21,7 @@ use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// Most rows that one statement of purge or sweep takes: below the 5,000 locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
@@ -39,13 +39,13 @@ pub(crate) struct Operations {
 
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
-pub(crate) struct Sealing {
+pub(crate) struct FinalResult {
     state: i64,
     result: Vec<u8>,
     retention: i64,
 }
 
-impl Sealing {
+impl FinalResult {
     pub(crate) fn len(&self) -> usize {
         self.result.len()
     }
@@ -90,7 +90,7 @@ impl Operations {
             return Ok(server);
         }
         let query = Query::new(&self.sql.babelfish);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().map(|row| Columns(row).optional_text(0));
         Ok(match row.transpose()?.flatten() {
             Some(_) => Server::Babelfish,
@@ -109,7 +109,7 @@ impl Operations {
     /// What the server says it is.
     pub(crate) async fn server_version(&self, session: &mut Session<'_>) -> Result<String> {
         let query = Query::new(&self.sql.server);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let text = rows.first().map(|row| Columns(row).optional_text(0));
         Ok(text.transpose()?.flatten().unwrap_or_default().to_owned())
     }
@@ -136,7 +136,7 @@ impl Operations {
                 .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
                 .bind(metadata(checked.metadata.as_deref()))
         };
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let asked = self.look_or_in_turn(
                 session,
                 &self.locked,
@@ -163,7 +163,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
         ))
     }
 
@@ -178,23 +178,23 @@ impl Operations {
         let query = with_key(&self.sql.abandon, request.key())
             .bind(Columns(seen).token()?.as_i64())
             .bind(&failure[..]);
-        let abandoned = self.in_turn(session, &self.locked, request.key(), query, Sent::Write);
+        let abandoned = self.in_turn(session, &self.locked, request.key(), query, Access::Write);
         let rows = abandoned.await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))
             .transpose()
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
     }
 
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
@@ -205,7 +205,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &Sealing,
+        sealing: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
             .bind(sealing.retention)
@@ -251,7 +251,7 @@ impl Operations {
                 &self.locked,
                 claim.key(),
                 query.clone(),
-                Sent::Write,
+                Access::Write,
             );
             if let Some(row) = written.await?.into_iter().next() {
                 return Ok(Step::Done(row));
@@ -313,12 +313,16 @@ impl Operations {
         rows.first().map(|row| Columns(row).record()).transpose()
     }
 
-    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn delete_expired(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let query = |rows: u32| Query::new(&self.sql.purge).bind(i64::from(rows));
         in_steps(session, check::batch(limit)?, query).await
     }
 
-    pub(crate) async fn purge_watermarks(
+    pub(crate) async fn delete_expired_watermarks(
         &self,
         session: &mut Session<'_>,
         limit: u32,
@@ -327,7 +331,11 @@ impl Operations {
         in_steps(session, check::batch(limit)?, query).await
     }
 
-    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn fail_abandoned(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let failure = encode_failure(&Failure::abandoned())?;
         let query = |rows: u32| {
             let query = Query::new(&self.sql.sweep);
@@ -355,7 +363,7 @@ async fn in_steps<'q>(
     let mut done = 0;
     while done < limit {
         let step = (limit - done).min(MAX_LOCKED_ROWS);
-        let rows = session.rows(query(step), Sent::Write).await;
+        let rows = session.rows(query(step), Access::Write).await;
         let rows = rows.map_err(|error| match done {
             0 => error,
             // Earlier steps are committed.

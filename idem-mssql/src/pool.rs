@@ -219,7 +219,7 @@ impl Connection {
     ///
     /// The connection is dirty.
     pub async fn run(&mut self, query: Query<'_>) -> Result<Vec<Vec<Row>>, Error> {
-        self.soil();
+        self.mark_dirty();
         let answer = read(&mut self.client, query).await;
         self.dirty = !ends_in_step(&answer);
         answer
@@ -235,7 +235,7 @@ impl Connection {
     ///
     /// The connection is dirty.
     pub async fn run_script(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
-        self.soil();
+        self.mark_dirty();
         let answer = read_script(&mut self.client, sql).await;
         self.dirty = !ends_in_step(&answer);
         answer
@@ -247,13 +247,13 @@ impl Connection {
         self.client
     }
 
-    /// Dirty until [`cleanse`](Self::cleanse), whatever is done with the client.
-    pub(crate) fn soil(&mut self) {
+    /// Dirty until [`mark_clean`](Self::mark_clean), whatever is done with the client.
+    pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
         self.used = Instant::now();
     }
 
-    pub(crate) fn cleanse(&mut self) {
+    pub(crate) fn mark_clean(&mut self) {
         self.dirty = false;
     }
 

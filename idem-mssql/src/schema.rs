@@ -3,9 +3,9 @@
 use idem_core::{Effect, Error, ErrorKind, Result};
 
 use crate::ddl::{SCHEMA_VERSION, create_script};
-use crate::error::{Sent, classify, is_created_elsewhere};
+use crate::error::{Access, classify, is_created_elsewhere};
 use crate::row::Columns;
-use crate::session::{Lent, Query, timed_out};
+use crate::session::{ConnectionGuard, Query, timed_out};
 use crate::store::{BACKEND, MssqlStore};
 
 /// The first release that has all that the statements use, and is still supported.
@@ -17,7 +17,7 @@ const MAX_TRIES: u32 = 5;
 impl MssqlStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
     /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is
+    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
     /// nothing to do it only reads.
     ///
     /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
@@ -57,14 +57,14 @@ impl MssqlStore {
         let config = &self.operations.config;
         let script = create_script(config);
         let work = async {
-            let mut connection = Lent::from(&self.pool).await?;
+            let mut connection = ConnectionGuard::from(&self.pool).await?;
             let results = connection.run_script(&script).await;
-            connection.soil();
-            results.map_err(|error| classify(error, Sent::Write))
+            connection.mark_dirty();
+            results.map_err(|error| classify(error, Access::Write))
         };
         let results = match tokio::time::timeout(config.timeout(), work).await {
             Ok(results) => results?,
-            Err(_) => return Err(timed_out(config, Sent::Write)),
+            Err(_) => return Err(timed_out(config, Access::Write)),
         };
         let row = results.iter().flatten().next();
         let row = Columns(row.ok_or_else(|| Error::corrupt("a lock's answer has no row"))?);
@@ -111,7 +111,7 @@ impl MssqlStore {
     /// Whether the tables are there and of this version, by the table beside them.
     async fn is_complete(&self) -> Result<bool> {
         let query = Query::new(&self.operations.sql.schema_version);
-        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let rows = self.session().rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(false);
         };

@@ -10,7 +10,7 @@ use tiberius::{ColumnData, IntoSql, Row};
 
 use crate::config::Config;
 use crate::dialect::Server;
-use crate::error::{Sent, classify, is_rolled_back, no_connection};
+use crate::error::{Access, classify, is_rolled_back, no_connection};
 use crate::pool::{self, Client, Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
@@ -90,7 +90,7 @@ pub(crate) enum Session<'s> {
 }
 
 impl Session<'_> {
-    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<Row>> {
+    pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
         let results = match self {
             Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
             Self::Transaction(client, server) => {
@@ -118,7 +118,7 @@ async fn alone(
     pool: &Pool,
     config: &Config,
     query: &Query<'_>,
-    sent: Sent,
+    sent: Access,
 ) -> Result<Vec<Vec<Row>>> {
     for deadlocks in 1..=MAX_DEADLOCKS {
         match on_pool(pool, config, query.clone(), sent).await {
@@ -136,16 +136,16 @@ async fn on_pool(
     pool: &Pool,
     config: &Config,
     query: Query<'_>,
-    sent: Sent,
+    sent: Access,
 ) -> Result<Vec<Vec<Row>>> {
-    let mut under_way = Sent::Harmless;
+    let mut under_way = Access::Read;
     let work = async {
-        let mut connection = Lent::from(pool).await?;
+        let mut connection = ConnectionGuard::from(pool).await?;
         under_way = sent;
         let begins = query.begins;
         let answer = connection.run(query.with_text(Statement::alone)).await;
         if begins && answer.is_err() {
-            connection.soil();
+            connection.mark_dirty();
         }
         answer.map_err(|error| classify(error, sent))
     };
@@ -156,10 +156,10 @@ async fn on_pool(
 }
 
 /// What an operation that took too long may have done.
-pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
     let effect = match under_way {
-        Sent::Harmless => Effect::None,
-        Sent::Write => Effect::Unknown,
+        Access::Read => Effect::None,
+        Access::Write => Effect::Unknown,
     };
     Error::new(
         ErrorKind::Unavailable,
@@ -174,13 +174,13 @@ pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
 /// A connection of a pool that is closed at once, instead of waiting to be refused, when it is given back dirty: an open
 /// transaction on it would hold its locks until somebody asks the pool for a connection.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct ConnectionGuard {
     // Given back first, swept then.
     object: Object<Manager>,
     broom: Broom,
 }
 
-impl Lent {
+impl ConnectionGuard {
     pub(crate) async fn from(pool: &Pool) -> Result<Self> {
         let object = pool.get().await.map_err(no_connection)?;
         Ok(Self {
@@ -190,7 +190,7 @@ impl Lent {
     }
 }
 
-impl Deref for Lent {
+impl Deref for ConnectionGuard {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -198,13 +198,13 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for ConnectionGuard {
     fn deref_mut(&mut self) -> &mut Connection {
         &mut self.object
     }
 }
 
-impl Drop for Lent {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if self.object.is_dirty() {
             self.broom.0 = Object::pool(&self.object);

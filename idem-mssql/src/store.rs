@@ -13,7 +13,7 @@ use idem_core::{
 use crate::config::Config;
 use crate::operations::Operations;
 use crate::pool::{Manager, Pool};
-use crate::session::{Lent, Session};
+use crate::session::{ConnectionGuard, Session};
 
 pub(crate) const BACKEND: &str = "mssql";
 
@@ -84,7 +84,7 @@ impl MssqlStore {
         })?;
         let store = Self::with_config(pool, config);
         // Without a connection there is nothing to be asked.
-        drop(Lent::from(&store.pool).await.map_err(at)?);
+        drop(ConnectionGuard::from(&store.pool).await.map_err(at)?);
         store
             .operations
             .dialect(&mut store.session())
@@ -197,18 +197,18 @@ impl IdempotencyStore for MssqlStore {
             .map_err(at("get"))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.operations
-            .purge(&mut self.session(), limit)
+            .delete_expired(&mut self.session(), limit)
             .await
-            .map_err(at("purge"))
+            .map_err(at("delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.operations
-            .sweep(&mut self.session(), limit)
+            .fail_abandoned(&mut self.session(), limit)
             .await
-            .map_err(at("sweep"))
+            .map_err(at("fail_abandoned"))
     }
 }
 

@@ -11,10 +11,10 @@ use idem_core::{
 use tokio::time::Instant;
 
 use crate::config::MAX_TIMEOUT;
-use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::error::{Access, classify, is_transaction_retryable};
 use crate::pool::{self, Client, Pool};
 use crate::row::Columns;
-use crate::session::Lent;
+use crate::session::ConnectionGuard;
 use crate::store::{BACKEND, MssqlStore};
 
 /// The record and the caller's own rows commit together: the only true exactly-once there is.
@@ -142,7 +142,7 @@ impl Isolation {
 /// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback) it closes its connection, and the server
 /// rolls it back.
 pub struct Transaction {
-    connection: Lent,
+    connection: ConnectionGuard,
 }
 
 impl Transaction {
@@ -157,14 +157,14 @@ impl Transaction {
     /// Nothing is left open: the connection is closed.
     pub async fn begin(pool: &Pool, isolation: Isolation) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "begin");
-        let mut connection = Lent::from(pool).await.map_err(at)?;
-        connection.soil();
+        let mut connection = ConnectionGuard::from(pool).await.map_err(at)?;
+        connection.mark_dirty();
         let begin = format!(
             "{DEFAULT_SETTINGS} {} BEGIN TRANSACTION;",
             isolation.statement()
         );
         let begun = pool::read_script(connection.client_mut(), &begin).await;
-        begun.map_err(|error| at(classify(error, Sent::Harmless)))?;
+        begun.map_err(|error| at(classify(error, Access::Read)))?;
         Ok(Self { connection })
     }
 
@@ -178,7 +178,8 @@ impl Transaction {
     ///
     /// It is committed or rolled back.
     pub async fn commit(self) -> Result<()> {
-        self.end("COMMIT TRANSACTION;", "commit", Sent::Write).await
+        self.end("COMMIT TRANSACTION;", "commit", Access::Write)
+            .await
     }
 
     /// Rolls it back, if the server has not done so before, and gives the connection back.
@@ -192,7 +193,7 @@ impl Transaction {
     /// It is rolled back.
     pub async fn rollback(self) -> Result<()> {
         let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
-        self.end(rollback, "rollback", Sent::Harmless).await
+        self.end(rollback, "rollback", Access::Read).await
     }
 
     /// Rolls back, so that no lock is held when this returns, and closes the connection: after an error nobody knows
@@ -204,7 +205,7 @@ impl Transaction {
     }
 
     /// The isolation level would outlast the transaction, and so would one that was begun inside of it.
-    async fn end(mut self, end: &str, operation: &'static str, sent: Sent) -> Result<()> {
+    async fn end(mut self, end: &str, operation: &'static str, sent: Access) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, operation);
         let script = format!("{end} {DEFAULT_LEVEL} SELECT @@TRANCOUNT;");
         let results = pool::read_script(self.connection.client_mut(), &script).await;
@@ -216,7 +217,7 @@ impl Transaction {
                 "a transaction was begun inside of this one and not ended; nothing is committed";
             return Err(at(Error::new(ErrorKind::Other, Effect::None, message)));
         }
-        self.connection.cleanse();
+        self.connection.mark_clean();
         Ok(())
     }
 }
@@ -298,8 +299,8 @@ impl Transactions {
     /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
     /// the caller runs it again and meets the record.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        Attempts {
+    pub fn attempts(&self) -> TransactionRetry {
+        TransactionRetry {
             transactions: self.clone(),
             deadline: Instant::now() + self.limit,
             pause: FIRST_PAUSE,
@@ -313,13 +314,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct Attempts {
+pub struct TransactionRetry {
     transactions: Transactions,
     deadline: Instant,
     pause: Duration,
 }
 
-impl Attempts {
+impl TransactionRetry {
     /// Begins the transaction, for the first time or again.
     ///
     /// # Errors

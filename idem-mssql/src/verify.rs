@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::row::Columns;
 use crate::session::Query;
 use crate::store::MssqlStore;
@@ -103,7 +103,7 @@ impl MssqlStore {
     async fn found_columns(&self) -> Result<BTreeMap<i64, Vec<Found>>> {
         let query = Query::new(&self.operations.sql.columns);
         let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for row in self.session().rows(query, Sent::Harmless).await? {
+        for row in self.session().rows(query, Access::Read).await? {
             let row = Columns(&row);
             tables.entry(row.number(0)?).or_default().push(Found {
                 name: text(&row, 1)?,
@@ -122,7 +122,7 @@ impl MssqlStore {
         let mut tables: BTreeMap<i64, Vec<Index>> = BTreeMap::new();
         let mut last = None;
         // In the order of table, index and place in the index.
-        for row in self.session().rows(query, Sent::Harmless).await? {
+        for row in self.session().rows(query, Access::Read).await? {
             let row = Columns(&row);
             let (table, index) = (row.number(0)?, row.number(1)?);
             let indexes = tables.entry(table).or_default();
@@ -141,7 +141,7 @@ impl MssqlStore {
 
     async fn compare_rights(&self, names: &[String; 2]) -> Result<()> {
         let query = Query::new(&self.operations.sql.rights);
-        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let rows = self.session().rows(query, Access::Read).await?;
         let row = Columns(rows.first().ok_or_else(|| Error::corrupt("no rights"))?);
         if row.optional_text(0)? == Some("READ_ONLY") {
             return Err(differs(

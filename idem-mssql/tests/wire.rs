@@ -89,13 +89,13 @@ async fn an_answer_that_does_not_come_may_hide_an_effect_of_a_write() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Silence, Answer::Silence]);
     let server = server.await.unwrap();
     let store = store(&server, hasty());
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::Unknown);
     let error = store.get(&key()).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::None);
     // Neither connection is open, nor used again.
     server.until_open(0).await;
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     assert_eq!(server.connections(), 3);
 }
 
@@ -104,9 +104,9 @@ async fn a_connection_that_is_cut_may_hide_an_effect_of_a_write() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Close]);
     let server = server.await.unwrap();
     let store = store(&server, config());
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::Unknown);
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     assert_eq!(server.connections(), 2);
 }
 
@@ -115,12 +115,12 @@ async fn a_half_read_answer_is_nobody_elses() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Zero, Answer::HalfARow]);
     let server = server.await.unwrap();
     let store = store(&server, config());
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     // Dropped while the rest of the answer is still to come.
-    let dropped = tokio::time::timeout(Duration::from_millis(100), store.purge(1)).await;
+    let dropped = tokio::time::timeout(Duration::from_millis(100), store.delete_expired(1)).await;
     assert!(dropped.is_err());
     assert_eq!((server.connections(), server.requests()), (1, 2));
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     assert_eq!(server.connections(), 2);
     server.until_open(1).await;
 }
@@ -133,12 +133,12 @@ async fn an_error_in_full_leaves_the_connection_usable_and_a_fatal_one_does_not(
     );
     let server = server.await.unwrap();
     let store = store(&server, config());
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Misconfigured, Effect::None);
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::Unknown);
     assert_eq!(server.connections(), 1);
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     assert_eq!(server.connections(), 2);
 }
 
@@ -146,7 +146,7 @@ async fn an_error_in_full_leaves_the_connection_usable_and_a_fatal_one_does_not(
 async fn an_unknown_error_is_no_success() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Error(12345, 16)]);
     let store = store(&server.await.unwrap(), config());
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Other, Effect::Unknown);
 }
 
@@ -155,12 +155,15 @@ async fn a_statement_is_sent_again_after_a_deadlock_within_a_bound() {
     let deadlocks = [Answer::Error(1205, 13); 20];
     let server = FakeServer::start(Welcome::Login, &deadlocks[..2]);
     let server = server.await.unwrap();
-    assert_eq!(store(&server, config()).purge(1).await.unwrap(), 0);
+    assert_eq!(store(&server, config()).delete_expired(1).await.unwrap(), 0);
     assert_eq!((server.requests(), server.connections()), (3, 1));
 
     let server = FakeServer::start(Welcome::Login, &deadlocks);
     let server = server.await.unwrap();
-    let error = store(&server, config()).purge(1).await.unwrap_err();
+    let error = store(&server, config())
+        .delete_expired(1)
+        .await
+        .unwrap_err();
     is(&error, ErrorKind::Contention, Effect::None);
     assert!(is_transaction_retryable(&error));
     assert_eq!(server.requests(), 6);
@@ -226,7 +229,7 @@ async fn the_longest_time_outs_are_no_panic() {
     let pool = pool.build().unwrap();
     let config = config().with_timeout(Duration::MAX);
     let store = MssqlStore::with_config(pool, config);
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     let transactions = Transactions::new(store.pool().clone()).with_limit(Duration::MAX);
     let transaction = transactions.attempts().begin().await.unwrap();
     transaction.commit().await.unwrap();
@@ -247,10 +250,10 @@ async fn a_store_that_is_patient_makes_the_driver_so() {
     // A connection of before is not kept.
     drop(pool.get().await.unwrap());
     let store = MssqlStore::with_config(pool, config().with_timeout(Duration::from_millis(900)));
-    assert_eq!(store.purge(1).await.unwrap(), 0, "{url}");
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0, "{url}");
     assert_eq!(server.connections(), 2);
     let begun = std::time::Instant::now();
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::Unknown);
     assert!(begun.elapsed() >= Duration::from_millis(800), "{error}");
 }
@@ -266,7 +269,7 @@ async fn a_transaction_that_is_left_closes_its_connection() {
     server.until_open(0).await;
     let transaction = Transaction::begin(store.pool(), Isolation::Snapshot).await;
     transaction.unwrap().commit().await.unwrap();
-    assert_eq!(store.purge(1).await.unwrap(), 0);
+    assert_eq!(store.delete_expired(1).await.unwrap(), 0);
     assert_eq!(server.connections(), 2);
 }
 
@@ -275,14 +278,17 @@ async fn a_client_is_sent_elsewhere_and_not_round_in_circles() {
     let elsewhere = FakeServer::start(Welcome::Login, &[]).await.unwrap();
     let server = FakeServer::start(Welcome::Route(elsewhere.address), &[]);
     let server = server.await.unwrap();
-    assert_eq!(store(&server, config()).purge(1).await.unwrap(), 0);
+    assert_eq!(store(&server, config()).delete_expired(1).await.unwrap(), 0);
     assert_eq!((server.requests(), elsewhere.requests()), (0, 1));
 
     let itself = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let server = FakeServer::start(Welcome::Route(itself), &[])
         .await
         .unwrap();
-    let error = store(&server, config()).purge(1).await.unwrap_err();
+    let error = store(&server, config())
+        .delete_expired(1)
+        .await
+        .unwrap_err();
     is(&error, ErrorKind::Unavailable, Effect::None);
     assert_eq!(server.connections(), 4);
 }
@@ -292,7 +298,7 @@ async fn nothing_shows_the_password() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Error(18456, 14)]);
     let server = server.await.unwrap();
     let store = store(&server, config());
-    let error = store.purge(1).await.unwrap_err();
+    let error = store.delete_expired(1).await.unwrap_err();
     let connection = store.pool().get().await.unwrap();
     let shown = format!(
         "{store:?} {:?} {:?} {connection:?} {error:?} {error}",

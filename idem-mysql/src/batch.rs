@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use idem_core::backend::{TryTurn, Turn, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 
-use crate::asked::Asked;
-use crate::error::{Sent, is_locked};
-use crate::operations::{Operations, Sealing, bind_claim, bind_key};
+use crate::claim_params::ClaimParams;
+use crate::error::{Access, is_locked};
+use crate::operations::{FinalResult, Operations, bind_claim, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, filled_up};
@@ -80,8 +80,8 @@ impl Operations {
         let mut asked = Vec::with_capacity(requests.len());
         let mut pending = Vec::with_capacity(requests.len());
         for (position, request) in requests.iter().enumerate() {
-            let checked =
-                check::batch_items(requests.len()).and_then(|()| Asked::new(request, &self.config));
+            let checked = check::batch_items(requests.len())
+                .and_then(|()| ClaimParams::new(request, &self.config));
             match checked {
                 Ok(item) => {
                     pending.push(position);
@@ -96,7 +96,11 @@ impl Operations {
         let most_bytes = self.most_bytes(session).await;
         while !pending.is_empty() {
             let key = |position: usize| requests[position].key();
-            let bytes = |position: usize| asked[position].as_ref().map_or(0, Asked::metadata_bytes);
+            let bytes = |position: usize| {
+                asked[position]
+                    .as_ref()
+                    .map_or(0, ClaimParams::metadata_bytes)
+            };
             let round = next_round(&mut pending, most_bytes, key, bytes);
             let items: Vec<_> = round.iter().filter_map(|&at| asked[at].as_ref()).collect();
             let mut found = vec![None; items.len()];
@@ -125,7 +129,7 @@ impl Operations {
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
-        items: &[&Asked<'_>],
+        items: &[&ClaimParams<'_>],
         answers: &mut [Option<ClaimOutcome>],
     ) -> Result<()> {
         let mut tokens = Vec::new();
@@ -156,7 +160,7 @@ impl Operations {
     async fn insert_at(
         &self,
         session: &mut Session<'_>,
-        items: &[&Asked<'_>],
+        items: &[&ClaimParams<'_>],
         which: &[usize],
         tokens: &mut Vec<i64>,
         answers: &mut [Option<ClaimOutcome>],
@@ -189,7 +193,7 @@ impl Operations {
         tokens.push(token);
         if done.rows_affected() == which.len() as u64 && token != 0 {
             for &at in which {
-                self.traffic.learn(items[at].request.key(), false);
+                self.estimator.record(items[at].request.key(), false);
                 answers[at] = Some(ClaimOutcome::Acquired(items[at].inserted(token)));
             }
         }
@@ -200,7 +204,7 @@ impl Operations {
     async fn look_at(
         &self,
         session: &mut Session<'_>,
-        items: &[&Asked<'_>],
+        items: &[&ClaimParams<'_>],
         which: &[usize],
         tokens: &[i64],
         answers: &mut [Option<ClaimOutcome>],
@@ -217,8 +221,8 @@ impl Operations {
             })
         };
         let sent = match tokens {
-            [] => Sent::Harmless,
-            _ => Sent::Write,
+            [] => Access::Read,
+            _ => Access::Write,
         };
         let rows = session.rows(query, sent).await?;
         let mut there = HashSet::new();
@@ -231,11 +235,11 @@ impl Operations {
             let request = items[at].request;
             answers[at] = match columns.found(request) {
                 Found::Own if tokens.contains(&columns.token().as_i64()) => {
-                    self.traffic.learn(request.key(), false);
+                    self.estimator.record(request.key(), false);
                     Some(ClaimOutcome::Acquired(columns.stored()?.claim(request)))
                 }
                 Found::Held => {
-                    self.traffic.learn(request.key(), true);
+                    self.estimator.record(request.key(), true);
                     Some(columns.stored()?.loses(request)?)
                 }
                 Found::Own | Found::Free | Found::Abandoned => None,
@@ -264,7 +268,7 @@ impl Operations {
     ) -> Vec<Result<()>> {
         let mut answers: Vec<Option<Result<()>>> = Vec::new();
         answers.resize_with(completions.len(), || None);
-        let mut sealings: Vec<Option<Sealing>> = Vec::with_capacity(completions.len());
+        let mut sealings: Vec<Option<FinalResult>> = Vec::with_capacity(completions.len());
         let mut pending = Vec::new();
         for (position, item) in completions.iter().enumerate() {
             let sealing = check::batch_items(completions.len())
@@ -280,7 +284,7 @@ impl Operations {
                 }
             }
         }
-        let bytes = |position: usize| sealings[position].as_ref().map_or(0, Sealing::len);
+        let bytes = |position: usize| sealings[position].as_ref().map_or(0, FinalResult::len);
         let most_bytes = self.most_bytes(session).await;
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
@@ -321,7 +325,7 @@ impl Operations {
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        all: &[(&Completion, &Sealing)],
+        all: &[(&Completion, &FinalResult)],
         sealed: &mut [bool],
     ) -> Result<()> {
         let positions: Vec<_> = (0..all.len()).collect();

@@ -10,8 +10,8 @@ use idem_core::{
 };
 use sqlx::Row;
 
-use crate::error::{Sent, decode};
-use crate::operations::{MAX_ASKS, Operations, bind_claim, bind_key};
+use crate::error::{Access, decode};
+use crate::operations::{MAX_RETRIES, Operations, bind_claim, bind_key};
 use crate::session::Session;
 use crate::store::{MySqlStore, at};
 
@@ -53,7 +53,7 @@ impl Operations {
             &sql.last_checkpoint
         };
         let query = || bind_claim(sqlx::query(statement.text()), claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let stored: Option<Vec<u8>> = row.try_get_unchecked(0).map_err(decode)?;
         let stored = stored.map(Bytes::from);
@@ -84,7 +84,7 @@ impl Operations {
             let query = bind_key(query.bind(retention), source).bind(wanted);
             sql.bind_probe(query, source)
         };
-        for ask in 0..MAX_ASKS {
+        for ask in 0..MAX_RETRIES {
             let mark = self.mark(session, source, ask > 0).await?;
             let is_there = mark.is_some();
             match mark {
@@ -115,7 +115,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the mark was raised {MAX_ASKS} times while it was advanced; ask again"),
+            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
         ))
     }
 
@@ -132,7 +132,7 @@ impl Operations {
             &sql.mark
         };
         let query = || bind_key(sqlx::query(statement.text()), source);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
@@ -179,10 +179,10 @@ impl WatermarkStore for MySqlStore {
         Ok(mark.filter(|mark| mark.is_live).map(|mark| mark.version))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         self.operations
-            .purge_watermarks(&mut self.session(), limit)
+            .delete_expired_watermarks(&mut self.session(), limit)
             .await
-            .map_err(at("purge_watermarks"))
+            .map_err(at("delete_expired_watermarks"))
     }
 }

@@ -21,10 +21,10 @@ use idem_core::{
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
-use crate::asked::Asked;
+use crate::claim_params::ClaimParams;
 use crate::config::{ClaimOrder, Returning};
-use crate::error::{Sent, is_null_refused};
-use crate::operations::{MAX_ASKS, Operations, bind_key};
+use crate::error::{Access, is_null_refused};
+use crate::operations::{MAX_RETRIES, Operations, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::{Query, Session};
 use crate::statements::Dialect;
@@ -73,7 +73,7 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let asked = Asked::new(request, &self.config)?;
+        let asked = ClaimParams::new(request, &self.config)?;
         if !session.is_transaction()
             && let Some(pause) = self.locked.read_pause(request.key())
         {
@@ -87,11 +87,11 @@ impl Operations {
         };
         let mut absent = self.counts(session) && self.inserts_first(request.key());
         let (mut has_looked, mut has_written) = (false, false);
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             if absent {
                 match self.insert_permitted(session, &asked).await {
                     Ok(Inserted::Own(claim)) => {
-                        self.traffic.learn(request.key(), false);
+                        self.estimator.record(request.key(), false);
                         return Ok(ClaimOutcome::Acquired(claim));
                     }
                     Ok(Inserted::Perhaps) => has_written = true,
@@ -117,7 +117,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::Unknown,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
         ))
     }
 
@@ -126,7 +126,7 @@ impl Operations {
         match self.config.claim_order() {
             ClaimOrder::LookFirst => false,
             ClaimOrder::InsertFirst => true,
-            ClaimOrder::Learnt => !self.traffic.expects_record(key),
+            ClaimOrder::Adaptive => !self.estimator.expects_duplicate(key),
         }
     }
 
@@ -134,7 +134,7 @@ impl Operations {
     async fn meet(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         seen: &MySqlRow,
         has_written: bool,
     ) -> Result<Met> {
@@ -144,7 +144,7 @@ impl Operations {
                 columns.stored()?.claim(asked.request),
             ))),
             Found::Held => {
-                self.traffic.learn(asked.request.key(), true);
+                self.estimator.record(asked.request.key(), true);
                 columns.stored()?.loses(asked.request).map(Met::Answer)
             }
             Found::Abandoned => self.abandon(session, asked, &columns).await,
@@ -169,7 +169,7 @@ impl Operations {
     async fn look(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         has_written: bool,
     ) -> Result<Option<Arc<MySqlRow>>> {
         if !has_written {
@@ -180,7 +180,9 @@ impl Operations {
             true => &sql.look_latest,
             false => &sql.look,
         };
-        let rows = session.rows(|| asked.look(statement), Sent::Write).await?;
+        let rows = session
+            .rows(|| asked.look(statement), Access::Write)
+            .await?;
         Ok(rows.into_iter().next().map(Arc::new))
     }
 
@@ -193,7 +195,7 @@ impl Operations {
     async fn insert_permitted(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
     ) -> Result<Inserted> {
         let key = asked.request.key();
         match self.permit(&self.locked, session, key).await? {
@@ -203,7 +205,7 @@ impl Operations {
         }
     }
 
-    async fn insert(&self, session: &mut Session<'_>, asked: &Asked<'_>) -> Result<Inserted> {
+    async fn insert(&self, session: &mut Session<'_>, asked: &ClaimParams<'_>) -> Result<Inserted> {
         let (sql, key) = (self.sql(session).await?, asked.request.key());
         if self.counts(session) {
             self.without_gaps(session).await?;
@@ -219,7 +221,7 @@ impl Operations {
         }
         if self.facts(session).await?.has_returning {
             let query = || asked.bind_row(sqlx::query(sql.insert_returning.text()));
-            let rows = session.rows(query, Sent::Write).await?;
+            let rows = session.rows(query, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which is then read.
             return Ok(match columns {
@@ -282,7 +284,7 @@ impl Operations {
     async fn abandon(
         &self,
         session: &mut Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
         seen: &Columns<'_>,
     ) -> Result<Met> {
         let failure = encode_failure(&Failure::abandoned())?;
@@ -315,17 +317,17 @@ mod tests {
         let operations = Operations::new(Config::new().with_claim_order(order));
         let key = Key::new("tenant", "pay", "one").unwrap();
         for &met_record in lessons {
-            operations.traffic.learn(&key, met_record);
+            operations.estimator.record(&key, met_record);
         }
         operations.inserts_first(&key)
     }
 
     #[test]
     fn the_order_is_learnt_unless_it_is_set() {
-        use ClaimOrder::{InsertFirst, Learnt, LookFirst};
-        assert!(!inserts_first(Learnt, &[]), "nothing is known yet");
+        use ClaimOrder::{Adaptive, InsertFirst, LookFirst};
+        assert!(!inserts_first(Adaptive, &[]), "nothing is known yet");
         for (lessons, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
-            assert_eq!(inserts_first(Learnt, &lessons), mostly_fresh);
+            assert_eq!(inserts_first(Adaptive, &lessons), mostly_fresh);
             assert!(inserts_first(InsertFirst, &lessons));
             assert!(!inserts_first(LookFirst, &lessons));
         }

@@ -39,7 +39,7 @@ pub enum ClaimOrder {
     /// is the only statement, otherwise the look. The operations that the store knows to be used in callers' transactions
     /// are looked for first.
     #[default]
-    Learnt,
+    Adaptive,
     /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
     LookFirst,
     /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of

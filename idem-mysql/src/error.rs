@@ -10,15 +10,15 @@ use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, meani
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was sent yet, or only a read.
-    Harmless,
+    Read,
     /// A statement that writes was sent.
     Write,
 }
 
 /// The driver's error as one of ours; the driver's is kept as the source.
-pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
+pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let (kind, effect, message) = match &error {
         SqlxError::Database(_) => {
             let (kind, effect, message) = meaning(number(&error).unwrap_or(0));
@@ -74,15 +74,15 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
         ),
     };
     let effect = match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => effect,
+        Access::Read => Effect::None,
+        Access::Write => effect,
     };
     Error::new(kind, effect, message).with_source(error)
 }
 
 /// An answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
-    classify(error, Sent::Write)
+    classify(error, Access::Write)
 }
 
 /// A race that a statement has lost, after which the server has undone it.
@@ -160,10 +160,10 @@ mod tests {
     #[test]
     fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
         let lost = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
-        assert!(classify(lost(), Sent::Write).is_retryable());
-        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert_eq!(classify(lost(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Access::Read).effect(), Effect::None);
+        assert!(classify(lost(), Access::Write).is_retryable());
+        assert!(classify(lost(), Access::Write).source().is_some());
         assert_eq!(lost_race(&lost()), None);
     }
 }

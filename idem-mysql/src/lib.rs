@@ -1,10 +1,9 @@
 #![doc = include_str!("../README.md")]
 
-mod asked;
-mod attempts;
 mod batch;
 mod capabilities;
 mod claim;
+mod claim_params;
 mod codes;
 mod config;
 mod counters;
@@ -23,16 +22,17 @@ mod sql;
 mod statements;
 mod store;
 mod transaction;
+mod transaction_retry;
 mod tx;
 mod verify;
 
-pub use attempts::{Attempts, Isolation, Transactions};
 pub use config::{ClaimOrder, Config, Returning};
 pub use counters::Contention;
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::MySqlStore;
 pub use transaction::Transaction;
+pub use transaction_retry::{Isolation, TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use sqlx;

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use idem_core::backend::Gather;
+use idem_core::backend::Batcher;
 use idem_core::{Error, ErrorKind, Key, Result};
 use sqlx::MySqlPool;
 use sqlx::mysql::MySqlRow;
 
-use crate::asked::Asked;
 use crate::batch::parts;
-use crate::error::Sent;
+use crate::claim_params::ClaimParams;
+use crate::error::Access;
 use crate::operations::{Operations, bind_key};
 use crate::own::Own;
 use crate::row::Columns;
@@ -30,12 +30,12 @@ type Answer = Result<Option<Arc<MySqlRow>>>;
 /// Reads for claims. When there are many at a time, a statement reads for many of them: that costs the server little more
 /// than one read. It locks nothing, so nobody is held up by a neighbour.
 #[derive(Clone)]
-pub(crate) struct Looks(Arc<Gather<Key, Answer>>);
+pub(crate) struct Looks(Arc<Batcher<Key, Answer>>);
 
 impl Looks {
     pub(crate) fn new(pool: &MySqlPool, own: Option<&Own>, operations: &Arc<Operations>) -> Self {
         let (pool, own, operations) = (pool.clone(), own.cloned(), Arc::clone(operations));
-        Self(Gather::new(MOST, AT_A_TIME, move |keys: Vec<Key>| {
+        Self(Batcher::new(MOST, AT_A_TIME, move |keys: Vec<Key>| {
             let (pool, own, operations) = (pool.clone(), own.clone(), Arc::clone(&operations));
             async move {
                 let Operations {
@@ -56,7 +56,11 @@ impl fmt::Debug for Looks {
 
 impl Operations {
     /// The record, if there is one, by a read that nothing was written before.
-    pub(crate) async fn first_look(&self, session: &mut Session<'_>, asked: &Asked<'_>) -> Answer {
+    pub(crate) async fn first_look(
+        &self,
+        session: &mut Session<'_>,
+        asked: &ClaimParams<'_>,
+    ) -> Answer {
         let Some(Looks(looks)) = session.looks() else {
             return self.look_alone(session, asked).await;
         };
@@ -70,17 +74,17 @@ impl Operations {
             Ok(Some(Ok(row))) => Ok(row),
             // What was wrong may have been another's.
             Ok(Some(Err(_)) | None) => self.look_alone(session, asked).await,
-            Err(_) => Err(timed_out(&self.config, Sent::Harmless)),
+            Err(_) => Err(timed_out(&self.config, Access::Read)),
         }
     }
 
-    async fn look_alone(&self, session: &mut Session<'_>, asked: &Asked<'_>) -> Answer {
+    async fn look_alone(&self, session: &mut Session<'_>, asked: &ClaimParams<'_>) -> Answer {
         let sql = self.sql(session).await?;
         let statement = match session.is_transaction() {
             true => &sql.look_in,
             false => &sql.look,
         };
-        let rows = session.rows(|| asked.look(statement), Sent::Harmless);
+        let rows = session.rows(|| asked.look(statement), Access::Read);
         Ok(rows.await?.into_iter().next().map(Arc::new))
     }
 
@@ -103,7 +107,7 @@ impl Operations {
         let sql = self.sql(session).await?;
         let (statement, size) = sql.look_many.at_least(keys.len());
         let query = || filled_up(keys, size).fold(sqlx::query(statement.text()), bind_key);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let rows: Vec<_> = rows.into_iter().map(Arc::new).collect();
         let mut found = HashMap::with_capacity(rows.len());
         for row in &rows {

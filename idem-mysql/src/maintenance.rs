@@ -4,7 +4,7 @@ use idem_core::backend::{check, encode_failure};
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
 use sqlx::Row;
 
-use crate::error::{Sent, decode};
+use crate::error::{Access, decode};
 use crate::operations::Operations;
 use crate::session::{MAX_RACES, Session};
 use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
@@ -13,14 +13,22 @@ use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
 type StoredKey = [Vec<u8>; 3];
 
 impl Operations {
-    pub(crate) async fn purge(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn delete_expired(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let limit = check::batch(limit)?;
         let sql = self.sql(session).await?;
         self.in_rounds(session, limit, &sql.purgeable, &sql.purge, None)
             .await
     }
 
-    pub(crate) async fn sweep(&self, session: &mut Session<'_>, limit: u32) -> Result<u64> {
+    pub(crate) async fn fail_abandoned(
+        &self,
+        session: &mut Session<'_>,
+        limit: u32,
+    ) -> Result<u64> {
         let limit = check::batch(limit)?;
         let failure = encode_failure(&Failure::abandoned())?;
         let sql = self.sql(session).await?;
@@ -29,7 +37,7 @@ impl Operations {
             .await
     }
 
-    pub(crate) async fn purge_watermarks(
+    pub(crate) async fn delete_expired_watermarks(
         &self,
         session: &mut Session<'_>,
         limit: u32,
@@ -109,7 +117,7 @@ async fn locked(
     size: usize,
 ) -> Result<Vec<StoredKey>> {
     let query = || sqlx::query(which.text()).bind(size as u64);
-    let rows = session.rows(query, Sent::Write).await?;
+    let rows = session.rows(query, Access::Write).await?;
     let part = |row: &sqlx::mysql::MySqlRow, index: usize| {
         row.try_get_unchecked::<Vec<u8>, _>(index).map_err(decode)
     };

@@ -3,13 +3,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use idem_core::backend::{LockedKeys, StoredRecord, Traffic, check};
+use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, check};
 use idem_core::{Claim, Error, Failure, Key, Record, Response, Result, Timestamp};
 use sqlx::Row;
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::error::{Sent, decode};
+use crate::error::{Access, decode};
 use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
@@ -17,7 +17,7 @@ use crate::statements::{Dialect, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Operations {
     pub(crate) config: Config,
     texts: [Statements; 2],
     pub(crate) counters: Counters,
-    pub(crate) traffic: Traffic,
+    pub(crate) estimator: DuplicateEstimator,
     /// The keys whose records, and the sources whose marks, others have locked.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
@@ -34,13 +34,13 @@ pub(crate) struct Operations {
 
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
-pub(crate) struct Sealing {
+pub(crate) struct FinalResult {
     state: i64,
     result: Vec<u8>,
     retention: i64,
 }
 
-impl Sealing {
+impl FinalResult {
     pub(crate) fn len(&self) -> usize {
         self.result.len()
     }
@@ -59,7 +59,7 @@ impl Operations {
         Self {
             texts: [Dialect::MariaDb, Dialect::MySql]
                 .map(|dialect| Statements::new(&config, dialect)),
-            traffic: Traffic::expecting_records(),
+            estimator: DuplicateEstimator::expecting_duplicates(),
             config,
             counters: Counters::default(),
             locked: LockedKeys::new(),
@@ -90,16 +90,16 @@ impl Operations {
         })
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
     }
 
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
@@ -110,7 +110,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &Sealing,
+        sealing: &FinalResult,
     ) -> Result<()> {
         let sql = self.sql(session).await?;
         let query = || {
@@ -168,7 +168,7 @@ impl Operations {
             &sql.owned
         };
         let query = || bind_claim(sqlx::query(statement.text()), claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
@@ -196,7 +196,7 @@ impl Operations {
             return Err(Error::claim_lost());
         }
         let query = || bind_claim(sqlx::query(sql.lease.text()), claim);
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.rows(query, Access::Write).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
         Ok(Claim::new(
@@ -212,7 +212,7 @@ impl Operations {
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let sql = self.sql(session).await?;
         let query = || bind_key(sqlx::query(sql.get.text()), key);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         rows.first()
             .map(|row| Columns::of(row)?.record())
             .transpose()

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idem_sqlx::{Connections, Lent};
+use idem_sqlx::{ConnectionGuard, Connections};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySql};
@@ -28,7 +28,7 @@ impl Own {
     }
 
     /// A connection on which no statement is prepared is taken for a new one. To set one up twice does no harm.
-    pub(crate) async fn lend(&self) -> Result<Lent<MySql>, sqlx::Error> {
+    pub(crate) async fn lend(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
         let mut lent = self.connections.lend().await?;
         if let Some(connection) = lent.connection()
             && connection.cached_statements_size() == 0
@@ -55,7 +55,7 @@ impl fmt::Debug for Own {
 #[derive(Debug)]
 pub(crate) enum Held {
     Pooled(PoolConnection<MySql>),
-    Own(Lent<MySql>),
+    Own(ConnectionGuard<MySql>),
 }
 
 impl Held {

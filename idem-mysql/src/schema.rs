@@ -4,7 +4,7 @@ use idem_core::{Error, Result};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, decode};
+use crate::error::{Access, classify, decode};
 use crate::server::{Server, misconfigured};
 use crate::store::{BACKEND, MySqlStore};
 
@@ -43,7 +43,7 @@ fn table_sql(config: &Config, template: &str) -> String {
 impl MySqlStore {
     /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and
     /// checks server and versions. A table that is there is left alone, so an installation that has no table of
-    /// watermarks yet gets that one and goes on beside its traffic. Safe when many processes start at once, and
+    /// watermarks yet gets that one and goes on beside its estimator. Safe when many processes start at once, and
     /// when there is nothing to do it only reads.
     ///
     /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
@@ -143,7 +143,7 @@ impl MySqlStore {
             Ok(())
         });
         let created = created.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        created.map_err(|error| classify(error, Sent::Write))
+        created.map_err(|error| classify(error, Access::Write))
     }
 
     /// The version in the table's comment; `None` when there is no such table or comment.
@@ -157,7 +157,7 @@ impl MySqlStore {
             .bind(config.database())
             .bind(table)
         };
-        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let rows = self.session().rows(query, Access::Read).await?;
         let comment: &[u8] = match rows.first() {
             Some(row) => row.try_get_unchecked(0).map_err(decode)?,
             None => return Ok(None),

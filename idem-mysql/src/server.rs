@@ -4,7 +4,7 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::Row;
 
 use crate::config::{Config, Returning};
-use crate::error::{Sent, decode};
+use crate::error::{Access, decode};
 use crate::session::Session;
 use crate::statements::Dialect;
 
@@ -43,7 +43,7 @@ impl Server {
                  CAST(@@innodb_rollback_on_timeout AS SIGNED)",
             )
         };
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("the server's settings have no row"))?;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::error::{LostRace, Sent, classify, lost_race};
+use crate::error::{Access, LostRace, classify, lost_race};
 use crate::looks::Looks;
 use crate::own::{Held, Own};
 use crate::settings;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(16);
 /// (the server has undone it) is sent again within the operation's time.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
-    place: Place<'s>,
+    place: ConnectionSource<'s>,
     counters: &'s Counters,
     patience: Patience,
 }
@@ -53,7 +53,7 @@ struct Races {
 }
 
 #[derive(Debug)]
-enum Place<'s> {
+enum ConnectionSource<'s> {
     Store(Stored<'s>),
     Transaction {
         connection: &'s mut MySqlConnection,
@@ -73,7 +73,7 @@ impl<'s> Session<'s> {
     ) -> Self {
         let deadline = Instant::now() + config.timeout();
         Self {
-            place: Place::Store(Stored {
+            place: ConnectionSource::Store(Stored {
                 pool,
                 own,
                 looks,
@@ -93,7 +93,7 @@ impl<'s> Session<'s> {
         counters: &'s Counters,
     ) -> Self {
         Self {
-            place: Place::Transaction {
+            place: ConnectionSource::Transaction {
                 connection,
                 keeps: false,
             },
@@ -104,7 +104,7 @@ impl<'s> Session<'s> {
 
     /// In a transaction: whether 1205 comes at once and leaves it as it was.
     pub(crate) fn set_keeps(&mut self, whether: bool) {
-        if let Place::Transaction { keeps, .. } = &mut self.place {
+        if let ConnectionSource::Transaction { keeps, .. } = &mut self.place {
             *keeps = whether;
         }
     }
@@ -122,33 +122,35 @@ impl<'s> Session<'s> {
     /// What is left of the operation's time; of a transaction's nothing is known.
     pub(crate) fn remaining(&self) -> Duration {
         match &self.place {
-            Place::Store(stored) => stored.deadline.saturating_duration_since(Instant::now()),
-            Place::Transaction { .. } => MAX_LOCK_WAIT,
+            ConnectionSource::Store(stored) => {
+                stored.deadline.saturating_duration_since(Instant::now())
+            }
+            ConnectionSource::Transaction { .. } => MAX_LOCK_WAIT,
         }
     }
 
     /// Hands the connection back while the operation waits for something else.
     pub(crate) fn park(&mut self) {
-        if let Place::Store(stored) = &mut self.place {
+        if let ConnectionSource::Store(stored) = &mut self.place {
             stored.park();
         }
     }
 
     /// Whether connections are a caller's, whose sessions may be of any isolation level.
     pub(crate) fn is_lent(&self) -> bool {
-        matches!(&self.place, Place::Store(stored) if stored.own.is_none())
+        matches!(&self.place, ConnectionSource::Store(stored) if stored.own.is_none())
     }
 
     /// Whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
-        matches!(self.place, Place::Transaction { .. })
+        matches!(self.place, ConnectionSource::Transaction { .. })
     }
 
     /// Where others look, too: not in a transaction, and not while this session holds a connection, which those who look for
     /// everybody may wait for.
     pub(crate) fn looks(&self) -> Option<&'s Looks> {
         match &self.place {
-            Place::Store(stored) if stored.connection.is_none() => stored.looks,
+            ConnectionSource::Store(stored) if stored.connection.is_none() => stored.looks,
             _ => None,
         }
     }
@@ -157,13 +159,13 @@ impl<'s> Session<'s> {
     pub(crate) async fn rows<'q>(
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
-        sent: Sent,
+        sent: Access,
     ) -> Result<Vec<MySqlRow>> {
         let mut races = Races::default();
         loop {
             let rows = match &mut self.place {
-                Place::Store(lent) => lent.rows(query(), sent).await,
-                Place::Transaction { connection, .. } => query()
+                ConnectionSource::Store(lent) => lent.rows(query(), sent).await,
+                ConnectionSource::Transaction { connection, .. } => query()
                     .fetch_all(&mut **connection)
                     .await
                     .map_err(Fault::Driver),
@@ -191,21 +193,21 @@ impl<'s> Session<'s> {
         let mut races = Races::default();
         loop {
             let done = match &mut self.place {
-                Place::Store(lent) => lent.write(query()).await,
-                Place::Transaction { connection, .. } => query()
+                ConnectionSource::Store(lent) => lent.write(query()).await,
+                ConnectionSource::Transaction { connection, .. } => query()
                     .execute(&mut **connection)
                     .await
                     .map_err(Fault::Driver),
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(fault) => self.after(fault, Sent::Write, &mut races).await?,
+                Err(fault) => self.after(fault, Access::Write, &mut races).await?,
             }
         }
     }
 
     /// Counts a lost race and waits for the next try; every other fault is the operation's.
-    async fn after(&mut self, fault: Fault, sent: Sent, races: &mut Races) -> Result<()> {
+    async fn after(&mut self, fault: Fault, sent: Access, races: &mut Races) -> Result<()> {
         let again = self
             .counted(&fault)
             .is_some_and(|race| self.is_repeated(race, races));
@@ -225,9 +227,9 @@ impl<'s> Session<'s> {
     fn is_repeated(&self, race: LostRace, races: &mut Races) -> bool {
         races.count += 1;
         let may_be = match &self.place {
-            Place::Store(stored) => stored.is_alone(),
+            ConnectionSource::Store(stored) => stored.is_alone(),
             // Whatever else it was, the server may have undone the whole transaction.
-            Place::Transaction { keeps, .. } => {
+            ConnectionSource::Transaction { keeps, .. } => {
                 race == LostRace::NoWait || race == LostRace::LockWait && *keeps
             }
         };
@@ -260,47 +262,46 @@ impl<'s> Session<'s> {
     /// Sends a statement that sets something and answers with nothing.
     pub(crate) async fn set(&mut self, text: &'static str) -> Result<()> {
         let done = match &mut self.place {
-            Place::Store(stored) => stored.set(text).await,
-            Place::Transaction { connection, .. } => connection
+            ConnectionSource::Store(stored) => stored.set(text).await,
+            ConnectionSource::Transaction { connection, .. } => connection
                 .execute(text)
                 .await
                 .map(drop)
                 .map_err(Fault::Driver),
         };
-        done.map_err(|fault| fault.into_error(Sent::Harmless))
+        done.map_err(|fault| fault.into_error(Access::Read))
     }
 
     /// Begins a transaction of this crate's own, on the store's connection. What is not committed is rolled back by closing the
     /// connection.
     pub(crate) async fn begin(&mut self) -> Result<()> {
-        self.control("START TRANSACTION", true, Sent::Harmless)
-            .await
+        self.control("START TRANSACTION", true, Access::Read).await
     }
 
     /// Commits it.
     pub(crate) async fn commit(&mut self) -> Result<()> {
         // Whatever `completion_type` says, no transaction follows.
-        self.control("COMMIT AND NO CHAIN NO RELEASE", false, Sent::Write)
+        self.control("COMMIT AND NO CHAIN NO RELEASE", false, Access::Write)
             .await
     }
 
     /// Rolls it back, which the server may have done already.
     pub(crate) async fn rollback(&mut self) -> Result<()> {
-        self.control("ROLLBACK AND NO CHAIN NO RELEASE", false, Sent::Harmless)
+        self.control("ROLLBACK AND NO CHAIN NO RELEASE", false, Access::Read)
             .await
     }
 
     /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
     /// error. Otherwise the connection is closed, and the server rolls back when it notices that.
     pub(crate) async fn undo(&mut self) {
-        if matches!(&self.place, Place::Store(pooled) if pooled.open && !pooled.busy) {
+        if matches!(&self.place, ConnectionSource::Store(pooled) if pooled.open && !pooled.busy) {
             // Nothing more can be done; the error that led here is told.
             let _ = self.rollback().await;
         }
     }
 
-    async fn control(&mut self, text: &'static str, open: bool, sent: Sent) -> Result<()> {
-        let Place::Store(lent) = &mut self.place else {
+    async fn control(&mut self, text: &'static str, open: bool, sent: Access) -> Result<()> {
+        let ConnectionSource::Store(lent) = &mut self.place else {
             return Ok(());
         };
         let done = lent.control(text, open).await;
@@ -318,7 +319,7 @@ enum Fault {
 }
 
 impl Fault {
-    fn into_error(self, sent: Sent) -> Error {
+    fn into_error(self, sent: Access) -> Error {
         match self {
             Self::Driver(error) => classify(error, sent),
             Self::Answer(error) => error,
@@ -350,7 +351,7 @@ impl Stored<'_> {
         !self.open && Instant::now() < self.deadline
     }
 
-    async fn rows(&mut self, query: Query<'_>, sent: Sent) -> Result<Vec<MySqlRow>, Fault> {
+    async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<MySqlRow>, Fault> {
         let deadline = self.deadline;
         let rows = query.fetch_all(self.connection().await?);
         let rows = timeout_at(deadline, rows).await;
@@ -361,14 +362,14 @@ impl Stored<'_> {
         let deadline = self.deadline;
         let done = query.execute(self.connection().await?);
         let done = timeout_at(deadline, done).await;
-        self.settle(done, Sent::Write)
+        self.settle(done, Access::Write)
     }
 
     async fn set(&mut self, text: &'static str) -> Result<(), Fault> {
         let deadline = self.deadline;
         let done = self.connection().await?.execute(text);
         let done = timeout_at(deadline, done).await;
-        self.settle(done, Sent::Harmless).map(drop)
+        self.settle(done, Access::Read).map(drop)
     }
 
     /// Hands the connection back where nothing is under way on it.
@@ -386,7 +387,7 @@ impl Stored<'_> {
         self.open = true;
         let done = self.connection().await?.execute(text);
         let done = timeout_at(deadline, done).await;
-        self.settle(done, Sent::Write)?;
+        self.settle(done, Access::Write)?;
         self.open = open;
         Ok(())
     }
@@ -396,10 +397,10 @@ impl Stored<'_> {
             // Boxed, because it may be the making of a connection, which is large.
             let acquired = timeout_at(self.deadline, Box::pin(self.acquire())).await;
             let acquired =
-                acquired.map_err(|_| Fault::Answer(timed_out(self.config, Sent::Harmless)))?;
+                acquired.map_err(|_| Fault::Answer(timed_out(self.config, Access::Read)))?;
             // Nothing was sent.
             let acquired =
-                acquired.map_err(|error| Fault::Answer(classify(error, Sent::Harmless)))?;
+                acquired.map_err(|error| Fault::Answer(classify(error, Access::Read)))?;
             self.connection = Some(acquired);
             self.busy = true;
             self.check().await?;
@@ -421,7 +422,7 @@ impl Stored<'_> {
             return Ok(());
         }
         let checked = timeout_at(deadline, settings::check(connection)).await;
-        let checked = checked.unwrap_or_else(|_| Err(timed_out(self.config, Sent::Harmless)));
+        let checked = checked.unwrap_or_else(|_| Err(timed_out(self.config, Access::Read)));
         checked.map_err(Fault::Answer)
     }
 
@@ -440,7 +441,7 @@ impl Stored<'_> {
     fn settle<T>(
         &mut self,
         result: Result<Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
-        sent: Sent,
+        sent: Access,
     ) -> Result<T, Fault> {
         match result {
             Ok(Ok(value)) => {
@@ -469,10 +470,10 @@ impl Drop for Stored<'_> {
     }
 }
 
-pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
     let effect = match under_way {
-        Sent::Harmless => Effect::None,
-        Sent::Write => Effect::Unknown,
+        Access::Read => Effect::None,
+        Access::Write => Effect::Unknown,
     };
     Error::new(
         ErrorKind::Unavailable,

@@ -5,7 +5,7 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{Executor, Row};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, decode};
+use crate::error::{Access, classify, decode};
 use crate::server::misconfigured;
 
 /// Modes of MariaDB under which an empty text is NULL, or a statement means something else.
@@ -57,7 +57,7 @@ const READ: &str = "SELECT CAST(@@autocommit AS SIGNED), CAST(@@completion_type 
 /// work too, so nothing is set in it.
 pub(crate) async fn check(connection: &mut MySqlConnection) -> Result<()> {
     let row = connection.fetch_one(READ).await;
-    let row = row.map_err(|error| classify(error, Sent::Harmless))?;
+    let row = row.map_err(|error| classify(error, Access::Read))?;
     match refusal(&Session::of(&row)?) {
         Some(message) => Err(misconfigured(message)),
         None => Ok(()),

@@ -199,7 +199,7 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
     columns!("CAST(NULL AS BINARY)")
 );
 
-/// The parameters as `Asked::take` binds them.
+/// The parameters as `ClaimParams::take` binds them.
 ///
 /// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
 /// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first

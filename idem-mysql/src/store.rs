@@ -15,7 +15,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
 
 use crate::config::Config;
 use crate::counters::Contention;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::own::Own;
@@ -121,7 +121,7 @@ impl MySqlStore {
     /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
     /// made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = MySqlConnectOptions::from_str(url)
             .map_err(at)?
             // Nothing here depends on the session; this spares each connection a round trip.
@@ -297,18 +297,18 @@ impl IdempotencyStore for MySqlStore {
             .map_err(at("get"))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.operations
-            .purge(&mut self.session(), limit)
+            .delete_expired(&mut self.session(), limit)
             .await
-            .map_err(at("purge"))
+            .map_err(at("delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.operations
-            .sweep(&mut self.session(), limit)
+            .fail_abandoned(&mut self.session(), limit)
             .await
-            .map_err(at("sweep"))
+            .map_err(at("fail_abandoned"))
     }
 }
 

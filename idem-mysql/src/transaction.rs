@@ -8,7 +8,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool, SqlStr};
 use sqlx_core::transaction::TransactionManager;
 
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::store::BACKEND;
 
 /// An open transaction on a connection of the pool.
@@ -35,7 +35,7 @@ impl Transaction {
             Ok(transaction)
         });
         let begun = begun.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        begun.map_err(|error| failed(error, Sent::Harmless, "begin"))
+        begun.map_err(|error| failed(error, Access::Read, "begin"))
     }
 
     /// Commits.
@@ -50,7 +50,7 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<()> {
         let done = tokio::spawn(async move { self.end_by_commit().await });
         let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        done.map_err(|error| failed(error, Sent::Write, "commit"))
+        done.map_err(|error| failed(error, Access::Write, "commit"))
     }
 
     /// Rolls back, and keeps the connection for others, which dropping does not.
@@ -65,7 +65,7 @@ impl Transaction {
     pub async fn rollback(mut self) -> Result<()> {
         let done = tokio::spawn(async move { self.end_by_rollback().await });
         let done = done.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        done.map_err(|error| failed(error, Sent::Harmless, "rollback"))
+        done.map_err(|error| failed(error, Access::Read, "rollback"))
     }
 
     async fn end_by_commit(&mut self) -> Result<(), sqlx::Error> {
@@ -81,7 +81,7 @@ impl Transaction {
     }
 }
 
-fn failed(error: sqlx::Error, sent: Sent, operation: &'static str) -> Error {
+fn failed(error: sqlx::Error, sent: Access, operation: &'static str) -> Error {
     classify(error, sent).at(BACKEND, operation)
 }
 

@@ -50,7 +50,7 @@ impl MySqlStore {
         transaction: &mut MySqlConnection,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.operations.traffic.always_look(request.key());
+        self.operations.estimator.always_look(request.key());
         self.operations
             .claim(&mut self.session_in(transaction), request)
             .await
@@ -74,7 +74,7 @@ impl MySqlStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         self.operations
@@ -99,7 +99,7 @@ impl MySqlStore {
         failure: &Failure,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         self.operations
@@ -124,7 +124,7 @@ impl MySqlStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
-        self.operations.traffic.always_look(claim.key());
+        self.operations.estimator.always_look(claim.key());
         self.operations
             .checkpoint(&mut self.session_in(transaction), claim, checkpoint)
             .await

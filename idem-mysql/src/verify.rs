@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::Row;
 
-use crate::error::{Sent, decode};
+use crate::error::{Access, decode};
 use crate::server::misconfigured;
 use crate::store::MySqlStore;
 
@@ -135,7 +135,7 @@ impl MySqlStore {
         read: impl Fn(&sqlx::mysql::MySqlRow) -> Result<T>,
     ) -> Result<Vec<T>> {
         let query = || sqlx::query(sql).bind(self.config().database()).bind(table);
-        let rows = self.session().rows(query, Sent::Harmless).await?;
+        let rows = self.session().rows(query, Access::Read).await?;
         rows.iter().map(read).collect()
     }
 
@@ -158,7 +158,7 @@ impl MySqlStore {
                 let query = || sqlx::query(sqlx::AssertSqlSafe(sql.clone())).persistent(false);
                 let kind = sql.split(' ').next().unwrap_or_default();
                 self.session()
-                    .rows(query, Sent::Harmless)
+                    .rows(query, Access::Read)
                     .await
                     .map_err(|error| refused(error, kind, &table))?;
             }

@@ -1,13 +1,13 @@
 //! The suite, and cases of this crate's own, against MariaDB and MySQL; the suite there once more with claims that insert
 //! before they look, whatever they have learnt; and against three nodes of a Galera cluster, a different one each time a
-//! store is opened; against one of them, whose open transactions lock what they have claimed; and behind `Coalesced`.
+//! store is opened; against one of them, whose open transactions lock what they have claimed; and behind `Batched`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Coalesced, Target};
+use idem_conformance::{Batched, Target};
 use support::MySqlHarness;
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         };
     }
     let target = |name| Target::new(name, move || async move { MySqlHarness::of(name) });
-    let coalesced = || async { MySqlHarness::of("mariadb").map(Coalesced::new) };
+    let coalesced = || async { MySqlHarness::of("mariadb").map(Batched::new) };
     idem_conformance::main(vec![
         target("mariadb").with_cases(cases::ALL),
         target("mysql").with_cases(cases::ALL),

@@ -39,7 +39,10 @@ fn main() -> ExitCode {
             "a_claim_of_one_node_is_completed_and_replayed_by_others",
             handed_on,
         ),
-        trial("purges_on_all_nodes_delete_each_record_once", purge),
+        trial(
+            "purges_on_all_nodes_delete_each_record_once",
+            delete_expired,
+        ),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(missing)).into();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -268,7 +271,7 @@ fn handed_on(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-fn purge(runtime: &Runtime) -> Result<(), BoxError> {
+fn delete_expired(runtime: &Runtime) -> Result<(), BoxError> {
     const RECORDS: usize = 300;
     let cluster = start_private_cluster("galera", &Options::new())?;
     runtime.block_on(async {
@@ -283,7 +286,7 @@ fn purge(runtime: &Runtime) -> Result<(), BoxError> {
             purges.spawn(async move {
                 let mut purged = 0;
                 for _ in 0..RECORDS {
-                    purged += store.purge(20).await?;
+                    purged += store.delete_expired(20).await?;
                 }
                 Ok::<_, BoxError>(purged)
             });

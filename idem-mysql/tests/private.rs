@@ -308,7 +308,7 @@ async fn core(store: &MySqlStore) -> Result<(), BoxError> {
     for claim in &claims {
         store.release(claim).await?;
     }
-    assert_eq!(store.purge(100).await?, 20);
+    assert_eq!(store.delete_expired(100).await?, 20);
     let source = Key::new("tenant", "events", "source")?;
     assert_eq!(store.advance(&source, 1, HOUR).await?, Advance::Advanced);
     assert_eq!(store.watermark(&source).await?, Some(1));

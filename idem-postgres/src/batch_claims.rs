@@ -10,7 +10,7 @@ use crate::batch::{
     AT_A_TIME, Item, KeyParts, Split, may_be_anothers, next_round, parts, split, unanswered,
 };
 use crate::claims::is_abandoned;
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::Operations;
 use crate::query::Query;
 use crate::row::Columns;
@@ -18,13 +18,13 @@ use crate::session::Session;
 use crate::statements::Statement;
 
 /// A claim of a batch.
-struct Asked<'r> {
+struct ClaimParams<'r> {
     position: usize,
     request: &'r ClaimRequest,
     checked: CheckedClaim,
 }
 
-impl Item for Asked<'_> {
+impl Item for ClaimParams<'_> {
     fn key(&self) -> &Key {
         self.request.key()
     }
@@ -49,7 +49,7 @@ impl Operations {
             let checked = check::batch_items(requests.len())
                 .and_then(|()| check::claim(request, &self.config.limits()));
             match checked {
-                Ok(checked) => pending.push(Asked {
+                Ok(checked) => pending.push(ClaimParams {
                     position,
                     request,
                     checked,
@@ -97,7 +97,7 @@ impl Operations {
     async fn claim_apart(
         &self,
         mut session: Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
     ) -> (usize, Result<ClaimOutcome>) {
         let claimed = self.claim_alone(&mut session, asked.request, &asked.checked);
         (asked.position, Box::pin(claimed).await)
@@ -105,7 +105,11 @@ impl Operations {
 
     /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,
     /// and what has a row already is left to the statement that decides everything.
-    async fn claim_round(&self, session: &mut Session<'_>, asked: &[Asked<'_>]) -> Result<Answers> {
+    async fn claim_round(
+        &self,
+        session: &mut Session<'_>,
+        asked: &[ClaimParams<'_>],
+    ) -> Result<Answers> {
         let mut answers = unanswered(asked.len());
         if self.expects_fresh(asked) {
             self.insert_round(session, asked, &mut answers).await?;
@@ -130,15 +134,15 @@ impl Operations {
         }
         for (asked, answer) in asked.iter().zip(&answers) {
             let acquired = matches!(answer, Some(Ok(ClaimOutcome::Acquired(_))));
-            self.traffic.learn(asked.key(), !acquired);
+            self.estimator.record(asked.key(), !acquired);
         }
         Ok(answers)
     }
 
-    fn expects_fresh(&self, asked: &[Asked<'_>]) -> bool {
+    fn expects_fresh(&self, asked: &[ClaimParams<'_>]) -> bool {
         let duplicates = asked
             .iter()
-            .filter(|asked| self.traffic.expects_record(asked.key()));
+            .filter(|asked| self.estimator.expects_duplicate(asked.key()));
         // An eighth of them costs what a second statement does, or less.
         duplicates.count() * 8 <= asked.len()
     }
@@ -147,12 +151,12 @@ impl Operations {
     async fn insert_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[Asked<'_>],
+        asked: &[ClaimParams<'_>],
         answers: &mut Answers,
     ) -> Result<()> {
         let asked: Vec<_> = asked.iter().collect();
         let query = bound(&self.sql.insert_many, &asked).bind(metadata(&asked));
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.rows(query, Access::Write).await?;
         let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
@@ -167,13 +171,13 @@ impl Operations {
     async fn decide_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[&Asked<'_>],
+        asked: &[&ClaimParams<'_>],
     ) -> Result<Answers> {
         let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
         let query = bound(&self.sql.claim_many, asked)
             .bind(flags(asked, retries))
             .bind(metadata(asked));
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.rows(query, Access::Write).await?;
         let mut answers = unanswered(asked.len());
         let mut next = 0;
         for row in &rows {
@@ -189,7 +193,7 @@ impl Operations {
 
 /// Whether it is the item's own answer: it is asked for by itself where the record is to be failed first, and where the
 /// statement has done nothing, perhaps because of another item.
-fn is_settled(asked: &Asked<'_>, answer: &Result<ClaimOutcome>) -> bool {
+fn is_settled(asked: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
     match answer {
         Ok(outcome) => !is_abandoned(outcome, asked.request),
         Err(error) => !may_be_anothers(error),
@@ -197,7 +201,7 @@ fn is_settled(asked: &Asked<'_>, answer: &Result<ClaimOutcome>) -> bool {
 }
 
 /// Where the key stands among those that were asked for, which are sorted; mostly it is the next one.
-fn place(asked: &[&Asked<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
+fn place(asked: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
     if asked.get(next).is_some_and(|next| parts(next.key()) == key) {
         return Some(next);
     }
@@ -206,17 +210,17 @@ fn place(asked: &[&Asked<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> 
         .ok()
 }
 
-fn flags(asked: &[&Asked<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
+fn flags(asked: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
     asked.iter().map(|asked| flag(asked.request)).collect()
 }
 
-fn metadata<'q>(asked: &'q [&'q Asked<'_>]) -> Vec<Option<&'q str>> {
+fn metadata<'q>(asked: &'q [&'q ClaimParams<'_>]) -> Vec<Option<&'q str>> {
     let metadata = asked.iter().map(|asked| asked.checked.metadata.as_deref());
     metadata.collect()
 }
 
 /// The statement with what both take first.
-fn bound(statement: &Statement, asked: &[&Asked<'_>]) -> Query {
+fn bound(statement: &Statement, asked: &[&ClaimParams<'_>]) -> Query {
     let column =
         |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
     let number = |part: fn(&CheckedClaim) -> i64| -> Vec<i64> {

@@ -7,20 +7,20 @@ use idem_core::{Completion, Error, Key, Result};
 use sqlx::postgres::PgRow;
 
 use crate::batch::{AT_A_TIME, Item, Split, may_be_anothers, next_round, split, unanswered};
-use crate::error::Sent;
-use crate::operations::{Operations, Sealing};
+use crate::error::Access;
+use crate::operations::{FinalResult, Operations};
 use crate::query::Query;
 use crate::row::cell;
 use crate::session::Session;
 
 /// A completion of a batch.
-struct Asked<'c> {
+struct ClaimParams<'c> {
     position: usize,
     completion: &'c Completion,
-    sealing: Sealing,
+    sealing: FinalResult,
 }
 
-impl Item for Asked<'_> {
+impl Item for ClaimParams<'_> {
     fn key(&self) -> &Key {
         self.completion.claim.key()
     }
@@ -42,7 +42,7 @@ impl Operations {
             let sealing = check::batch_items(completions.len())
                 .and_then(|()| self.response(&completion.response, completion.retention));
             match sealing {
-                Ok(sealing) => pending.push(Asked {
+                Ok(sealing) => pending.push(ClaimParams {
                     position,
                     completion,
                     sealing,
@@ -91,7 +91,7 @@ impl Operations {
     async fn complete_apart(
         &self,
         mut session: Session<'_>,
-        asked: &Asked<'_>,
+        asked: &ClaimParams<'_>,
     ) -> (usize, Result<()>) {
         let sealed = self.seal(&mut session, &asked.completion.claim, &asked.sealing);
         (asked.position, Box::pin(sealed).await)
@@ -101,9 +101,9 @@ impl Operations {
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[Asked<'_>],
+        asked: &[ClaimParams<'_>],
     ) -> Result<Vec<bool>> {
-        let rows = session.rows(self.completing(asked), Sent::Write).await?;
+        let rows = session.rows(self.completing(asked), Access::Write).await?;
         let mut sealed = vec![false; asked.len()];
         for row in &rows {
             let item = place(row)?.and_then(|at| sealed.get_mut(at));
@@ -112,7 +112,7 @@ impl Operations {
         Ok(sealed)
     }
 
-    fn completing(&self, asked: &[Asked<'_>]) -> Query {
+    fn completing(&self, asked: &[ClaimParams<'_>]) -> Query {
         let column =
             |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
         let tokens = asked.iter().map(|a| a.completion.claim.token().as_i64());

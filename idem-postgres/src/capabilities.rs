@@ -9,10 +9,10 @@ use idem_core::{
     WatermarkStore,
 };
 
-use crate::claims::MAX_ASKS;
-use crate::error::Sent;
+use crate::claims::MAX_RETRIES;
+use crate::connection::End;
+use crate::error::Access;
 use crate::operations::{Operations, with_claim, with_key};
-use crate::place::End;
 use crate::row::cell;
 use crate::session::Session;
 use crate::store::{PostgresStore, at};
@@ -36,7 +36,7 @@ impl Operations {
         claim: &Claim,
     ) -> Result<Option<Checkpoint>> {
         let query = with_claim(&self.sql.last_checkpoint, claim);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let stored: Option<Vec<u8>> = cell(row, 0)?;
         let stored = stored.map(Bytes::from);
@@ -56,7 +56,7 @@ impl Operations {
             query.bind(wanted).bind(retention)
         };
         let locked = &self.locked_marks;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let rows = self.rows_in_turn(session, locked, source, query, End::Commit);
             let rows = match rows.await {
                 Err(error) if error.kind() == ErrorKind::Contention && session.commits_each() => {
@@ -78,7 +78,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the mark was raised {MAX_ASKS} times while it was advanced; ask again"),
+            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
         ))
     }
 
@@ -99,7 +99,7 @@ impl Operations {
 
     async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
         let query = with_key(&self.sql.watermark, source);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let mark = rows.first().map(|row| cell::<i64>(row, 0)).transpose()?;
         Ok(mark.map(i64::cast_unsigned))
     }
@@ -140,14 +140,16 @@ impl WatermarkStore for PostgresStore {
             .map_err(at("watermark"))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("purge_watermarks"))?;
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("delete_expired_watermarks"))?;
         let query = self
             .operations
             .sql
             .purge_watermarks
             .query()
             .bind(i64::from(limit));
-        self.affected(query).await.map_err(at("purge_watermarks"))
+        self.affected(query)
+            .await
+            .map_err(at("delete_expired_watermarks"))
     }
 }

@@ -9,14 +9,14 @@ use idem_core::{
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
-use crate::error::{Sent, is_locked};
+use crate::error::{Access, is_locked};
 use crate::operations::{Operations, found, with_key};
 use crate::row::Columns;
 use crate::session::Session;
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_RETRIES: u32 = 16;
 
 impl Operations {
     /// What one cheap statement or two can decide, they do; the statement that can decide everything does the rest.
@@ -55,7 +55,7 @@ impl Operations {
         if self.locked.is_locked(key) {
             return self.lost_or(session, request, LockedKeys::error()).await;
         }
-        let mut next = match self.traffic.expects_record(key) {
+        let mut next = match self.estimator.expects_duplicate(key) {
             true => Next::Look,
             false => Next::Insert,
         };
@@ -66,7 +66,7 @@ impl Operations {
             if next == Next::Look {
                 match self.look(session, request).await? {
                     Look::Lost(outcome) => {
-                        self.traffic.learn(key, true);
+                        self.estimator.record(key, true);
                         return Ok(outcome);
                     }
                     Look::Absent if !has_row => next = Next::Insert,
@@ -92,7 +92,7 @@ impl Operations {
             };
             match claimed {
                 Ok(Some(outcome)) => {
-                    self.traffic.learn(key, has_row);
+                    self.estimator.record(key, has_row);
                     return Ok(outcome);
                 }
                 Ok(None) => (has_row, next) = (true, Next::Look),
@@ -138,7 +138,7 @@ impl Operations {
             .bind(checked.retention)
             .bind(request.on_stale() == StalePolicy::Fail)
             .bind(checked.metadata.as_deref());
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.rows(query, Access::Write).await?;
         rows.first()
             .map(|row| Columns(row).inserted(request))
             .transpose()
@@ -161,7 +161,7 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let fingerprint = request.fingerprint().to_bytes();
         let attempt = request.attempt();
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let query = with_key(&self.sql.claim, request.key())
                 .bind(&fingerprint[..])
                 .bind(&attempt.as_bytes()[..])
@@ -170,7 +170,7 @@ impl Operations {
                 .bind(request.on_stale() == StalePolicy::Fail)
                 .bind(request.on_failed() == FailedPolicy::Retry)
                 .bind(checked.metadata.as_deref());
-            let rows = session.rows(query, Sent::Write).await?;
+            let rows = session.rows(query, Access::Write).await?;
             let Some(row) = rows.first() else {
                 tokio::task::yield_now().await;
                 continue;
@@ -186,7 +186,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
         ))
     }
 
@@ -201,7 +201,7 @@ impl Operations {
         let query = with_key(&self.sql.abandon, request.key())
             .bind(Columns(seen).token()?.as_i64())
             .bind(&failure[..]);
-        let rows = session.rows(query, Sent::Write).await?;
+        let rows = session.rows(query, Access::Write).await?;
         rows.first()
             .map(|row| Columns(row).outcome(request))
             .transpose()

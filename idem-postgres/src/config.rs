@@ -129,7 +129,7 @@ impl Config {
         self
     }
 
-    /// Whether changes are told to those who wait for them: see [`PostgresWakes`](crate::PostgresWakes).
+    /// Whether changes are told to those who wait for them: see [`PostgresNotifier`](crate::PostgresNotifier).
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;

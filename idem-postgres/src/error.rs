@@ -10,15 +10,15 @@ use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was sent yet, or only a read.
-    Harmless,
+    Read,
     /// A statement that writes was sent.
     Write,
 }
 
 /// The driver's error as one of ours; the driver's is kept as the source.
-pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
+pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let (kind, effect, message) = match &error {
         SqlxError::Database(_) => {
             let meaning = meaning_of(&error);
@@ -74,8 +74,8 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
         ),
     };
     let effect = match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => effect,
+        Access::Read => Effect::None,
+        Access::Write => effect,
     };
     Error::new(kind, effect, message).with_source(error)
 }
@@ -93,7 +93,7 @@ fn is_lost(error: &SqlxError) -> bool {
 
 /// An answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
-    classify(error, Sent::Write)
+    classify(error, Access::Write)
 }
 
 /// What the server's answer means; of another error, what a code that nobody knows means.
@@ -168,7 +168,7 @@ mod tests {
     fn a_connection_that_ended_at_the_question_for_tls_is_lost() {
         let answered = |byte: &str| {
             let told = format!("unexpected response from SSLRequest: {byte} (tls.rs:95)");
-            classify(SqlxError::Protocol(told), Sent::Harmless).kind()
+            classify(SqlxError::Protocol(told), Access::Read).kind()
         };
         assert_eq!(answered("0x00"), ErrorKind::Unavailable);
         assert_eq!(answered("0x48"), ErrorKind::Corrupt, "a server of HTTP");
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
         let lost = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(classify(lost(), Sent::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(lost(), Sent::Harmless).effect(), Effect::None);
-        assert!(classify(lost(), Sent::Write).is_retryable());
-        assert!(classify(lost(), Sent::Write).source().is_some());
+        assert_eq!(classify(lost(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(lost(), Access::Read).effect(), Effect::None);
+        assert!(classify(lost(), Access::Write).is_retryable());
+        assert!(classify(lost(), Access::Write).source().is_some());
     }
 }

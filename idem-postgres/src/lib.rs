@@ -6,6 +6,7 @@ mod batch_completions;
 mod capabilities;
 mod claims;
 mod config;
+mod connection;
 mod defaults;
 mod error;
 mod inspection;
@@ -13,7 +14,6 @@ mod listen;
 mod listen_hub;
 mod looks;
 mod operations;
-mod place;
 mod pooler;
 mod query;
 mod row;
@@ -27,10 +27,10 @@ mod tx;
 
 pub use config::{Announce, Config, StatementMode};
 pub use error::is_transaction_retryable;
-pub use listen::PostgresWakes;
+pub use listen::PostgresNotifier;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
-pub use tx::{Attempts, Isolation, Transactions};
+pub use tx::{Isolation, TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use sqlx;

@@ -1,11 +1,11 @@
-//! [`PostgresWakes`]: those who wait are told by the server.
+//! [`PostgresNotifier`]: those who wait are told by the server.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::{Listener, Wakes};
+use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{Fingerprint, Key, Result};
 use sqlx::postgres::PgConnectOptions;
 
@@ -23,8 +23,8 @@ const IDLE: Duration = Duration::from_secs(30);
 /// minute. Make one of a store and clone it: each that is made has a connection of its own.
 ///
 /// It is a hint: what is told while there is no connection is lost, so after each new one everybody is told once more;
-/// who waits polls all the same. While there is none, [`listen`](Wakes::listen) fails at once. A claim that
-/// [`sweep`](idem_core::IdempotencyStore::sweep) fails is not notified. The notification is a hash of the key.
+/// who waits polls all the same. While there is none, [`listen`](ChangeNotifier::listen) fails at once. A claim that
+/// [`fail_abandoned`](idem_core::IdempotencyStore::fail_abandoned) fails is not notified. The notification is a hash of the key.
 ///
 /// ```no_run
 /// use idem_core::Idempotency;
@@ -34,12 +34,12 @@ const IDLE: Duration = Duration::from_secs(30);
 /// let config = Config::new().with_announce(Announce::Changes); // every process that completes
 /// let store = PostgresStore::connect("postgres://app@pooler:6432/shop", config).await?;
 /// let wakes = store.wakes_through("postgres://app@db:5432/shop".parse()?); // or `store.wakes()` without a pooler
-/// let idempotency = Idempotency::new(store).with_wakes(wakes);
+/// let idempotency = Idempotency::new(store).with_notifier(wakes);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct PostgresWakes {
+pub struct PostgresNotifier {
     hub: Arc<Hub>,
 }
 
@@ -48,15 +48,15 @@ impl PostgresStore {
     ///
     /// Through a pooler in transaction mode nothing is heard: see [`wakes_through`](Self::wakes_through).
     #[must_use]
-    pub fn wakes(&self) -> PostgresWakes {
+    pub fn wakes(&self) -> PostgresNotifier {
         let options = (*self.pool.connect_options()).clone();
         self.wakes_through(options.application_name("idem wakes"))
     }
 
     /// The same on a connection of these options: to the primary itself, past a pooler that keeps no session.
     #[must_use]
-    pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresWakes {
-        PostgresWakes::new(Route {
+    pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {
+        PostgresNotifier::new(Route {
             options,
             channel: channel(self.config()),
             timeout: self.config().timeout(),
@@ -65,7 +65,7 @@ impl PostgresStore {
     }
 }
 
-impl PostgresWakes {
+impl PostgresNotifier {
     fn new(route: Route) -> Self {
         Self {
             hub: Arc::new(Hub::new(route)),
@@ -89,17 +89,17 @@ impl PostgresWakes {
 }
 
 /// Shows the channel, not where the server is, which may hold a password.
-impl fmt::Debug for PostgresWakes {
+impl fmt::Debug for PostgresNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresWakes")
+        f.debug_struct("PostgresNotifier")
             .field("channel", &self.channel())
             .finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl Wakes for PostgresWakes {
-    async fn listen(&self, key: &Key) -> Result<Listener> {
+impl ChangeNotifier for PostgresNotifier {
+    async fn listen(&self, key: &Key) -> Result<Subscription> {
         let listening = self.hub.listen(key.hashed()).await;
         listening.map_err(|error| error.at(BACKEND, "listen"))
     }

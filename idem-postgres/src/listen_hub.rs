@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use idem_core::backend::Listener;
+use idem_core::backend::Subscription;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{Executor, PgPool};
@@ -96,7 +96,7 @@ impl Hub {
     }
 
     /// Listens to what is told of this topic; returns when the server has confirmed that it is heard.
-    pub(crate) async fn listen(&self, topic: String) -> Result<Listener> {
+    pub(crate) async fn listen(&self, topic: String) -> Result<Subscription> {
         // Dropped after the listening has ended.
         let leaves = Leaves {
             shared: Arc::downgrade(&self.shared),
@@ -107,7 +107,7 @@ impl Hub {
             let confirmed = changes.wait_for(|count| *count > 0);
             let confirmed = tokio::time::timeout(PATIENCE, confirmed).await;
             if confirmed.is_ok_and(|confirmed| confirmed.is_ok()) {
-                return Ok(Listener::new(changes).with_guard(leaves));
+                return Ok(Subscription::new(changes).with_guard(leaves));
             }
         }
         Err(Error::new(

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use idem_core::backend::Gather;
+use idem_core::backend::Batcher;
 use idem_core::{AttemptId, ClaimRequest, Error, ErrorKind, Fingerprint, Key, Result};
 use sqlx::postgres::PgRow;
 
-use crate::error::Sent;
+use crate::connection::{ConnectionSource, End};
+use crate::error::Access;
 use crate::operations::{Operations, with_key};
-use crate::place::{End, Place};
 use crate::row::Columns;
 use crate::session::{Session, alone, timed_out};
 
@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 2;
 
 /// Who looks for what.
 #[derive(Debug)]
-struct Sought {
+struct LookupParams {
     key: Key,
     fingerprint: Fingerprint,
     attempt: AttemptId,
@@ -32,12 +32,12 @@ type Answer = Result<Option<PgRow>>;
 /// Reads for claims. When there are many at a time, a statement reads for many of them: that costs the server little more
 /// than one read. A read changes nothing, so nobody is held up by a neighbour's lock.
 #[derive(Debug, Clone)]
-pub(crate) struct Looks(Arc<Gather<Sought, Answer>>);
+pub(crate) struct Looks(Arc<Batcher<LookupParams, Answer>>);
 
 impl Looks {
-    pub(crate) fn new(place: &Place, operations: &Arc<Operations>) -> Self {
+    pub(crate) fn new(place: &ConnectionSource, operations: &Arc<Operations>) -> Self {
         let (place, operations) = (place.clone(), Arc::clone(operations));
-        Self(Gather::new(MOST, AT_A_TIME, move |sought| {
+        Self(Batcher::new(MOST, AT_A_TIME, move |sought| {
             let (place, operations) = (place.clone(), Arc::clone(&operations));
             async move { operations.look_for_many(&place, &sought).await }
         }))
@@ -62,7 +62,7 @@ impl Operations {
         if !underway.is_in_company() {
             return self.record_row_alone(session, request).await;
         }
-        let asked = looks.ask(Sought {
+        let asked = looks.ask(LookupParams {
             key: request.key().clone(),
             fingerprint: *request.fingerprint(),
             attempt: request.attempt(),
@@ -72,7 +72,7 @@ impl Operations {
             Ok(Some(Ok(row))) => Ok(row),
             // What was wrong may have been another's.
             Ok(Some(Err(_)) | None) => self.record_row_alone(session, request).await,
-            Err(_) => Err(timed_out(&self.config, Sent::Harmless)),
+            Err(_) => Err(timed_out(&self.config, Access::Read)),
         }
     }
 
@@ -81,11 +81,15 @@ impl Operations {
         let query = with_key(&self.sql.look, request.key())
             .bind(&fingerprint[..])
             .bind(&request.attempt().as_bytes()[..]);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         Ok(rows.into_iter().next())
     }
 
-    async fn look_for_many(&self, place: &Place, sought: &[Sought]) -> Vec<Answer> {
+    async fn look_for_many(
+        &self,
+        place: &ConnectionSource,
+        sought: &[LookupParams],
+    ) -> Vec<Answer> {
         match self.rows_of_many(place, sought).await {
             Ok(found) => found.into_iter().map(Ok).collect(),
             Err(error) => {
@@ -98,8 +102,8 @@ impl Operations {
     /// A row for each, where there is one.
     async fn rows_of_many(
         &self,
-        place: &Place,
-        sought: &[Sought],
+        place: &ConnectionSource,
+        sought: &[LookupParams],
     ) -> Result<Vec<Option<PgRow>>, Error> {
         let column =
             |part: fn(&Key) -> &str| -> Vec<&str> { sought.iter().map(|s| part(&s.key)).collect() };
@@ -114,7 +118,7 @@ impl Operations {
             .bind(column(Key::id))
             .bind(fingerprints.collect::<Vec<_>>())
             .bind(attempts.collect::<Vec<_>>());
-        let reads = alone(place, &self.config, query, Sent::Harmless, End::Commit);
+        let reads = alone(place, &self.config, query, Access::Read, End::Commit);
         let rows = reads.await?;
         let mut found: Vec<_> = sought.iter().map(|_| None).collect();
         for row in rows {

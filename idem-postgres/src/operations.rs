@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use idem_core::backend::{LockedKeys, StoredRecord, Traffic, Turn, check};
+use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, Turn, check};
 use idem_core::{
     Claim, Effect, Error, ErrorKind, Failure, Key, Record, Response, Result, Timestamp,
 };
 use sqlx::postgres::PgRow;
 
 use crate::config::Config;
-use crate::error::{Sent, is_locked};
-use crate::place::End;
+use crate::connection::End;
+use crate::error::{Access, is_locked};
 use crate::query::Query;
 use crate::row::{Columns, cell};
 use crate::session::Session;
@@ -21,7 +21,7 @@ use crate::statements::{Statement, Statements};
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
-    pub(crate) traffic: Traffic,
+    pub(crate) estimator: DuplicateEstimator,
     /// Keys of records, and of marks, that open transactions hold.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
@@ -29,13 +29,13 @@ pub(crate) struct Operations {
 
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
-pub(crate) struct Sealing {
+pub(crate) struct FinalResult {
     state: i64,
     result: Vec<u8>,
     retention: i64,
 }
 
-impl Sealing {
+impl FinalResult {
     pub(crate) fn len(&self) -> usize {
         self.result.len()
     }
@@ -55,22 +55,22 @@ impl Operations {
         Self {
             config,
             sql,
-            traffic: Traffic::new(),
+            estimator: DuplicateEstimator::new(),
             locked: LockedKeys::new(),
             locked_marks: LockedKeys::new(),
         }
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
     }
 
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
@@ -81,7 +81,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &Sealing,
+        sealing: &FinalResult,
     ) -> Result<()> {
         let query = || {
             let query = with_claim(&self.sql.seal, claim)
@@ -177,14 +177,14 @@ impl Operations {
         end: End,
     ) -> Result<Vec<PgRow>> {
         if !session.commits_each() {
-            let rows = session.rows_until(query(), Sent::Write, end).await;
+            let rows = session.rows_until(query(), Access::Write, end).await;
             return rows.map_err(|error| self.noted(locked, key, error));
         }
         let deadline = tokio::time::Instant::now() + self.config.timeout();
         loop {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             if let Some(turn) = locked.turn(key, left).await? {
-                let rows = session.rows_until(query(), Sent::Write, end).await;
+                let rows = session.rows_until(query(), Access::Write, end).await;
                 return rows.map_err(|error| found(turn, error));
             }
         }
@@ -203,7 +203,7 @@ impl Operations {
     async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
         let attempt = claim.attempt();
         let query = with_key(&self.sql.owned, claim.key()).bind(&attempt.as_bytes()[..]);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
@@ -239,7 +239,7 @@ impl Operations {
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = with_key(&self.sql.get, key);
-        let rows = session.rows(query, Sent::Harmless).await?;
+        let rows = session.rows(query, Access::Read).await?;
         rows.first()
             .map_or(Ok(None), |row| Columns(row).live_record())
     }

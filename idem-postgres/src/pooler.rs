@@ -7,7 +7,7 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Row};
 
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 
 /// How long a step waits. A pooler that has a single server lets the second client wait for the first, and then
 /// mixes nothing up.
@@ -42,7 +42,7 @@ pub(crate) async fn check_prepared(
         Err(sqlx::Error::PoolTimedOut) => Ok(()),
         Err(sqlx::Error::RowNotFound) => Err(mixed_up()),
         Err(error) => {
-            let told = classify(error, Sent::Harmless);
+            let told = classify(error, Access::Read);
             Err(match told.kind() {
                 ErrorKind::Misconfigured => mixed_up().with_source(told),
                 _ => told,

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::{Config, StatementMode};
 use crate::defaults::{SESSION, SessionState};
-use crate::error::{Sent, classify, decode};
+use crate::error::{Access, classify, decode};
 use crate::inspection::no_row;
 use crate::session::timed_out;
 use crate::store::{BACKEND, PostgresStore};
@@ -60,7 +60,7 @@ fn ddl(config: &Config, template: &str) -> String {
 impl PostgresStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
     /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its traffic. Safe when many processes start at once, and when there is
+    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
     /// nothing to do it only reads.
     ///
     /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
@@ -86,12 +86,12 @@ impl PostgresStore {
         for _ in 1..MAX_TRIES {
             match self.create(&missing).await {
                 Err(error) if is_created_elsewhere(&error) => {}
-                result => return result.map_err(|error| at(classify(error, Sent::Write))),
+                result => return result.map_err(|error| at(classify(error, Access::Write))),
             }
         }
         self.create(&missing)
             .await
-            .map_err(|error| at(classify(error, Sent::Write)))
+            .map_err(|error| at(classify(error, Access::Write)))
     }
 
     /// The DDL of the tables that are not there in this version.
@@ -112,7 +112,7 @@ impl PostgresStore {
         Ok(missing)
     }
 
-    /// Sent as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
+    /// Access as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
     /// and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not safe against
     /// another one at the same time. The read of a catalogue makes the server take note of what was committed
     /// while it waited for the lock; taking an advisory lock does not.
@@ -179,12 +179,12 @@ impl PostgresStore {
         Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
     }
 
-    /// Sent as a simple query, which no pooler takes for another.
+    /// Access as a simple query, which no pooler takes for another.
     pub(crate) async fn read(&self, sql: String) -> Result<Vec<PgRow>> {
         let query = sqlx::raw_sql(AssertSqlSafe(sql));
         let rows = tokio::time::timeout(self.config().timeout(), query.fetch_all(&self.pool)).await;
-        let rows = rows.map_err(|_| timed_out(self.config(), Sent::Harmless))?;
-        rows.map_err(|error| classify(error, Sent::Harmless))
+        let rows = rows.map_err(|_| timed_out(self.config(), Access::Read))?;
+        rows.map_err(|error| classify(error, Access::Read))
     }
 }
 

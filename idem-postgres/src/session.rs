@@ -9,9 +9,9 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres};
 
 use crate::config::{Config, StatementMode};
-use crate::error::{Sent, classify, cure};
+use crate::connection::{ConnectionSource, End, Job, Progress};
+use crate::error::{Access, classify, cure};
 use crate::looks::Looks;
-use crate::place::{End, Job, Place, Progress};
 use crate::query::{Query, Ready};
 use crate::sqlstate::Cure;
 
@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Store {
-        place: &'s Place,
+        place: &'s ConnectionSource,
         config: &'s Config,
         looks: &'s Looks,
     },
@@ -37,7 +37,7 @@ pub(crate) enum Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    pub(crate) async fn rows(&mut self, query: Query, sent: Sent) -> Result<Vec<PgRow>> {
+    pub(crate) async fn rows(&mut self, query: Query, sent: Access) -> Result<Vec<PgRow>> {
         self.rows_until(query, sent, End::Commit).await
     }
 
@@ -45,12 +45,12 @@ impl<'s> Session<'s> {
     pub(crate) async fn rows_until(
         &mut self,
         query: Query,
-        sent: Sent,
+        sent: Access,
         end: End,
     ) -> Result<Vec<PgRow>> {
         let sent = match end {
             End::Commit => sent,
-            End::Rollback => Sent::Harmless,
+            End::Rollback => Access::Read,
         };
         match self {
             // Boxed: what is below is deep, and what is above deeper.
@@ -62,7 +62,7 @@ impl<'s> Session<'s> {
                 mode,
                 wait,
             } => {
-                let refused = |error| classify(error, Sent::Harmless);
+                let refused = |error| classify(error, Access::Read);
                 let ready = query.within(*wait).map_err(refused)?;
                 let rows = match end {
                     End::Commit => within(connection, *mode, &ready).await,
@@ -128,14 +128,14 @@ async fn undone(
 /// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
 /// any race.
 pub(crate) async fn alone(
-    place: &Place,
+    place: &ConnectionSource,
     config: &Config,
     query: Query,
-    sent: Sent,
+    sent: Access,
     end: End,
 ) -> Result<Vec<PgRow>> {
     let ready = query.alone();
-    let ready = ready.map_err(|error| classify(error, Sent::Harmless))?;
+    let ready = ready.map_err(|error| classify(error, Access::Read))?;
     let job = Job {
         ready: &ready,
         mode: config.statement_mode(),
@@ -143,11 +143,7 @@ pub(crate) async fn alone(
     };
     let mut progress = Progress::default();
     let rows = tokio::time::timeout(config.timeout(), repeated(place, job, &mut progress)).await;
-    let under_way = if progress.is_sent {
-        sent
-    } else {
-        Sent::Harmless
-    };
+    let under_way = if progress.is_sent { sent } else { Access::Read };
     match rows {
         Ok(rows) => rows.map_err(|error| classify(error, under_way)),
         Err(_) => Err(timed_out(config, under_way)),
@@ -155,7 +151,7 @@ pub(crate) async fn alone(
 }
 
 async fn repeated(
-    place: &Place,
+    place: &ConnectionSource,
     job: Job<'_>,
     progress: &mut Progress,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
@@ -179,10 +175,10 @@ pub(crate) fn wait(is_locked: bool) -> Duration {
     }
 }
 
-pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
     let effect = match under_way {
-        Sent::Harmless => Effect::None,
-        Sent::Write => Effect::Unknown,
+        Access::Read => Effect::None,
+        Access::Write => Effect::Unknown,
     };
     Error::new(
         ErrorKind::Unavailable,

@@ -16,11 +16,11 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool};
 
 use crate::config::{Config, StatementMode};
+use crate::connection::ConnectionSource;
 use crate::defaults::{SESSION, SessionState};
-use crate::error::{Sent, classify, was_idle};
+use crate::error::{Access, classify, was_idle};
 use crate::looks::Looks;
 use crate::operations::Operations;
-use crate::place::Place;
 use crate::pooler;
 use crate::query::Query;
 use crate::row::cell;
@@ -51,13 +51,13 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// | `search_path` with `pg_catalog` behind a schema that has operators of its own | `connect` and `verify` refuse it |
 ///
 /// No session state is used: no `SET`, no session-level advisory lock, and `LISTEN` only for
-/// [`PostgresWakes`](crate::PostgresWakes). A pool that the caller makes may need PgBouncer's
+/// [`PostgresNotifier`](crate::PostgresNotifier). A pool that the caller makes may need PgBouncer's
 /// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that parameter. A column
 /// whose type changes under a store costs each connection one more round trip, and a caller's transaction one repetition.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
-    place: Place,
+    place: ConnectionSource,
     looks: Looks,
     pub(crate) operations: Arc<Operations>,
 }
@@ -75,10 +75,10 @@ impl PostgresStore {
     /// A store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: PgPool, config: Config) -> Self {
-        Self::on(Place::Callers(pool.clone()), pool, config)
+        Self::on(ConnectionSource::Callers(pool.clone()), pool, config)
     }
 
-    fn on(place: Place, pool: PgPool, config: Config) -> Self {
+    fn on(place: ConnectionSource, pool: PgPool, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
         Self {
             looks: Looks::new(&place, &operations),
@@ -106,7 +106,7 @@ impl PostgresStore {
     /// can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at_connect = at("connect");
-        let at = |error| at_connect(classify(error, Sent::Harmless));
+        let at = |error| at_connect(classify(error, Access::Read));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
             .application_name("idem")
@@ -135,7 +135,7 @@ impl PostgresStore {
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
         Ok(Self::on(
-            Place::Own(connections, pool.clone()),
+            ConnectionSource::Own(connections, pool.clone()),
             pool,
             config,
         ))
@@ -173,7 +173,7 @@ fn is_brief(error: &Error) -> bool {
 /// The pool would take a server that refuses connections for one that starts, and say after its time-out that no
 /// connection became free.
 async fn check_server(options: &PgConnectOptions, config: &Config) -> Result<SessionState> {
-    let sent = |error| classify(error, Sent::Harmless);
+    let sent = |error| classify(error, Access::Read);
     let late = |_| sent(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
     let first = PgConnection::connect_with(options);
     let first = tokio::time::timeout(config.timeout(), first).await;
@@ -188,7 +188,7 @@ async fn check_connection(
     options: &PgConnectOptions,
     mode: StatementMode,
 ) -> Result<SessionState> {
-    let sent = |error| classify(error, Sent::Harmless);
+    let sent = |error| classify(error, Access::Read);
     let row = sqlx::raw_sql(SESSION).fetch_one(&mut first).await;
     let state = SessionState::of(&row.map_err(sent)?)?;
     state.check_server()?;
@@ -288,14 +288,14 @@ impl IdempotencyStore for PostgresStore {
             .map_err(at("get"))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("purge"))?;
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("delete_expired"))?;
         let query = self.operations.sql.purge.query().bind(i64::from(limit));
-        self.affected(query).await.map_err(at("purge"))
+        self.affected(query).await.map_err(at("delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("sweep"))?;
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("fail_abandoned"))?;
         let failure = encode_failure(&Failure::abandoned())?;
         let query = self
             .operations
@@ -304,14 +304,14 @@ impl IdempotencyStore for PostgresStore {
             .query()
             .bind(i64::from(limit))
             .bind(&failure[..]);
-        self.affected(query).await.map_err(at("sweep"))
+        self.affected(query).await.map_err(at("fail_abandoned"))
     }
 }
 
 impl PostgresStore {
     /// The number that the statement counts.
     pub(crate) async fn affected(&self, query: Query) -> Result<u64> {
-        let rows = self.session().rows(query, Sent::Write).await?;
+        let rows = self.session().rows(query, Access::Write).await?;
         let row = rows
             .first()
             .ok_or_else(|| Error::corrupt("a count has no row"))?;

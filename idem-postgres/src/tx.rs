@@ -12,7 +12,7 @@ use sqlx::{PgPool, PgTransaction};
 use tokio::time::Instant;
 
 use crate::config::LONGEST;
-use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::error::{Access, classify, is_transaction_retryable};
 use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -256,8 +256,8 @@ impl Transactions {
     /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
     /// the caller runs it again and meets the record.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        Attempts {
+    pub fn attempts(&self) -> TransactionRetry {
+        TransactionRetry {
             transactions: self.clone(),
             deadline: Instant::now() + self.limit,
             pause: FIRST_PAUSE,
@@ -270,13 +270,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct Attempts {
+pub struct TransactionRetry {
     transactions: Transactions,
     deadline: Instant,
     pause: Duration,
 }
 
-impl Attempts {
+impl TransactionRetry {
     /// Begins the transaction, for the first time or again.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Attempts {
         // transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
         let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
         let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
-        begun.map_err(|error| classify(error, Sent::Harmless).at(BACKEND, "begin"))
+        begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))
     }
 
     /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when a concurrent transaction
@@ -315,7 +315,7 @@ impl Attempts {
     ) -> Option<Result<T, BoxError>> {
         let result = match result.map_err(Into::into) {
             Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| {
-                BoxError::from(classify(error, Sent::Write).at(BACKEND, "commit"))
+                BoxError::from(classify(error, Access::Write).at(BACKEND, "commit"))
             }),
             Err(error) => {
                 // That the rollback failed is not what the caller wants to know: the connection is gone then.

@@ -1,12 +1,12 @@
 //! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in
-//! transaction mode; and the suite behind `Coalesced`, and under hostile defaults of the session.
+//! transaction mode; and the suite behind `Batched`, and under hostile defaults of the session.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Coalesced, Target};
+use idem_conformance::{Batched, Target};
 use support::PostgresHarness;
 
 fn main() -> ExitCode {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let coalesced = || async { PostgresHarness::direct().map(Coalesced::new) };
+    let coalesced = || async { PostgresHarness::direct().map(Batched::new) };
     idem_conformance::main(vec![
         Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
         Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),

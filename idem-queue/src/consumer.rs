@@ -162,8 +162,8 @@ impl Consumer {
                 (Disposition::Reject, Reason::Failed { code })
             }
             RunError::Work(Ended::Temporary(error)) => (later, Reason::Temporary(error)),
-            RunError::Work(Ended::Unrecorded(source)) | RunError::Unsealed { source, .. } => {
-                (later, Reason::Unsealed(source))
+            RunError::Work(Ended::Unrecorded(source)) | RunError::NotStored { source, .. } => {
+                (later, Reason::NotStored(source))
             }
             // It is sealed, so it is done, whoever can read it.
             RunError::Codec(error) => (Disposition::Ack, Reason::Unreadable(error)),

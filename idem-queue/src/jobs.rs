@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 
-use idem_core::engine::HandOver;
+use idem_core::engine::Handoff;
 use idem_core::{
     ErrorKind, Failure, Idempotency, Metadata, Outcome, RecordInfo, Result, RunError, Work,
 };
@@ -102,11 +102,11 @@ impl Jobs {
         let push = async |claim| push(ticket(claim)).await;
         let handed = self
             .idempotency
-            .hand_over(intent.key(), fingerprint, metadata, self.longest_wait, push)
+            .hand_off(intent.key(), fingerprint, metadata, self.longest_wait, push)
             .await;
         match handed {
-            Ok(HandOver::New(claim)) => Ok(Enqueued::New(ticket(claim))),
-            Ok(HandOver::Done(completed)) => Ok(duplicate(&completed.info, true)),
+            Ok(Handoff::New(claim)) => Ok(Enqueued::New(ticket(claim))),
+            Ok(Handoff::Done(completed)) => Ok(duplicate(&completed.info, true)),
             Err(RunError::InFlight(in_flight)) => Ok(duplicate(&in_flight.info, false)),
             Err(RunError::Failed(failed)) if is_over(failed.failure.code()) => {
                 Ok(duplicate(&failed.info, true))
@@ -140,7 +140,7 @@ impl Jobs {
     {
         let run = self
             .idempotency
-            .run_claimed(&ticket.claim, ticket.fingerprint, work);
+            .resume(&ticket.claim, ticket.fingerprint, work);
         match run.await.map(Outcome::into_inner) {
             Ok(value) => Ok(Ran::Done(value)),
             Err(RunError::Store(error)) if error.kind() == ErrorKind::ClaimLost => {

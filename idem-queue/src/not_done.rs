@@ -40,7 +40,7 @@ pub enum Reason {
     Conflict,
     /// The work has run, and its end, good or bad, is not known to be stored.
     #[error("the message's end is not known to be stored")]
-    Unsealed(#[source] Error),
+    NotStored(#[source] Error),
     /// It was done before, with a value that cannot be read as this work's: sealed by another version of the program.
     /// The broker is told that it is done.
     #[error("the message was done before, with another kind of value")]
@@ -60,7 +60,7 @@ impl fmt::Debug for Reason {
                 .finish(),
             Self::Failed { code } => f.debug_struct("Failed").field("code", code).finish(),
             Self::Conflict => f.write_str("Conflict"),
-            Self::Unsealed(error) => f.debug_tuple("Unsealed").field(error).finish(),
+            Self::NotStored(error) => f.debug_tuple("NotStored").field(error).finish(),
             Self::Unreadable(error) => f.debug_tuple("Unreadable").field(error).finish(),
             Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
         }

@@ -83,7 +83,7 @@ async fn it_is_sealed_before_it_is_acknowledged() {
     let handled = works(&consumer(store), &message(1)).await;
     assert!(is_requeued(&handled), "{handled:?}");
     assert!(
-        matches!(handled.reason(), Some(Reason::Unsealed(_))),
+        matches!(handled.reason(), Some(Reason::NotStored(_))),
         "{handled:?}"
     );
 }
@@ -161,7 +161,7 @@ async fn a_failure_that_cannot_be_recorded_is_not_rejected() {
     let handled = fails(&consumer, 1, error).await;
     assert!(is_requeued(&handled), "{handled:?}");
     assert!(
-        matches!(handled.reason(), Some(Reason::Unsealed(_))),
+        matches!(handled.reason(), Some(Reason::NotStored(_))),
         "{handled:?}"
     );
 }
@@ -333,7 +333,7 @@ async fn who_was_paused_and_overtaken_does_not_acknowledge() {
     };
     let late = consumer.handle(&message(1), work).await;
     assert!(is_requeued(&late), "{late:?}");
-    assert!(matches!(late.reason(), Some(Reason::Unsealed(error)) if error.is_claim_lost()));
+    assert!(matches!(late.reason(), Some(Reason::NotStored(error)) if error.is_claim_lost()));
     let again = works(&consumer, &message(3)).await;
     assert_eq!(again.into_result().unwrap().into_inner(), "parcel");
 }

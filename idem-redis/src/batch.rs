@@ -5,7 +5,7 @@ use idem_core::backend::check;
 use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, Result};
 use redis::Value;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::{Operations, is_acquired, is_done};
 use crate::script::Call;
 use crate::store::{BACKEND, RedisStore};
@@ -24,7 +24,7 @@ impl RedisStore {
         }
         let mut answers = self
             .link
-            .run_all(&valid, Sent::Write, wrote)
+            .run_all(&valid, Access::Write, wrote)
             .await
             .into_iter();
         refused

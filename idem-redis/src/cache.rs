@@ -10,7 +10,7 @@ use redis::{RedisResult, Value};
 
 use crate::config::{Config, Eviction, checked_namespace};
 use crate::connect::Connector;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::link::Link;
 use crate::operations::{items, nonsense, nothing};
 use crate::reads::Reads;
@@ -122,8 +122,7 @@ impl RedisCache {
     }
 
     fn on(connector: RedisResult<Connector>, namespace: &str, config: &Config) -> Result<Self> {
-        let connector =
-            connector.map_err(|error| classify(error, Sent::Harmless).at(NAME, "new"))?;
+        let connector = connector.map_err(|error| classify(error, Access::Read).at(NAME, "new"))?;
         let config = config.clone().with_eviction(Eviction::Accept);
         let namespace = checked_namespace(namespace.to_owned())?;
         let link = Arc::new(Link::new(connector, &config));
@@ -183,7 +182,7 @@ impl RedisCache {
             .arg(&ticket.epoch)
             .arg(ends_at / 1000)
             .arg(value);
-        let answer = self.inner.link.run(&call, Sent::Write, nothing).await;
+        let answer = self.inner.link.run(&call, Access::Write, nothing).await;
         answer
             .map(|answer| answer == Value::Int(1))
             .map_err(|error| error.at(NAME, "store"))
@@ -205,7 +204,7 @@ impl RedisCache {
             .arg(epoch())
             .arg(EPOCH_MILLIS);
         let done = |answer: &Value| *answer == Value::Int(1);
-        let answer = self.inner.link.run(&call, Sent::Write, done).await;
+        let answer = self.inner.link.run(&call, Access::Write, done).await;
         answer
             .map(drop)
             .map_err(|error| error.at(NAME, "invalidate"))
@@ -241,7 +240,7 @@ impl Inner {
         }
         let call = self.call(&self.read, key).arg(epoch()).arg(EPOCH_MILLIS);
         self.link
-            .run(&call, Sent::Harmless, nothing)
+            .run(&call, Access::Read, nothing)
             .await
             .and_then(read)
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result};
 use redis::Value;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::{Operations, nonsense, nothing, with_owner};
 use crate::script::Call;
 use crate::store::{RedisStore, at};
@@ -46,7 +46,7 @@ impl CheckpointStore for RedisStore {
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
         let call = self.operations.last_checkpoint(claim);
-        let answer = self.link.run(&call, Sent::Harmless, nothing).await;
+        let answer = self.link.run(&call, Access::Read, nothing).await;
         answer
             .and_then(Operations::found_checkpoint)
             .map_err(at("last_checkpoint"))

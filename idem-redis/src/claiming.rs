@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idem_core::backend::{Gather, Traffic, check};
+use idem_core::backend::{Batcher, DuplicateEstimator, check};
 use idem_core::{ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Result};
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::fresh::{FreshAnswer, FreshClaim, claim_fresh};
 use crate::link::Link;
 use crate::operations::{Operations, is_acquired};
@@ -24,9 +24,9 @@ use crate::store::RedisStore;
 /// not decide, so who comes to no end there goes on as if it had just come.
 #[derive(Debug)]
 pub(crate) struct Claiming {
-    traffic: Traffic,
+    estimator: DuplicateEstimator,
     reads: Reads,
-    fresh: Arc<Gather<FreshClaim, FreshAnswer>>,
+    fresh: Arc<Batcher<FreshClaim, FreshAnswer>>,
     /// Whether each claim has to have a script of its own.
     is_split: Arc<AtomicBool>,
 }
@@ -42,10 +42,10 @@ impl Claiming {
             Arc::clone(&is_split),
         );
         Self {
-            traffic: Traffic::new(),
+            estimator: DuplicateEstimator::new(),
             reads: Reads::new(Arc::clone(link)),
             // Errands share one connection, which sends them one after the other without waiting.
-            fresh: Gather::new(MOST, usize::MAX, move |claims| {
+            fresh: Batcher::new(MOST, usize::MAX, move |claims| {
                 let (at, how, split) = (Arc::clone(&at), Arc::clone(&how), Arc::clone(&split));
                 claim_fresh(at, how, split, claims)
             }),
@@ -57,11 +57,11 @@ impl Claiming {
 impl RedisStore {
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         check::claim(request, &self.operations.config.limits())?;
-        let (traffic, key) = (&self.claiming.traffic, request.key());
+        let (estimator, key) = (&self.claiming.estimator, request.key());
         let deadline = self.link.deadline();
-        let is_looked_for = traffic.expects_record(key);
+        let is_looked_for = estimator.expects_duplicate(key);
         if is_looked_for && let Some(outcome) = self.look(request).await? {
-            traffic.learn(key, true);
+            estimator.record(key, true);
             return Ok(outcome);
         }
         let outcome = if is_looked_for {
@@ -71,7 +71,7 @@ impl RedisStore {
             self.claim_unseen(request, deadline).await?
         };
         let was_taken = !matches!(outcome, ClaimOutcome::Acquired(_));
-        traffic.learn(key, was_taken);
+        estimator.record(key, was_taken);
         Ok(outcome)
     }
 
@@ -148,7 +148,7 @@ impl RedisStore {
         let call = self.operations.claim(request)?;
         let link = &self.link;
         let answer = link
-            .run_until(deadline, &call, Sent::Write, is_acquired)
+            .run_until(deadline, &call, Access::Write, is_acquired)
             .await?;
         Operations::claimed(request, answer)
     }

@@ -10,24 +10,24 @@ use crate::codes::{Meaning, by_code, by_text};
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was sent yet, or only a read.
-    Harmless,
+    Read,
     /// Something that writes was sent.
     Write,
 }
 
-impl Sent {
+impl Access {
     pub(crate) fn effect(self) -> Effect {
         match self {
-            Self::Harmless => Effect::None,
+            Self::Read => Effect::None,
             Self::Write => Effect::Unknown,
         }
     }
 }
 
 /// The driver's error as one of ours; the driver's is kept as the source.
-pub(crate) fn classify(error: RedisError, sent: Sent) -> Error {
+pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
     use ErrorKind::{Corrupt, Misconfigured, Other, Unavailable};
     let (kind, effect, message) = match error.kind() {
         redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => meaning(&error),
@@ -74,8 +74,8 @@ pub(crate) fn classify(error: RedisError, sent: Sent) -> Error {
         _ => (Other, Effect::Unknown, "the driver failed; see the source"),
     };
     let effect = match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => effect,
+        Access::Read => Effect::None,
+        Access::Write => effect,
     };
     Error::new(kind, effect, message).with_source(error)
 }
@@ -184,7 +184,7 @@ mod tests {
             ("DENIED Redis is running in protected mode", Misconfigured),
         ];
         for (text, kind) in cases {
-            let error = classify(server_error(text), Sent::Write);
+            let error = classify(server_error(text), Access::Write);
             assert_eq!(
                 (error.kind(), error.effect()),
                 (kind, Effect::None),
@@ -261,9 +261,9 @@ mod tests {
             ("WHATEVER else", Other, Unknown),
         ];
         for (text, kind, effect) in cases {
-            let error = classify(server_error(text), Sent::Write);
+            let error = classify(server_error(text), Access::Write);
             assert_eq!((error.kind(), error.effect()), (kind, effect), "{text}");
-            let read = classify(server_error(text), Sent::Harmless);
+            let read = classify(server_error(text), Access::Read);
             assert_eq!(read.effect(), None, "{text}");
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     fn an_older_servers_error_inside_a_script_is_found() {
         let text = "ERR Error running script (call to f_1a): @user_script:32: @user_script: 32: -OOM command not \
                     allowed when used memory > 'maxmemory'.";
-        let error = classify(server_error(text), Sent::Write);
+        let error = classify(server_error(text), Access::Write);
         assert_eq!(
             (error.kind(), error.effect()),
             (ErrorKind::Unavailable, Effect::None)
@@ -284,16 +284,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_may_have_happened() {
-        let error = classify(server_error("ERR something new"), Sent::Write);
+        let error = classify(server_error("ERR something new"), Access::Write);
         assert_eq!(
             (error.kind(), error.effect()),
             (ErrorKind::Other, Effect::Unknown)
         );
         let gone = || RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
-        assert_eq!(classify(gone(), Sent::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(gone(), Sent::Harmless).effect(), Effect::None);
+        assert_eq!(classify(gone(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classify(gone(), Access::Read).effect(), Effect::None);
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let error = classify(refused.into(), Sent::Write);
+        let error = classify(refused.into(), Access::Write);
         assert_eq!(
             (error.kind(), error.effect()),
             (ErrorKind::Unavailable, Effect::None)

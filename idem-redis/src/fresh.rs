@@ -8,7 +8,7 @@ use idem_core::backend::check;
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
 use redis::Value;
 
-use crate::error::{Sent, routes_one_key};
+use crate::error::{Access, routes_one_key};
 use crate::link::Link;
 use crate::operations::{Operations, items, nonsense};
 use crate::record;
@@ -134,7 +134,7 @@ async fn run(
         call = call.arg(&claims[at].rest[..]);
     }
     let call = call.dated();
-    let answered = link.run(&call, Sent::Write, has_written).await;
+    let answered = link.run(&call, Access::Write, has_written).await;
     match answered.and_then(|answer| written(answer, places.len())) {
         Ok(answers) => answers.into_iter().map(Ok).collect(),
         Err(error) if routes_one_key(&error) => {

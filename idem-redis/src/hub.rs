@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use idem_core::backend::Listener;
+use idem_core::backend::Subscription;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisResult};
@@ -76,7 +76,7 @@ impl Hub {
     }
 
     /// Listens to this channel; returns when the server has confirmed it.
-    pub(crate) async fn listen(&self, channel: String) -> Result<Listener> {
+    pub(crate) async fn listen(&self, channel: String) -> Result<Subscription> {
         // Dropped after the listening has ended.
         let leaves = Leaves {
             shared: Arc::downgrade(&self.shared),
@@ -87,7 +87,7 @@ impl Hub {
         let confirmed = changes.wait_for(|count| *count > 0);
         let confirmed = tokio::time::timeout(limit, confirmed).await;
         if confirmed.is_ok_and(|confirmed| confirmed.is_ok()) {
-            return Ok(Listener::new(changes).with_guard(leaves));
+            return Ok(Subscription::new(changes).with_guard(leaves));
         }
         Err(Error::new(
             ErrorKind::Unavailable,

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use crate::clock::{ServerClock, time, too_late};
 use crate::config::{Config, Eviction, Replicas};
 use crate::connect::{Connection, Connector};
-use crate::error::{Sent, classify, code_of, is_connection_useless, is_elsewhere};
+use crate::error::{Access, classify, code_of, is_connection_useless, is_elsewhere};
 use crate::info::Info;
 use crate::replicas::{Waits, count, enough, wait};
 use crate::script::Call;
 
 /// How often a command is sent again because another node has its key now: each time it has done nothing.
-const MAX_ASKS: u32 = 8;
+const MAX_RETRIES: u32 = 8;
 
 /// How often a claim is sent that a server takes for late: once more after each, with that server's clock.
 const MAX_DATES: u32 = 3;
@@ -115,7 +115,7 @@ impl Link {
     pub(crate) async fn check(&self) -> Result<()> {
         let progress = Progress::default();
         let connected = async { self.live().await.map(drop) };
-        self.in_time(self.deadline(), &progress, Sent::Harmless, connected)
+        self.in_time(self.deadline(), &progress, Access::Read, connected)
             .await
     }
 
@@ -128,7 +128,7 @@ impl Link {
     pub(crate) async fn run(
         &self,
         call: &Call<'_>,
-        sent: Sent,
+        sent: Access,
         wrote: fn(&Value) -> bool,
     ) -> Result<Value> {
         self.run_until(self.deadline(), call, sent, wrote).await
@@ -139,7 +139,7 @@ impl Link {
         &self,
         deadline: Instant,
         call: &Call<'_>,
-        sent: Sent,
+        sent: Access,
         wrote: fn(&Value) -> bool,
     ) -> Result<Value> {
         let progress = Progress::default();
@@ -162,7 +162,7 @@ impl Link {
         &self,
         deadline: Instant,
         call: &Call<'_>,
-        sent: Sent,
+        sent: Access,
         progress: &Progress,
     ) -> Result<(Live, Answered)> {
         for _ in 0..MAX_DATES {
@@ -187,9 +187,9 @@ impl Link {
             let mut live = self.live().await?;
             progress.sent_on(&live);
             let answers = live.connection.at_masters(cmd).await;
-            answers.map_err(|error| self.failed(error, &live, Sent::Harmless))
+            answers.map_err(|error| self.failed(error, &live, Access::Read))
         };
-        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+        self.in_time(self.deadline(), &progress, Access::Read, asked)
             .await
     }
 
@@ -209,9 +209,9 @@ impl Link {
                         .and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
                 }
             };
-            answer.map_err(|error| self.failed(error, &live, Sent::Harmless))
+            answer.map_err(|error| self.failed(error, &live, Access::Read))
         };
-        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+        self.in_time(self.deadline(), &progress, Access::Read, asked)
             .await
     }
 
@@ -219,7 +219,7 @@ impl Link {
     async fn ask(
         &self,
         call: &Call<'_>,
-        sent: Sent,
+        sent: Access,
         progress: &Progress,
     ) -> Result<(Live, Answered)> {
         let mut pause = FIRST_PAUSE;
@@ -233,7 +233,7 @@ impl Link {
             };
             let elsewhere = is_elsewhere(&error);
             let error = self.failed(error, &live, sent);
-            if !elsewhere || asks == MAX_ASKS {
+            if !elsewhere || asks == MAX_RETRIES {
                 return Err(error);
             }
             asks += 1;
@@ -328,7 +328,7 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let harmless = |error| classify(error, Sent::Harmless);
+        let harmless = |error| classify(error, Access::Read);
         let mut connection = self
             .connector
             .connect(self.timeout)
@@ -353,14 +353,14 @@ impl Link {
             return Ok(());
         }
         let answers = connection.at_masters(&redis::cmd("INFO")).await;
-        for (_, answer) in answers.map_err(|error| classify(error, Sent::Harmless))? {
+        for (_, answer) in answers.map_err(|error| classify(error, Access::Read))? {
             let text: String = redis::from_redis_value(answer)
-                .map_err(|error| classify(error.into(), Sent::Harmless))?;
+                .map_err(|error| classify(error.into(), Access::Read))?;
             Info::new(&text).check(self.eviction)?;
         }
         let asked = Instant::now();
         let answers = connection.at_masters(&redis::cmd("TIME")).await;
-        let answers = answers.map_err(|error| classify(error, Sent::Harmless))?;
+        let answers = answers.map_err(|error| classify(error, Access::Read))?;
         let clocks = answers.iter().filter_map(|(_, answer)| time(answer));
         let now = clocks
             .max()
@@ -371,7 +371,7 @@ impl Link {
     }
 
     /// What a failed command means; a connection that is of no more use is given up.
-    pub(crate) fn failed(&self, error: RedisError, live: &Live, sent: Sent) -> Error {
+    pub(crate) fn failed(&self, error: RedisError, live: &Live, sent: Access) -> Error {
         if is_connection_useless(&error) {
             self.give_up(live.generation);
         }
@@ -410,7 +410,7 @@ impl Link {
         &self,
         deadline: Instant,
         progress: &Progress,
-        sent: Sent,
+        sent: Access,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if let Ok(result) = tokio::time::timeout_at(deadline, work).await {

@@ -5,12 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::backend::Listener;
+use idem_core::backend::Subscription;
 use idem_core::{AttemptId, Effect, Error, Key, Nonce, Result};
 use redis::Value;
 use tokio::time::Instant;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::{nonsense, nothing};
 use crate::script::{Call, Script};
 use crate::store::{BACKEND, RedisStore};
@@ -280,14 +280,14 @@ impl NonceWindow {
             .arg(millis);
         let taken = |answer: &Value| *answer == Value::Okay;
         let call = Call::plain(cmd);
-        let answer = self.store.link.run(&call, Sent::Write, taken).await?;
+        let answer = self.store.link.run(&call, Access::Write, taken).await?;
         Ok(answer == Value::Okay)
     }
 
     /// Whether it is still this try's, as replicas have it, too.
     async fn take_again(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let call = self.end.call(&self.name(key)).arg(mark).arg(mark).arg("");
-        let answer = self.store.link.run(&call, Sent::Write, is_one).await?;
+        let answer = self.store.link.run(&call, Access::Write, is_one).await?;
         Ok(is_one(&answer))
     }
 
@@ -295,7 +295,7 @@ impl NonceWindow {
         let mut cmd = redis::cmd("GET");
         cmd.arg(self.name(key));
         let call = Call::plain(cmd);
-        match self.store.link.run(&call, Sent::Harmless, nothing).await? {
+        match self.store.link.run(&call, Access::Read, nothing).await? {
             Value::Nil => Ok(None),
             Value::BulkString(found) => Ok(Some(found)),
             _ => Err(nonsense()),
@@ -314,7 +314,7 @@ impl NonceWindow {
             .arg(self.store.operations.announced_on(key));
         let longest = self.wait.max(self.store.config().timeout());
         let mut pauses = Pauses::within(longest);
-        while let Err(error) = self.store.link.run(&call, Sent::Write, is_one).await {
+        while let Err(error) = self.store.link.run(&call, Access::Write, is_one).await {
             if !error.is_retryable() || pauses.are_over() {
                 return;
             }
@@ -363,7 +363,7 @@ impl Pauses {
     }
 
     /// Until the listener is told, or the pause has passed, or the deadline has.
-    async fn next(&mut self, listener: Option<&mut Listener>) {
+    async fn next(&mut self, listener: Option<&mut Subscription>) {
         let told = async {
             match listener {
                 Some(listener) => listener.changed().await,

@@ -6,7 +6,7 @@ use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use crate::clock::too_late;
-use crate::error::{Sent, classify, code_of, is_elsewhere};
+use crate::error::{Access, classify, code_of, is_elsewhere};
 use crate::link::{Link, Progress};
 use crate::script::Call;
 
@@ -19,7 +19,7 @@ impl Link {
     pub(crate) async fn run_all(
         &self,
         calls: &[Call<'_>],
-        sent: Sent,
+        sent: Access,
         wrote: fn(&Value) -> bool,
     ) -> Vec<Result<Value>> {
         let mut answers = Vec::with_capacity(calls.len());
@@ -35,7 +35,7 @@ impl Link {
     async fn run_some(
         &self,
         calls: &[Call<'_>],
-        sent: Sent,
+        sent: Access,
         wrote: fn(&Value) -> bool,
     ) -> Vec<Result<Value>> {
         if !self.connector.is_one_node() {
@@ -77,7 +77,7 @@ impl Link {
         &self,
         deadline: Instant,
         calls: &[Call<'_>],
-        sent: Sent,
+        sent: Access,
         wrote: fn(&Value) -> bool,
         progress: &Progress,
     ) -> Result<(Vec<Value>, Result<()>)> {

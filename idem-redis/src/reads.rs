@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idem_core::backend::Gather;
+use idem_core::backend::Batcher;
 use idem_core::{Error, Result};
 use redis::{Pipeline, Value};
 
-use crate::error::{Sent, is_elsewhere, routes_one_key};
+use crate::error::{Access, is_elsewhere, routes_one_key};
 use crate::link::{Link, Progress};
 use crate::operations::{items, nonsense};
 
@@ -24,7 +24,7 @@ type Answer = Result<Option<Read>>;
 #[derive(Debug)]
 pub(crate) struct Reads {
     link: Arc<Link>,
-    gather: Arc<Gather<Vec<String>, Answer>>,
+    gather: Arc<Batcher<Vec<String>, Answer>>,
     is_split: Arc<AtomicBool>,
 }
 
@@ -33,7 +33,7 @@ impl Reads {
         let is_split = Arc::<AtomicBool>::default();
         let (at, split) = (Arc::clone(&link), Arc::clone(&is_split));
         Self {
-            gather: Gather::new(MOST, usize::MAX, move |asked| {
+            gather: Batcher::new(MOST, usize::MAX, move |asked| {
                 read_all(Arc::clone(&at), Arc::clone(&split), asked)
             }),
             link,
@@ -107,12 +107,12 @@ impl Link {
                 Ok(answers) => understood(answers, keys.len()).map(Some),
                 Err(error) => {
                     let is_elsewhere = is_elsewhere(&error);
-                    let error = self.failed(error, &live, Sent::Harmless);
+                    let error = self.failed(error, &live, Access::Read);
                     if is_elsewhere { Ok(None) } else { Err(error) }
                 }
             }
         };
-        self.in_time(self.deadline(), &progress, Sent::Harmless, asked)
+        self.in_time(self.deadline(), &progress, Access::Read, asked)
             .await
     }
 }

@@ -4,7 +4,7 @@ use redis::{Cmd, ToRedisArgs};
 
 /// A Lua script that works on one key, or on several of one slot.
 ///
-/// Sent by its SHA-1; a server that does not know it (just started, failed over, `SCRIPT FLUSH`) is sent the whole
+/// Access by its SHA-1; a server that does not know it (just started, failed over, `SCRIPT FLUSH`) is sent the whole
 /// text with `EVAL`, which it remembers. `redis::Script` would load it first, on every node of a cluster, and fail
 /// when one of them is down.
 #[derive(Debug)]

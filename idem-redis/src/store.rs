@@ -15,7 +15,7 @@ use redis::RedisResult;
 use crate::claiming::Claiming;
 use crate::config::Config;
 use crate::connect::Connector;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::hub::Hub;
 use crate::link::Link;
 use crate::operations::{Operations, is_done, is_something, nothing};
@@ -104,7 +104,7 @@ impl RedisStore {
 
     async fn connect_with(connector: RedisResult<Connector>, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
-        let connector = connector.map_err(|error| at(classify(error, Sent::Harmless)))?;
+        let connector = connector.map_err(|error| at(classify(error, Access::Read)))?;
         let link = Arc::new(Link::new(connector, &config));
         let operations = Arc::new(Operations::new(config).map_err(at)?);
         let store = Self {
@@ -140,18 +140,18 @@ pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
 impl RedisStore {
     async fn renew_once(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         let call = self.operations.renew(claim, lease)?;
-        let answer = self.link.run(&call, Sent::Write, is_something).await?;
+        let answer = self.link.run(&call, Access::Write, is_something).await?;
         Operations::renewed(claim, answer)
     }
 
     async fn read(&self, key: &Key) -> Result<Option<Record>> {
         let call = self.operations.get(key);
-        Operations::got(self.link.run(&call, Sent::Harmless, nothing).await?)
+        Operations::got(self.link.run(&call, Access::Read, nothing).await?)
     }
 
     /// Seals or releases.
     pub(crate) async fn end(&self, call: Result<crate::script::Call<'_>>) -> Result<()> {
-        let answer = self.link.run(&call?, Sent::Write, is_done).await?;
+        let answer = self.link.run(&call?, Access::Write, is_done).await?;
         Operations::done(&answer)
     }
 }
@@ -208,12 +208,12 @@ impl IdempotencyStore for RedisStore {
     }
 
     /// The server deletes what has ended by itself; there is nothing left to do.
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        check::batch(limit).map_err(at("purge"))?;
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        check::batch(limit).map_err(at("delete_expired"))?;
         Ok(0)
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.sweep_some(limit).await.map_err(at("sweep"))
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.sweep_some(limit).await.map_err(at("fail_abandoned"))
     }
 }

@@ -4,7 +4,7 @@ use idem_core::backend::check;
 use idem_core::{Effect, Error, Result};
 use redis::{Cmd, Value};
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::nothing;
 use crate::store::RedisStore;
 
@@ -77,7 +77,7 @@ impl RedisStore {
                 })
                 .collect();
             let mut result = Ok(());
-            for answer in self.link.run_all(&calls, Sent::Write, nothing).await {
+            for answer in self.link.run_all(&calls, Access::Write, nothing).await {
                 match answer {
                     Ok(answer) => *failed += u64::from(answer == Value::Int(1)),
                     Err(error) => result = Err(error),

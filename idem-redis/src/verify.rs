@@ -86,7 +86,7 @@ impl RedisStore {
 async fn check_servers(link: &Link, eviction: crate::config::Eviction) -> Result<()> {
     for (place, answer) in link.at_masters(&redis::cmd("INFO")).await? {
         let text: String = redis::from_redis_value(answer)
-            .map_err(|error| crate::error::classify(error.into(), crate::error::Sent::Harmless))?;
+            .map_err(|error| crate::error::classify(error.into(), crate::error::Access::Read))?;
         let info = Info::new(&text);
         info.check(eviction)?;
         info.check_saving(place.as_deref())?;

@@ -1,7 +1,7 @@
 //! Those who wait are told by the store.
 
 use async_trait::async_trait;
-use idem_core::backend::{Listener, Wakes};
+use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{Key, Result};
 
 use crate::store::{BACKEND, RedisStore};
@@ -14,8 +14,8 @@ use crate::store::{BACKEND, RedisStore};
 /// What is published is not kept, so a hint is lost when a connection is: whoever listens is told once more after each
 /// new connection.
 #[async_trait]
-impl Wakes for RedisStore {
-    async fn listen(&self, key: &Key) -> Result<Listener> {
+impl ChangeNotifier for RedisStore {
+    async fn listen(&self, key: &Key) -> Result<Subscription> {
         let channel = self.operations.channel(key);
         let listening = self.hub.listen(channel).await;
         listening.map_err(|error| error.at(BACKEND, "listen"))

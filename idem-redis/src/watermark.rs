@@ -7,7 +7,7 @@ use idem_core::backend::check;
 use idem_core::{Advance, Error, Key, Result, WatermarkStore};
 use redis::Value;
 
-use crate::error::Sent;
+use crate::error::Access;
 use crate::operations::{Operations, items, nonsense, nothing};
 use crate::script::Call;
 use crate::store::{RedisStore, at};
@@ -95,7 +95,7 @@ impl WatermarkStore for RedisStore {
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
         let advance = async {
             let call = self.operations.advance(source, version, retention)?;
-            let answer = self.link.run(&call, Sent::Write, is_at_version).await?;
+            let answer = self.link.run(&call, Access::Write, is_at_version).await?;
             Operations::advanced(answer)
         };
         advance.await.map_err(at("advance"))
@@ -103,13 +103,13 @@ impl WatermarkStore for RedisStore {
 
     async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
         let call = self.operations.mark(source);
-        let answer = self.link.run(&call, Sent::Harmless, nothing).await;
+        let answer = self.link.run(&call, Access::Read, nothing).await;
         answer.and_then(Operations::marked).map_err(at("watermark"))
     }
 
     /// The server deletes what has ended by itself; there is nothing left to do.
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
-        check::batch(limit).map_err(at("purge_watermarks"))?;
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
+        check::batch(limit).map_err(at("delete_expired_watermarks"))?;
         Ok(0)
     }
 }

@@ -1,11 +1,11 @@
-//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the suite behind `Coalesced`.
+//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the suite behind `Batched`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Coalesced, Target};
+use idem_conformance::{Batched, Target};
 use support::RedisHarness;
 
 fn main() -> ExitCode {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         })
         .with_cases(cases::ALL),
         Target::new("redis-coalesced", || async {
-            RedisHarness::of("redis").map(Coalesced::new)
+            RedisHarness::of("redis").map(Batched::new)
         }),
     ])
 }

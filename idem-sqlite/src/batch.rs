@@ -26,7 +26,7 @@ impl Operations {
         let mut answers: Answers<_> = checked.map(|checked| checked.err().map(Err)).collect();
         let (duplicates, mut writes): (Vec<_>, Vec<_>) = (0..requests.len())
             .filter(|&position| answers[position].is_none())
-            .partition(|&position| self.traffic.expects_record(requests[position].key()));
+            .partition(|&position| self.estimator.expects_duplicate(requests[position].key()));
         let unheld = self
             .answer_held(pools, requests, duplicates, &mut answers)
             .await;

@@ -11,7 +11,7 @@ use idem_core::{
 use sqlx::Row;
 
 use crate::error::decode;
-use crate::operations::{MAX_ASKS, Operations, with_claim, with_key};
+use crate::operations::{MAX_RETRIES, Operations, with_claim, with_key};
 use crate::session::Session;
 use crate::store::{SqliteStore, at};
 
@@ -48,7 +48,7 @@ impl Operations {
         retention: Duration,
     ) -> Result<Advance> {
         let (wanted, retention) = (check::version(version)?, check::retention(retention)?);
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let read = with_key(&self.sql.raised, source).bind(wanted);
             if let Some(row) = session.read(read).await? {
                 let current: i64 = row.try_get_unchecked(0).map_err(decode)?;
@@ -67,7 +67,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the mark was raised {MAX_ASKS} times while it was advanced; ask again"),
+            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
         ))
     }
 
@@ -115,9 +115,11 @@ impl WatermarkStore for SqliteStore {
             .map_err(at("watermark"))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("purge_watermarks"))?;
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("delete_expired_watermarks"))?;
         let query = sqlx::query(self.operations.sql.purge_watermarks.text()).bind(i64::from(limit));
-        self.affected(query).await.map_err(at("purge_watermarks"))
+        self.affected(query)
+            .await
+            .map_err(at("delete_expired_watermarks"))
     }
 }

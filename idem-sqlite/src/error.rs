@@ -9,15 +9,15 @@ use crate::codes::{by_code, is_lock};
 
 /// Whether the failed call could have changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum Access {
     /// Nothing was begun yet, or only a read.
-    Harmless,
+    Read,
     /// A statement that writes was begun.
     Write,
 }
 
 /// The driver's error as one of ours; the driver's is kept as the source.
-pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
+pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let (kind, effect, message) = match &error {
         SqlxError::Database(database) => by_code(code(&**database)),
         SqlxError::Io(_) | SqlxError::WorkerCrashed => (
@@ -57,15 +57,15 @@ pub(crate) fn classify(error: SqlxError, sent: Sent) -> Error {
         ),
     };
     let effect = match sent {
-        Sent::Harmless => Effect::None,
-        Sent::Write => effect,
+        Access::Read => Effect::None,
+        Access::Write => effect,
     };
     Error::new(kind, effect, message).with_source(error)
 }
 
 /// An answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
-    classify(error, Sent::Write)
+    classify(error, Access::Write)
 }
 
 /// SQLite's extended result code; -1, which is none, where there is none.

@@ -5,13 +5,13 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use idem_core::backend::check::CheckedClaim;
-use idem_core::backend::{Gather, check};
+use idem_core::backend::{Batcher, check};
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::batch::Answers;
-use crate::error::{Sent, decode};
+use crate::error::{Access, decode};
 use crate::operations::Operations;
 use crate::pools::Pools;
 use crate::session::{Query, Session, timed_out};
@@ -22,12 +22,12 @@ use crate::store::SqliteStore;
 /// Claims of many callers of keys that have no row. There is one writer, so they would wait for each other; those who wait
 /// for it at the same time are inserted together.
 #[derive(Debug, Clone)]
-pub(crate) struct Fresh(Arc<Gather<ClaimRequest, Option<Result<ClaimOutcome>>>>);
+pub(crate) struct Fresh(Arc<Batcher<ClaimRequest, Option<Result<ClaimOutcome>>>>);
 
 impl Fresh {
     pub(crate) fn new(pools: &Pools, operations: &Arc<Operations>) -> Self {
         let (pools, operations) = (pools.clone(), Arc::clone(operations));
-        Self(Gather::new(INSERTED_AT_MOST, 1, move |requests| {
+        Self(Batcher::new(INSERTED_AT_MOST, 1, move |requests| {
             let (pools, operations) = (pools.clone(), Arc::clone(&operations));
             async move {
                 let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
@@ -47,7 +47,7 @@ impl SqliteStore {
         let (operations, Fresh(fresh)) = (&self.operations, &self.fresh);
         let underway = fresh.enter();
         let are_gathered = underway.is_in_company() && self.pools.has_own();
-        if !are_gathered || operations.traffic.expects_record(request.key()) {
+        if !are_gathered || operations.estimator.expects_duplicate(request.key()) {
             return operations.claim(&mut self.session(), request).await;
         }
         let config = &operations.config;
@@ -60,13 +60,13 @@ impl SqliteStore {
                     .claim_with(&mut self.session(), request, false)
                     .await
             }
-            Err(_) => Err(timed_out(config, Sent::Write)),
+            Err(_) => Err(timed_out(config, Access::Write)),
         }
     }
 }
 
 /// A claim, and at which position its answer belongs.
-struct Asked<'r> {
+struct ClaimParams<'r> {
     position: usize,
     request: &'r ClaimRequest,
     checked: CheckedClaim,
@@ -94,7 +94,7 @@ impl Operations {
                 if let Entry::Vacant(place) = by_attempt.entry(*request.attempt().as_bytes()) {
                     place.insert(asked.len());
                     let checked = check::claim(request, &self.config.limits())?;
-                    asked.push(Asked {
+                    asked.push(ClaimParams {
                         position,
                         request,
                         checked,
@@ -107,7 +107,7 @@ impl Operations {
             for row in rows {
                 let (attempt, now) = inserted(&row)?;
                 if let Some(asked) = by_attempt.get(attempt).map(|&place| &asked[place]) {
-                    self.traffic.learn(asked.request.key(), false);
+                    self.estimator.record(asked.request.key(), false);
                     answers[asked.position] = Some(Ok(asked.won(now)));
                 }
             }
@@ -136,7 +136,7 @@ impl Operations {
     async fn inserted_rows(
         &self,
         session: &mut Session<'_>,
-        asked: &[Asked<'_>],
+        asked: &[ClaimParams<'_>],
     ) -> Result<Option<Vec<SqliteRow>>> {
         let (statement, size) = self.sql.insert_many(asked.len());
         let mut query = sqlx::query(statement.text());
@@ -153,7 +153,7 @@ impl Operations {
     }
 }
 
-impl Asked<'_> {
+impl ClaimParams<'_> {
     fn bind<'q>(&'q self, query: Query<'q>) -> Query<'q> {
         let (key, request) = (self.request.key(), self.request);
         query

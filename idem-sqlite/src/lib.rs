@@ -24,7 +24,7 @@ pub use config::Config;
 pub use error::is_transaction_retryable;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::SqliteStore;
-pub use tx::{Attempts, Transactions};
+pub use tx::{TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use sqlx;

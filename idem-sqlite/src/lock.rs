@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Sqlite};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::pools::{Pools, connection};
 use crate::transaction::CloseUnlessDone;
 
@@ -131,7 +131,7 @@ impl<'p> Wait<'p> {
         loop {
             match tokio::time::timeout(PAUSE.max(self.left()), &mut acquired).await {
                 Ok(acquired) => {
-                    let at = |error| classify(error, Sent::Harmless);
+                    let at = |error| classify(error, Access::Read);
                     return acquired.map(Some).map_err(at);
                 }
                 Err(_) if self.has_moved().await => {}

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use idem_core::backend::check::CheckedClaim;
-use idem_core::backend::{StoredRecord, Traffic, check, encode_failure};
+use idem_core::backend::{DuplicateEstimator, StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
     Record, Response, Result, StalePolicy, Timestamp,
@@ -27,19 +27,19 @@ use crate::statements::{Statement, Statements};
 
 /// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
 /// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_ASKS: u32 = 16;
+pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
-    pub(crate) traffic: Traffic,
+    pub(crate) estimator: DuplicateEstimator,
 }
 
 /// What a claim is sealed with, in stored form.
 #[derive(Debug)]
-pub(crate) struct Sealing {
+pub(crate) struct FinalResult {
     state: i64,
     result: Vec<u8>,
     retention: i64,
@@ -51,7 +51,7 @@ impl Operations {
         Self {
             config,
             sql,
-            traffic: Traffic::new(),
+            estimator: DuplicateEstimator::new(),
         }
     }
 
@@ -63,11 +63,11 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
-        if !self.traffic.expects_record(request.key()) {
+        if !self.estimator.expects_duplicate(request.key()) {
             let query = self.acquiring(request, &checked);
             let rows = session.write_at_once(query).await?.unwrap_or_default();
             if let Some(row) = rows.first() {
-                self.traffic.learn(request.key(), false);
+                self.estimator.record(request.key(), false);
                 return Columns(row).outcome(request);
             }
         }
@@ -91,7 +91,7 @@ impl Operations {
         mut seen: bool,
     ) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.config.limits())?;
-        for _ in 0..MAX_ASKS {
+        for _ in 0..MAX_RETRIES {
             let mut row = match std::mem::take(&mut seen) {
                 true => None,
                 false => self.held_row(session, request).await?,
@@ -107,7 +107,7 @@ impl Operations {
             };
             let outcome = Columns(&row).outcome(request)?;
             let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
-            self.traffic.learn(request.key(), !acquired);
+            self.estimator.record(request.key(), !acquired);
             if !is_abandoned(&outcome, request) {
                 return Ok(outcome);
             }
@@ -118,7 +118,7 @@ impl Operations {
         Err(Error::new(
             ErrorKind::Contention,
             Effect::None,
-            format!("the key changed hands {MAX_ASKS} times while it was claimed; ask again"),
+            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
         ))
     }
 
@@ -164,7 +164,7 @@ impl Operations {
             .transpose()?
             .filter(|outcome| !is_abandoned(outcome, request));
         if told.is_some() {
-            self.traffic.learn(request.key(), true);
+            self.estimator.record(request.key(), true);
         }
         Ok(told)
     }
@@ -186,16 +186,16 @@ impl Operations {
             .transpose()
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::COMPLETED,
             retention: check::retention(retention)?,
             result: check::response(response, &self.config.limits())?.into(),
         })
     }
 
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<Sealing> {
-        Ok(Sealing {
+    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
+        Ok(FinalResult {
             state: StoredRecord::FAILED,
             retention: check::retention(retention)?,
             result: check::failure(failure, &self.config.limits())?.into(),
@@ -206,7 +206,7 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &Sealing,
+        sealing: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
             .bind(sealing.state)
@@ -363,7 +363,12 @@ mod tests {
             let url = format!("sqlite:{}/idem.db", folder.path().display());
             let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
             store.migrate().await.unwrap();
-            let expects = || store.operations.traffic.expects_record(request(0).key());
+            let expects = || {
+                store
+                    .operations
+                    .estimator
+                    .expects_duplicate(request(0).key())
+            };
             for ids in [0..20, 20..60] {
                 for id in ids.clone() {
                     assert_eq!(claim(&store, id, in_batch).await.name(), "acquired");

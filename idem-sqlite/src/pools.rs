@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use idem_core::Result;
-use idem_sqlx::{Connections, Lent};
+use idem_sqlx::{ConnectionGuard, Connections};
 use sqlx::query_with;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};
 
 use crate::config::Config;
-use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::lock::{Gate, Hasty, Wait};
 use crate::session::{Query, timed_out};
@@ -91,7 +91,7 @@ impl Pools {
     /// Runs a read of one row at most: with the row the statement has ended.
     pub(crate) async fn read(&self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         self.file.before_read()?;
-        let at = |error| classify(error, Sent::Harmless);
+        let at = |error| classify(error, Access::Read);
         let Some(own) = self.own() else {
             let mut connection = self.shared.acquire().await.map_err(at)?;
             return query.fetch_optional(&mut *connection).await.map_err(at);
@@ -114,8 +114,8 @@ impl Pools {
             query.fetch_optional(&mut *connection).await
         };
         match tokio::time::timeout(config.timeout(), work).await {
-            Ok(read) => read.map_err(|error| classify(error, Sent::Harmless)),
-            Err(_) => Err(timed_out(config, Sent::Harmless)),
+            Ok(read) => read.map_err(|error| classify(error, Access::Read)),
+            Err(_) => Err(timed_out(config, Access::Read)),
         }
     }
 
@@ -124,9 +124,9 @@ impl Pools {
     pub(crate) async fn write(
         &self,
         query: Query<'_>,
-        under_way: &mut Sent,
+        under_way: &mut Access,
     ) -> Result<Vec<SqliteRow>> {
-        let statement = Repeatable::of(query).map_err(|error| classify(error, Sent::Harmless))?;
+        let statement = Repeatable::of(query).map_err(|error| classify(error, Access::Read))?;
         if (self.own().is_none() || self.is_idle())
             && let Some(rows) = self.try_write(statement.query(), under_way).await?
         {
@@ -154,7 +154,7 @@ impl Pools {
     pub(crate) async fn write_at_once(
         &self,
         query: Query<'_>,
-        under_way: &mut Sent,
+        under_way: &mut Access,
     ) -> Result<Option<Vec<SqliteRow>>> {
         match self.own().is_some() && self.is_idle() {
             true => self.try_write(query, under_way).await,
@@ -166,14 +166,14 @@ impl Pools {
     async fn try_write(
         &self,
         query: Query<'_>,
-        under_way: &mut Sent,
+        under_way: &mut Access,
     ) -> Result<Option<Vec<SqliteRow>>> {
         self.file.before_write()?;
-        let harmless = |error| classify(error, Sent::Harmless);
+        let harmless = |error| classify(error, Access::Read);
         let written = match self.own() {
             Some(own) => {
                 let mut lent = own.writer.lend().await.map_err(harmless)?;
-                *under_way = Sent::Write;
+                *under_way = Access::Write;
                 let written = query
                     .fetch_all(connection(&mut lent).map_err(harmless)?)
                     .await;
@@ -184,7 +184,7 @@ impl Pools {
             }
             None => {
                 let mut hasty = Hasty::acquire(self).await.map_err(harmless)?;
-                *under_way = Sent::Write;
+                *under_way = Access::Write;
                 let written = query.fetch_all(hasty.connection()).await;
                 hasty.give_back().await;
                 written
@@ -196,10 +196,10 @@ impl Pools {
                 Ok(Some(rows))
             }
             Err(error) if is_transaction_retryable(&error) => {
-                *under_way = Sent::Harmless;
+                *under_way = Access::Read;
                 Ok(None)
             }
-            Err(error) => Err(classify(error, Sent::Write)),
+            Err(error) => Err(classify(error, Access::Write)),
         }
     }
 
@@ -223,7 +223,9 @@ fn is_locked<T>(written: &Result<T, sqlx::Error>) -> bool {
     matches!(written, Err(error) if is_transaction_retryable(error))
 }
 
-pub(crate) fn connection(lent: &mut Lent<Sqlite>) -> Result<&mut SqliteConnection, sqlx::Error> {
+pub(crate) fn connection(
+    lent: &mut ConnectionGuard<Sqlite>,
+) -> Result<&mut SqliteConnection, sqlx::Error> {
     lent.connection().ok_or(sqlx::Error::PoolClosed)
 }
 
@@ -273,10 +275,10 @@ mod tests {
     /// How many rows a statement has written at once, if it was run.
     async fn written_at_once(store: &SqliteStore) -> Option<usize> {
         let query = sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
-        let mut under_way = Sent::Harmless;
+        let mut under_way = Access::Read;
         let rows = store.pools.write_at_once(query, &mut under_way).await;
         let rows = rows.unwrap();
-        assert_eq!(under_way == Sent::Write, rows.is_some());
+        assert_eq!(under_way == Access::Write, rows.is_some());
         rows.map(|rows| rows.len())
     }
 
@@ -343,7 +345,7 @@ mod tests {
         let (_folder, store) = store().await;
         let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
         let query = || sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
-        let mut under_way = Sent::Harmless;
+        let mut under_way = Access::Read;
         let write = store.pools.write(query(), &mut under_way);
         let (rows, ended) = tokio::join!(write, lock.commit());
         ended.unwrap();
@@ -361,7 +363,10 @@ mod tests {
         assert_eq!(claimed.name(), "acquired");
         let claimed = store.claim_many(&[request("two")]).await.remove(0);
         assert_eq!(claimed.unwrap().name(), "acquired");
-        store.operations.traffic.always_look(request("three").key());
+        store
+            .operations
+            .estimator
+            .always_look(request("three").key());
         assert!(store.claim(&request("three")).await.is_err());
         assert!(store.claim_many(&[request("three")]).await[0].is_err());
     }

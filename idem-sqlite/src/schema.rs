@@ -7,7 +7,7 @@ use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::WriteTransaction;
 use crate::verify::{MARKS, RECORDS};
@@ -72,7 +72,7 @@ impl SqliteStore {
         sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
             .execute(open.connection().map_err(at)?)
             .await
-            .map_err(|error| at(classify(error, Sent::Write)))?;
+            .map_err(|error| at(classify(error, Access::Write)))?;
         open.commit().await.map_err(at)
     }
 

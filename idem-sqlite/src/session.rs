@@ -4,7 +4,7 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::config::Config;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::pools::Pools;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
@@ -23,12 +23,12 @@ impl Session<'_> {
             Self::Pool(pools, config) => (pools, config),
             Self::Transaction(connection) => {
                 let row = query.fetch_optional(&mut **connection).await;
-                return row.map_err(|error| classify(error, Sent::Harmless));
+                return row.map_err(|error| classify(error, Access::Read));
             }
         };
         match tokio::time::timeout(config.timeout(), pools.read(query)).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(config, Sent::Harmless)),
+            Err(_) => Err(timed_out(config, Access::Read)),
         }
     }
 
@@ -38,10 +38,10 @@ impl Session<'_> {
             Self::Pool(pools, config) => (pools, config),
             Self::Transaction(connection) => {
                 let rows = query.fetch_all(&mut **connection).await;
-                return rows.map_err(|error| classify(error, Sent::Write));
+                return rows.map_err(|error| classify(error, Access::Write));
             }
         };
-        let mut under_way = Sent::Harmless;
+        let mut under_way = Access::Read;
         let work = pools.write(query, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
@@ -58,7 +58,7 @@ impl Session<'_> {
         let Self::Pool(pools, config) = self else {
             return Ok(None);
         };
-        let mut under_way = Sent::Harmless;
+        let mut under_way = Access::Read;
         let work = pools.write_at_once(query, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
@@ -67,10 +67,10 @@ impl Session<'_> {
     }
 }
 
-pub(crate) fn timed_out(config: &Config, under_way: Sent) -> Error {
+pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
     let effect = match under_way {
-        Sent::Harmless => Effect::None,
-        Sent::Write => Effect::Unknown,
+        Access::Read => Effect::None,
+        Access::Write => Effect::Unknown,
     };
     Error::new(
         ErrorKind::Unavailable,

@@ -15,7 +15,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 use crate::config::Config;
-use crate::error::{Sent, classify};
+use crate::error::{Access, classify};
 use crate::file::DatabaseFile;
 use crate::fresh::Fresh;
 use crate::operations::Operations;
@@ -74,7 +74,7 @@ impl SqliteStore {
     /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when others kept the file
     /// locked.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at = |error| classify(error, Sent::Harmless).at(BACKEND, "connect");
+        let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = SqliteConnectOptions::from_str(url)
             .map_err(at)?
             .create_if_missing(true)
@@ -135,7 +135,7 @@ async fn check_wal(pool: &SqlitePool) -> Result<()> {
             "the file cannot be switched to WAL mode (its journal mode is `{mode}`): its file system, or the `vfs` of \
              the URL, gives no shared memory and perhaps no locks; put it on a local disk"
         ))),
-        Err(error) => Err(classify(error, Sent::Harmless)),
+        Err(error) => Err(classify(error, Access::Read)),
     }
     .map_err(|error| error.at(BACKEND, "connect"))
 }
@@ -156,7 +156,7 @@ async fn open(options: SqliteConnectOptions, max: u32, limit: Duration) -> Resul
         match opened {
             Ok(pool) => return Ok(pool),
             Err(error) => {
-                let error = classify(error, Sent::Harmless).at(BACKEND, "connect");
+                let error = classify(error, Access::Read).at(BACKEND, "connect");
                 let over = tokio::time::Instant::now() >= deadline;
                 if error.kind() != ErrorKind::Contention || over {
                     return Err(error);
@@ -251,19 +251,19 @@ impl IdempotencyStore for SqliteStore {
             .map_err(at("get"))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("purge"))?;
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("delete_expired"))?;
         let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
-        self.affected(query).await.map_err(at("purge"))
+        self.affected(query).await.map_err(at("delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("sweep"))?;
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(at("fail_abandoned"))?;
         let failure = encode_failure(&Failure::abandoned())?;
         let query = sqlx::query(self.operations.sql.sweep.text())
             .bind(i64::from(limit))
             .bind(failure.to_vec());
-        self.affected(query).await.map_err(at("sweep"))
+        self.affected(query).await.map_err(at("fail_abandoned"))
     }
 }
 

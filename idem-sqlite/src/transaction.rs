@@ -1,14 +1,14 @@
 //! [`WriteTransaction`]: a transaction of the store's own.
 
 use idem_core::Result;
-use idem_sqlx::Lent;
+use idem_sqlx::ConnectionGuard;
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
@@ -24,7 +24,7 @@ pub(crate) enum WriteTransaction {
     /// On a connection of the caller's pool.
     Shared(CloseUnlessDone, DatabaseFile),
     /// On one of the store's own.
-    Own(Lent<Sqlite>, DatabaseFile),
+    Own(ConnectionGuard<Sqlite>, DatabaseFile),
 }
 
 impl WriteTransaction {
@@ -51,7 +51,7 @@ impl WriteTransaction {
         };
         match timeout(config.timeout(), work).await {
             Ok(begun) => begun,
-            Err(_) => Err(timed_out(config, Sent::Harmless)),
+            Err(_) => Err(timed_out(config, Access::Read)),
         }
     }
 
@@ -61,7 +61,7 @@ impl WriteTransaction {
         match Self::begin_on(pools).await {
             Ok(begun) => Ok(Some(begun)),
             Err(error) if is_transaction_retryable(&error) => Ok(None),
-            Err(error) => Err(classify(error, Sent::Harmless)),
+            Err(error) => Err(classify(error, Access::Read)),
         }
     }
 
@@ -92,7 +92,7 @@ impl WriteTransaction {
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection> {
         match self {
             Self::Shared(guard, _) => Ok(guard.connection()),
-            Self::Own(lent, _) => connection(lent).map_err(|error| classify(error, Sent::Harmless)),
+            Self::Own(lent, _) => connection(lent).map_err(|error| classify(error, Access::Read)),
         }
     }
 
@@ -100,7 +100,7 @@ impl WriteTransaction {
         sqlx::query("COMMIT")
             .execute(self.connection()?)
             .await
-            .map_err(|error| classify(error, Sent::Write))?;
+            .map_err(|error| classify(error, Access::Write))?;
         let file = match self {
             Self::Shared(guard, file) => {
                 guard.done();

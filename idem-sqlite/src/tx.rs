@@ -9,7 +9,7 @@ use idem_core::{
 use sqlx::{SqlitePool, SqliteTransaction};
 use tokio::time::Instant;
 
-use crate::error::{Sent, classify, is_transaction_retryable};
+use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
@@ -204,8 +204,8 @@ impl Transactions {
     /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
     /// the caller runs it again and meets the record.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        Attempts {
+    pub fn attempts(&self) -> TransactionRetry {
+        TransactionRetry {
             transactions: self.clone(),
             deadline: Instant::now() + self.limit.min(LONGEST_LIMIT),
             pause: FIRST_PAUSE,
@@ -221,13 +221,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct Attempts {
+pub struct TransactionRetry {
     transactions: Transactions,
     deadline: Instant,
     pause: Duration,
 }
 
-impl Attempts {
+impl TransactionRetry {
     /// Begins the transaction, for the first time or again.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl Attempts {
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
                 Err(error) if is_transaction_retryable(&error) && self.wait().await => {}
                 begun => {
-                    let at = |error| classify(error, Sent::Harmless).at(BACKEND, "begin");
+                    let at = |error| classify(error, Access::Read).at(BACKEND, "begin");
                     return begun.map_err(at);
                 }
             }
@@ -271,7 +271,7 @@ impl Attempts {
         let result = match result.map_err(Into::into) {
             Ok(value) => {
                 let committed = transaction.commit().await;
-                let committed = committed.map_err(|error| classify(error, Sent::Write));
+                let committed = committed.map_err(|error| classify(error, Access::Write));
                 // What is in a deleted file is not acknowledged.
                 let kept = committed.and_then(|()| self.transactions.file.after_write());
                 kept.map(|()| value)

@@ -1,12 +1,12 @@
 //! The suite, and cases of this crate's own, against SQLite; the suite on files and connections with hostile settings,
-//! and behind `Coalesced`.
+//! and behind `Batched`.
 
 mod cases;
 mod support;
 
 use std::process::ExitCode;
 
-use idem_conformance::{Coalesced, Target};
+use idem_conformance::{Batched, Target};
 use support::{Hostile, SqliteHarness};
 
 fn main() -> ExitCode {
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Target::new("sqlite", || async { Ok(SqliteHarness) }).with_cases(cases::ALL),
         Target::new("sqlite-hostile", || async { Ok(Hostile) }),
         Target::new("sqlite-coalesced", || async {
-            Ok(Coalesced::new(SqliteHarness))
+            Ok(Batched::new(SqliteHarness))
         }),
     ])
 }

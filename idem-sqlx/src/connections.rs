@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use deadpool::managed::{Pool, PoolError, QueueMode};
 use sqlx::{Connection, Database};
 
-use crate::Lent;
+use crate::ConnectionGuard;
 use crate::opener::Opener;
 
 /// A connection that nobody needed for so long is closed, as by sqlx's own pool.
@@ -54,10 +54,10 @@ impl<DB: Database> Connections<DB> {
     /// # Cancellation
     ///
     /// Without effect.
-    pub async fn lend(&self) -> Result<Lent<DB>, sqlx::Error> {
+    pub async fn lend(&self) -> Result<ConnectionGuard<DB>, sqlx::Error> {
         self.close_idle();
         match self.pool.get().await {
-            Ok(object) => Ok(Lent::new(object)),
+            Ok(object) => Ok(ConnectionGuard::new(object)),
             Err(PoolError::Backend(error)) => Err(error),
             Err(PoolError::Closed) => Err(sqlx::Error::PoolClosed),
             Err(other) => Err(sqlx::Error::Configuration(other.into())),

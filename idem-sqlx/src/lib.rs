@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod connections;
-mod lent;
+mod guard;
 mod opener;
 
 pub use connections::Connections;
-pub use lent::Lent;
+pub use guard::ConnectionGuard;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::str::FromStr;
 use std::task::{Context, Poll, Waker};
 
-use idem_sqlx::{Connections, Lent};
+use idem_sqlx::{ConnectionGuard, Connections};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, Row, Sqlite};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ impl Fixture {
         })
     }
 
-    async fn lend(&self) -> Result<Lent<Sqlite>, sqlx::Error> {
+    async fn lend(&self) -> Result<ConnectionGuard<Sqlite>, sqlx::Error> {
         self.connections.lend().await
     }
 
@@ -39,13 +39,13 @@ impl Fixture {
     }
 }
 
-async fn mark(lent: &mut Lent<Sqlite>, name: &'static str) -> Result<(), sqlx::Error> {
+async fn mark(lent: &mut ConnectionGuard<Sqlite>, name: &'static str) -> Result<(), sqlx::Error> {
     let sql = AssertSqlSafe(format!("CREATE TEMPORARY TABLE {name} (value)"));
     let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
     connection.execute(sqlx::raw_sql(sql)).await.map(drop)
 }
 
-async fn marks(lent: &mut Lent<Sqlite>) -> Result<Vec<String>, sqlx::Error> {
+async fn marks(lent: &mut ConnectionGuard<Sqlite>) -> Result<Vec<String>, sqlx::Error> {
     let sql = "SELECT name FROM sqlite_temp_master";
     let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
     let rows = connection.fetch_all(sqlx::raw_sql(sql)).await?;

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use idem_core::{Bytes, Error, Outcome, RunError, Timestamp};
 
 use crate::Rejection;
-use crate::run::{Broken, Sealed};
+use crate::run::{Broken, StoredResult};
 
 /// What becomes of a delivery: `E` is the handler's error.
 ///
@@ -22,7 +22,7 @@ use crate::run::{Broken, Sealed};
 /// | [`Conflict`](Self::Conflict) | 422 | has used the id for another body | nothing more |
 /// | [`Failed`](Self::Failed) | 422 | sends in vain | the failure, from before |
 /// | [`Error`](Self::Error) | 500 | sends again | released, unless the policy records errors |
-/// | [`Unsealed`](Self::Unsealed) | 503, `Retry-After` | sends again | not known to be sealed |
+/// | [`NotStored`](Self::NotStored) | 503, `Retry-After` | sends again | not known to be sealed |
 /// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where somebody has to act | sends again | nothing that is known |
 ///
 /// `Debug` shows neither the challenge nor what is stored; of the handler's error it shows that error's own `Debug`.
@@ -59,7 +59,7 @@ pub enum Answer<E> {
     /// The handler's error, now.
     Error(E),
     /// The handler has run, but that is not known to be sealed.
-    Unsealed(Error),
+    NotStored(Error),
     /// The store gave no verdict; the handler was not asked.
     Store(Error),
 }
@@ -82,7 +82,7 @@ impl<E: fmt::Debug> fmt::Debug for Answer<E> {
             Self::Conflict => f.write_str("Conflict"),
             Self::Failed { code } => f.debug_struct("Failed").field("code", code).finish(),
             Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
-            Self::Unsealed(error) => f.debug_tuple("Unsealed").field(error).finish(),
+            Self::NotStored(error) => f.debug_tuple("NotStored").field(error).finish(),
             Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
         }
     }
@@ -92,7 +92,9 @@ impl<E: fmt::Debug> fmt::Debug for Answer<E> {
 const AFTER_OUTAGE: Duration = Duration::from_secs(5);
 
 impl<E> Answer<E> {
-    pub(crate) fn of(result: Result<Outcome<Sealed>, RunError<Broken<E>, Sealed>>) -> Self {
+    pub(crate) fn of(
+        result: Result<Outcome<StoredResult>, RunError<Broken<E>, StoredResult>>,
+    ) -> Self {
         let failed = match result {
             Ok(outcome) => return Self::sealed(&outcome),
             Err(failed) => failed,
@@ -108,16 +110,16 @@ impl<E> Answer<E> {
             RunError::Work(Broken::Mark(error))
             | RunError::Store(error)
             | RunError::Codec(error) => Self::Store(error),
-            RunError::Unsealed { source, .. } => Self::Unsealed(source),
+            RunError::NotStored { source, .. } => Self::NotStored(source),
             other => Self::Store(Error::corrupt(other.map_work(|_| "").to_string())),
         }
     }
 
-    fn sealed(outcome: &Outcome<Sealed>) -> Self {
+    fn sealed(outcome: &Outcome<StoredResult>) -> Self {
         match (outcome.as_ref().into_inner(), outcome.first_answered_at()) {
-            (Sealed::Stale { current }, _) => Self::Stale { current: *current },
-            (Sealed::Handled, None) => Self::Handled,
-            (Sealed::Handled, Some(sealed_at)) => Self::Duplicate { sealed_at },
+            (StoredResult::Stale { current }, _) => Self::Stale { current: *current },
+            (StoredResult::Handled, None) => Self::Handled,
+            (StoredResult::Handled, Some(sealed_at)) => Self::Duplicate { sealed_at },
         }
     }
 
@@ -135,7 +137,7 @@ impl<E> Answer<E> {
             Self::Conflict | Self::Failed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Store(error) if !error.is_retryable() => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Error(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unsealed(_) | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotStored(_) | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -144,7 +146,7 @@ impl<E> Answer<E> {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::InFlight { retry_after } => Some(*retry_after),
-            Self::Unsealed(_) => Some(AFTER_OUTAGE),
+            Self::NotStored(_) => Some(AFTER_OUTAGE),
             Self::Store(error) if error.is_retryable() => Some(AFTER_OUTAGE),
             _ => None,
         }
@@ -178,7 +180,7 @@ impl<E> Answer<E> {
             Self::Conflict => "this id belongs to another event",
             Self::Failed { .. } => "failed before",
             Self::Error(_) => "not handled",
-            Self::Unsealed(_) => "not known to be handled",
+            Self::NotStored(_) => "not known to be handled",
             Self::Store(_) => "cannot be handled now",
         };
         Bytes::from_static(text.as_bytes())

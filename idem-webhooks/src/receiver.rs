@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use idem_core::{Advance, Bytes, Idempotency, IdempotencyStore, Key, Response, Result, Work};
 
-use crate::run::{Broken, Sealed, advance, no_watermarks};
+use crate::run::{Broken, StoredResult, advance, no_watermarks};
 use crate::{Answer, Event, Rejection, Verifier, Version, policy, schemes};
 
 type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
@@ -129,7 +129,7 @@ impl Receiver {
     ///
     /// None; it is JSON.
     pub fn handled() -> Result<Response> {
-        Response::json(&Sealed::Handled)
+        Response::json(&StoredResult::Handled)
     }
 
     /// Receives one delivery: `body` as it was sent, byte for byte.
@@ -191,7 +191,7 @@ impl Receiver {
         event: Event,
         work: Work,
         handler: F,
-    ) -> Result<Sealed, Broken<E>>
+    ) -> Result<StoredResult, Broken<E>>
     where
         E: Send,
         F: FnOnce(Event, Work) -> Fut + Send,
@@ -202,11 +202,11 @@ impl Receiver {
             let source = self.source_key(version.source()).map_err(Broken::Mark)?;
             let raised = advance(&self.idempotency, &policy, &source, version.number()).await;
             if let Advance::Stale { current } = raised.map_err(Broken::Mark)? {
-                return Ok(Sealed::Stale { current });
+                return Ok(StoredResult::Stale { current });
             }
         }
         handler(event, work).await.map_err(Broken::Handler)?;
-        Ok(Sealed::Handled)
+        Ok(StoredResult::Handled)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// What became of an event, as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub(crate) enum Sealed {
+pub(crate) enum StoredResult {
     Handled,
     Stale { current: u64 },
 }

@@ -258,7 +258,7 @@ async fn what_is_not_sealed_is_not_acknowledged() {
     let (receiver, handled) = (receiver(store.clone()), Handled::default());
     Fragile::set(&store.seals_nothing, true);
     let answer = handled.deliver(&receiver, "one", BODY).await;
-    assert!(matches!(answer, Answer::Unsealed(_)), "{answer:?}");
+    assert!(matches!(answer, Answer::NotStored(_)), "{answer:?}");
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     Fragile::set(&store.seals_nothing, false);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);

@@ -98,12 +98,12 @@ impl IdempotencyStore for LosesAnswers {
         self.deliver(self.inner.get(key).await)
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.deliver(self.inner.purge(limit).await)
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.deliver(self.inner.delete_expired(limit).await)
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.deliver(self.inner.sweep(limit).await)
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.deliver(self.inner.fail_abandoned(limit).await)
     }
 }
 
@@ -140,8 +140,8 @@ impl WatermarkStore for LosesAnswers {
         self.deliver(inner.watermark(source).await)
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.deliver(inner.purge_watermarks(limit).await)
+        self.deliver(inner.delete_expired_watermarks(limit).await)
     }
 }

@@ -124,7 +124,7 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The same for batches; what [`Coalesced`](crate::Coalesced) needs of a profile that promises
+    /// The same for batches; what [`Batched`](crate::Batched) needs of a profile that promises
     /// [`Network`](crate::Promise::Network).
     async fn open_batch_through(
         &self,

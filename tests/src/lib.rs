@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod batched;
 pub mod cancel;
 mod case;
 mod cases;
-mod coalesced;
 mod context;
 mod crowd;
 mod eventually;
@@ -27,8 +27,8 @@ mod target;
 mod watched;
 pub mod worker;
 
+pub use batched::Batched;
 pub use case::{Case, CaseFuture, CaseResult};
-pub use coalesced::Coalesced;
 pub use context::{Context, Settings};
 pub use failure::CaseError;
 pub use harness::{CallerTransaction, Harness, Product, with_password};

@@ -149,7 +149,7 @@ pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // A program with a subscriber of its own keeps it.
-        let _ = tracing::subscriber::set_global_default(Listener);
+        let _ = tracing::subscriber::set_global_default(Subscription);
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| match panic.payload_as_str() {
             Some(text) if text.contains(MARK) => {
@@ -164,9 +164,9 @@ pub(crate) fn listen() {
 }
 
 /// Looks at log lines; keeps none.
-struct Listener;
+struct Subscription;
 
-impl Listener {
+impl Subscription {
     fn look(metadata: &Metadata<'_>, record: impl FnOnce(&mut Line)) {
         let mut line = Line(String::new());
         record(&mut line);
@@ -177,7 +177,7 @@ impl Listener {
     }
 }
 
-impl Subscriber for Listener {
+impl Subscriber for Subscription {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("idem") || *metadata.level() <= Level::INFO
     }

@@ -96,12 +96,12 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
         self.told("get", self.inner.get(key).await)
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.told("purge", self.inner.purge(limit).await)
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.told("delete_expired", self.inner.delete_expired(limit).await)
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.told("sweep", self.inner.sweep(limit).await)
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.told("fail_abandoned", self.inner.fail_abandoned(limit).await)
     }
 }
 
@@ -154,8 +154,11 @@ impl<S: IdempotencyStore + ?Sized> WatermarkStore for Watched<S> {
         self.told("watermark", inner.watermark(source).await)
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.told("purge_watermarks", inner.purge_watermarks(limit).await)
+        self.told(
+            "purge_watermarks",
+            inner.delete_expired_watermarks(limit).await,
+        )
     }
 }

@@ -9,7 +9,7 @@ use idem_conformance::idem_core::wrappers::SingleFlight;
 use idem_conformance::idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
 use idem_conformance::remote::RemoteHarness;
 use idem_conformance::{
-    Coalesced, Harness, Missing, Product, Profile, Target, async_trait, main as conformance,
+    Batched, Harness, Missing, Product, Profile, Target, async_trait, main as conformance,
 };
 
 #[derive(Default)]
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
     let shared = Target::new("single-flight", shared);
-    let coalesced = || async { Ok(Coalesced::new(Memory::default())) };
+    let coalesced = || async { Ok(Batched::new(Memory::default())) };
     let coalesced = Target::new("memory-coalesced", coalesced);
     conformance(vec![memory, remote, shared, coalesced])
 }

@@ -38,7 +38,7 @@ struct BesidePurge {
 }
 
 /// Purges until told to stop, or until nothing is left, at least once; how many rows.
-async fn purge(
+async fn delete_expired(
     store: Arc<dyn IdempotencyStore>,
     rests: u32,
     mut stop: watch::Receiver<bool>,
@@ -46,7 +46,7 @@ async fn purge(
     let mut purged = 0;
     loop {
         let began = Instant::now();
-        let batch = store.purge(BATCH).await?;
+        let batch = store.delete_expired(BATCH).await?;
         purged += batch;
         if batch < u64::from(BATCH) || *stop.borrow() {
             break;
@@ -70,7 +70,7 @@ impl BesidePurge {
         claims: impl Future<Output = Result<Round, BoxError>> + Send,
     ) -> Result<Round, BoxError> {
         let (stop, stopped) = watch::channel(false);
-        let purging = purge(Arc::clone(&self.purger), self.rests, stopped);
+        let purging = delete_expired(Arc::clone(&self.purger), self.rests, stopped);
         let purging = tokio::spawn(purging);
         let round = claims.await;
         // It may have ended.

@@ -45,7 +45,7 @@ impl Row {
     }
 
     pub(crate) fn abandon(&mut self, now: i64) {
-        self.owner = AttemptId::NOBODY;
+        self.owner = AttemptId::NIL;
         self.state = State::Failed(Failure::abandoned(), now);
     }
 

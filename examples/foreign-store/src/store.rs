@@ -248,9 +248,9 @@ impl IdempotencyStore for FileStore {
         self.run("get", look).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "purge"))?;
-        self.run("purge", move |table, now| {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "delete_expired"))?;
+        self.run("delete_expired", move |table, now| {
             let gone = table.rows.iter().filter(|(_, row)| !row.is_live(now));
             let gone: Vec<_> = gone
                 .map(|(name, _)| name.clone())
@@ -262,9 +262,9 @@ impl IdempotencyStore for FileStore {
         .await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "sweep"))?;
-        self.run("sweep", move |table, now| {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        let limit = check::batch(limit).map_err(|error| error.at(BACKEND, "fail_abandoned"))?;
+        self.run("fail_abandoned", move |table, now| {
             let rows = table.rows.values_mut();
             let fails = |row: &&mut Row| {
                 row.is_live(now) && row.is_stale(now) && row.may_not_be_taken_over()

@@ -79,7 +79,7 @@ impl<'a> Endpoint<'a> {
         // From the commit on the same person asks under another name: the retry has to find this there.
         if !self.args.sabotage {
             let key = Key::new(&customer, "account.create", id)?;
-            if let Some(done) = work.also_under(&key).await? {
+            if let Some(done) = work.add_alias(&key).await? {
                 return Ok(done.from_json()?);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::backend::sealed;
+use crate::backend::stored_result;
 use crate::limits::{MAX_BATCH, MAX_LEASE, MAX_RETENTION};
 use crate::time::whole_millis_as_micros;
 use crate::{
@@ -90,7 +90,7 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
 pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
     // Before encoding, so that an over-large body is not copied.
     result_size("response", response.body().len(), limits)?;
-    let bytes = sealed::encode_response(response)?;
+    let bytes = stored_result::encode_response(response)?;
     result_size("response", bytes.len(), limits)?;
     Ok(compressed::packed(bytes))
 }
@@ -102,7 +102,7 @@ pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
 pub fn failure(failure: &Failure, limits: &Limits) -> Result<Bytes> {
     result_size("failure", failure.details().len(), limits)?;
-    let bytes = sealed::encode_failure(failure)?;
+    let bytes = stored_result::encode_failure(failure)?;
     result_size("failure", bytes.len(), limits)?;
     Ok(bytes)
 }

@@ -33,7 +33,7 @@ pub struct RecordFacts {
     pub fingerprint: Fingerprint,
     /// The token of its latest acquisition.
     pub token: FencingToken,
-    /// The attempt that made it; [`AttemptId::NOBODY`] once the record was abandoned.
+    /// The attempt that made it; [`AttemptId::NIL`] once the record was abandoned.
     pub attempt: AttemptId,
     /// What becomes of it when its lease is over.
     pub on_stale: StalePolicy,

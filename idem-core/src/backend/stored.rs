@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::backend::Sealed;
+use crate::backend::StoredResult;
 use crate::{
     Claim, ClaimOutcome, ClaimRequest, Completed, Error, Failed, FencingToken, Fingerprint,
     InFlight, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
@@ -132,13 +132,13 @@ impl StoredRecord<'_> {
         let result = self
             .result
             .ok_or_else(|| Error::corrupt("a sealed record has no result"))?;
-        Ok(match Sealed::decode(result)? {
-            Sealed::Response(response) => Record::Completed(Completed {
+        Ok(match StoredResult::decode(result)? {
+            StoredResult::Response(response) => Record::Completed(Completed {
                 info,
                 response,
                 sealed_at,
             }),
-            Sealed::Failure(failure) => Record::Failed(Failed {
+            StoredResult::Failure(failure) => Record::Failed(Failed {
                 info,
                 failure,
                 sealed_at,

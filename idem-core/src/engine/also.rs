@@ -64,7 +64,7 @@ impl Work {
     /// # Cancellation
     ///
     /// The other key is free, or held until its lease ends.
-    pub async fn also_under(&self, key: &Key) -> Result<Option<Response>> {
+    pub async fn add_alias(&self, key: &Key) -> Result<Option<Response>> {
         let (Some(context), Some(others)) = (self.context(), self.others()) else {
             return Ok(None);
         };

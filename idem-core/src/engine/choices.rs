@@ -51,7 +51,7 @@ pub enum ErrorPolicy {
     Record,
     /// Nothing is done: the lease runs out, and the stale policy decides. A takeover then begins with the work's last
     /// [checkpoint](crate::Work::checkpoint), and until then the work rests.
-    Lapse,
+    LetExpire,
 }
 
 /// What becomes of the claim when the work is interrupted: dropped by its caller, or by a panic.
@@ -68,5 +68,5 @@ pub enum InterruptPolicy {
     Record,
     /// Nothing is done: the lease runs out, and the stale policy decides. This keeps others away for the
     /// rest of the lease, for work that goes on for a while somewhere else.
-    Lapse,
+    LetExpire,
 }

@@ -13,7 +13,7 @@ use super::Policy;
 use super::heartbeat::Heartbeats;
 use super::observe::Observers;
 use super::waiting::Waiting;
-use crate::backend::Wakes;
+use crate::backend::ChangeNotifier;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
 
 /// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it, and the runtime that the
@@ -21,7 +21,7 @@ use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
-    pub(super) wakes: Option<Arc<dyn Wakes>>,
+    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
     pub(super) waiting: Arc<Waiting>,
     pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) policy: Arc<Policy>,
@@ -33,7 +33,7 @@ impl Context {
     /// Checks the policy, and that there is a runtime.
     pub(super) fn new(
         store: Arc<dyn IdempotencyStore>,
-        wakes: Option<Arc<dyn Wakes>>,
+        wakes: Option<Arc<dyn ChangeNotifier>>,
         waiting: Arc<Waiting>,
         heartbeats: Arc<Heartbeats>,
         policy: Arc<Policy>,

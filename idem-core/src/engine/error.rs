@@ -44,7 +44,7 @@ pub enum RunError<E, T> {
     /// failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that reads back as
     /// the value; later callers get [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for long.
     #[error("the work has run, but its result is not known to be stored")]
-    Unsealed {
+    NotStored {
         /// The work's value.
         value: T,
         /// Why it is not known to be stored.
@@ -61,7 +61,7 @@ impl<E, T> RunError<E, T> {
     /// Whether the work ran in this call.
     #[must_use]
     pub fn has_run(&self) -> bool {
-        matches!(self, Self::Work(_) | Self::Unsealed { .. })
+        matches!(self, Self::Work(_) | Self::NotStored { .. })
     }
 
     /// When to ask again, for a request that is being worked on: when the worker's lease ends. The result may
@@ -87,7 +87,7 @@ impl<E, T> RunError<E, T> {
     #[must_use]
     pub fn into_unsealed(self) -> Option<T> {
         match self {
-            Self::Unsealed { value, .. } => Some(value),
+            Self::NotStored { value, .. } => Some(value),
             _ => None,
         }
     }
@@ -96,7 +96,7 @@ impl<E, T> RunError<E, T> {
     #[must_use]
     pub fn store_error(&self) -> Option<&Error> {
         match self {
-            Self::Store(error) | Self::Codec(error) | Self::Unsealed { source: error, .. } => {
+            Self::Store(error) | Self::Codec(error) | Self::NotStored { source: error, .. } => {
                 Some(error)
             }
             Self::Conflict(_) | Self::InFlight(_) | Self::Failed(_) | Self::Work(_) => None,
@@ -113,7 +113,7 @@ impl<E, T> RunError<E, T> {
             Self::InFlight(in_flight) => RunError::InFlight(in_flight),
             Self::Failed(failed) => RunError::Failed(failed),
             Self::Store(error) => RunError::Store(error),
-            Self::Unsealed { value, source } => RunError::Unsealed { value, source },
+            Self::NotStored { value, source } => RunError::NotStored { value, source },
             Self::Codec(error) => RunError::Codec(error),
         }
     }
@@ -127,8 +127,8 @@ impl<E: fmt::Debug, T> fmt::Debug for RunError<E, T> {
             Self::Failed(failed) => f.debug_tuple("Failed").field(failed).finish(),
             Self::Work(error) => f.debug_tuple("Work").field(error).finish(),
             Self::Store(error) => f.debug_tuple("Store").field(error).finish(),
-            Self::Unsealed { source, .. } => {
-                let mut shown = f.debug_struct("Unsealed");
+            Self::NotStored { source, .. } => {
+                let mut shown = f.debug_struct("NotStored");
                 shown.field("source", source).finish_non_exhaustive()
             }
             Self::Codec(error) => f.debug_tuple("Codec").field(error).finish(),

@@ -19,7 +19,7 @@ pub(super) enum Ending {
     Complete(Response),
     Fail(Failure),
     Release,
-    Lapse,
+    LetExpire,
 }
 
 impl Ending {
@@ -29,7 +29,7 @@ impl Ending {
             Self::Complete(_) => "complete",
             Self::Fail(_) => "fail",
             Self::Release => "release",
-            Self::Lapse => "",
+            Self::LetExpire => "",
         }
     }
 
@@ -38,7 +38,7 @@ impl Ending {
         match policy {
             InterruptPolicy::Release => Self::Release,
             InterruptPolicy::Record => Self::Fail(failure()),
-            InterruptPolicy::Lapse => Self::Lapse,
+            InterruptPolicy::LetExpire => Self::LetExpire,
         }
     }
 }
@@ -132,7 +132,7 @@ impl Held {
         }
         let others = self.others.take(&self.on_drop);
         let limit = match self.on_drop {
-            Ending::Lapse => {
+            Ending::LetExpire => {
                 if heartbeat.is_some() {
                     let (lease, ending) = (&self.lease, &self.on_drop);
                     self.context.tell_ended(lease, ending, &Ok(()));
@@ -142,7 +142,7 @@ impl Held {
             Ending::Release => self.context.policy.patience(),
             Ending::Complete(_) | Ending::Fail(_) => self.context.policy.seal_limit(),
         };
-        let ending = std::mem::replace(&mut self.on_drop, Ending::Lapse);
+        let ending = std::mem::replace(&mut self.on_drop, Ending::LetExpire);
         Some(LastStep {
             context: self.context.clone(),
             lease: Arc::clone(&self.lease),
@@ -222,7 +222,7 @@ impl LastStep {
             Ending::Complete(response) => store.complete(claim, response, policy.retention()),
             Ending::Fail(failure) => store.fail(claim, failure, policy.failure_retention()),
             Ending::Release => store.release(claim),
-            Ending::Lapse => return Ok(()),
+            Ending::LetExpire => return Ok(()),
         };
         in_time(policy.try_limit(), self.ending.call(), call).await
     }

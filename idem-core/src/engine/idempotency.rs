@@ -14,7 +14,7 @@ use super::observe::{Observer, Observers};
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
-use crate::backend::Wakes;
+use crate::backend::ChangeNotifier;
 use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
 
 /// Runs work once per key, on any store. Cloning costs a reference count.
@@ -34,7 +34,7 @@ pub struct Idempotency {
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     store: Arc<dyn IdempotencyStore>,
-    wakes: Option<Arc<dyn Wakes>>,
+    wakes: Option<Arc<dyn ChangeNotifier>>,
     waiting: Arc<Waiting>,
     heartbeats: Arc<Heartbeats>,
     pub(super) policies: LivePolicies,
@@ -65,7 +65,7 @@ impl Idempotency {
     /// do without it, and ask at once when they are told to. A store may be its own: see its crate. Of claims that end in
     /// this process they are told in any case.
     #[must_use]
-    pub fn with_wakes(mut self, wakes: impl Wakes) -> Self {
+    pub fn with_notifier(mut self, wakes: impl ChangeNotifier) -> Self {
         Arc::make_mut(&mut self.shared).wakes = Some(Arc::new(wakes));
         self
     }

@@ -27,8 +27,8 @@
 //! | the work | becomes of the claim | the caller gets |
 //! | --- | --- | --- |
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
-//! | returns `Ok` of what cannot be stored, or not be read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::Unsealed`] with the value |
-//! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::Unsealed`] with the value |
+//! | returns `Ok` of what cannot be stored, or not be read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::NotStored`] with the value |
+//! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::NotStored`] with the value |
 //! | returns `Err` | released, recorded or left ([`ErrorPolicy`]) | [`RunError::Work`] |
 //! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
 //! | is dropped | the work first, then the claim is released, recorded or left ([`InterruptPolicy`]) | |
@@ -44,7 +44,7 @@
 //! first caller gets and no later one is an error of the first call. JSON carries neither numbers that are not finite,
 //! nor a `Some` of what is written as `null` (`Some(None)`, `Some(())`); and a type's `Deserialize` has to read what
 //! its `Serialize` writes, and give what writes the same again, in any order. Everything else is
-//! [`RunError::Unsealed`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the
+//! [`RunError::NotStored`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the
 //! error, and the key is never free for a second run.
 //!
 //! # Lost claims
@@ -64,7 +64,7 @@ mod codec;
 mod context;
 mod duration_text;
 mod error;
-mod hand_over;
+mod handoff;
 mod heartbeat;
 mod held;
 mod idempotency;
@@ -84,7 +84,7 @@ mod work;
 
 pub use choices::{BusyPolicy, ErrorPolicy, InterruptPolicy};
 pub use error::RunError;
-pub use hand_over::HandOver;
+pub use handoff::Handoff;
 pub use idempotency::Idempotency;
 pub use outcome::Outcome;
 pub use policies::Policies;

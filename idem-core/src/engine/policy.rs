@@ -333,7 +333,7 @@ mod tests {
             .with_lease(Duration::from_secs(300))
             .with_on_busy(BusyPolicy::wait(Duration::from_millis(750)))
             .with_on_stale(StalePolicy::Fail)
-            .with_on_cancel(InterruptPolicy::Lapse)
+            .with_on_cancel(InterruptPolicy::LetExpire)
             .with_metadata(Metadata::new().with("host", "a"));
         assert_eq!(policy, expected);
         let text = serde_json::to_string(&policy).unwrap();

@@ -14,7 +14,7 @@ impl Work {
     ///
     /// Do what is between two checkpoints so that it may be done twice: under a [derived](Self::derive) key, say. A
     /// checkpoint outlives its worker, not the claim: work that ends with an error loses it with the release, unless
-    /// the policy is [`ErrorPolicy::Lapse`](crate::ErrorPolicy::Lapse).
+    /// the policy is [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire).
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -
                          too short for this store, or this process has too much to do",
                     ));
                 }
-                held.set_on_drop(Ending::Lapse);
+                held.set_on_drop(Ending::LetExpire);
             }
             Verdict::Failed(failed) => match first_key(&failed) {
                 Some(first) if first != *request.key() => {
@@ -161,7 +161,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
             error
         }
     };
-    Err(RunError::Unsealed { value, source })
+    Err(RunError::NotStored { value, source })
 }
 
 fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
@@ -180,7 +180,7 @@ fn unstorable() -> Ending {
 fn after_error(context: &Context, error: &impl Display) -> Ending {
     match context.policy.on_error() {
         ErrorPolicy::Release => Ending::Release,
-        ErrorPolicy::Lapse => Ending::Lapse,
+        ErrorPolicy::LetExpire => Ending::LetExpire,
         ErrorPolicy::Record => {
             let mut message = error.to_string();
             message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

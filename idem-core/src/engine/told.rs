@@ -45,7 +45,7 @@ impl Context {
             }
             (Ending::Fail(_), Ok(())) => observe::Ending::Failed,
             (Ending::Release, Ok(())) => observe::Ending::Released,
-            (Ending::Lapse, Ok(())) => observe::Ending::Lapsed,
+            (Ending::LetExpire, Ok(())) => observe::Ending::Lapsed,
         };
         let error = result.as_ref().err().map(crate::Error::kind);
         self.observers.ended_without(&key, told, error);

@@ -9,7 +9,7 @@ use super::BusyPolicy;
 use super::context::{Context, Doubt, in_time};
 use super::held::Held;
 use super::observe::Decision;
-use crate::backend::{Listener, MAX_LOCK_WAIT};
+use crate::backend::{MAX_LOCK_WAIT, Subscription};
 use crate::backoff::Backoff;
 use crate::{
     ClaimOutcome, ClaimRequest, Completed, Conflict, Error, ErrorKind, Failed, InFlight, Result,
@@ -156,7 +156,7 @@ impl Asking {
 
     /// Listens for changes of the record, in this process, and elsewhere where there is something to listen to in a
     /// moment.
-    async fn listen(&self, left: Duration) -> Ears {
+    async fn listen(&self, left: Duration) -> Subscriptions {
         let key = self.request.key();
         let here = self.context.waiting.listen(key);
         let elsewhere = match &self.context.wakes {
@@ -166,7 +166,7 @@ impl Asking {
             }
             None => None,
         };
-        Ears { here, elsewhere }
+        Subscriptions { here, elsewhere }
     }
 
     /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
@@ -221,12 +221,12 @@ impl Asking {
 }
 
 /// What tells of changes of one record.
-struct Ears {
-    here: Listener,
-    elsewhere: Option<Listener>,
+struct Subscriptions {
+    here: Subscription,
+    elsewhere: Option<Subscription>,
 }
 
-impl Ears {
+impl Subscriptions {
     async fn changed(&mut self) {
         match &mut self.elsewhere {
             Some(elsewhere) => tokio::select! {
@@ -254,7 +254,7 @@ impl Caller {
         &mut self,
         backoff: &mut Backoff,
         longest: Duration,
-        ears: Option<&mut Ears>,
+        ears: Option<&mut Subscriptions>,
     ) -> bool {
         let told = async {
             match ears {

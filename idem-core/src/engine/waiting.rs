@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::Key;
-use crate::backend::Listener;
+use crate::backend::Subscription;
 
 /// How many wait, and how they are told when a claim of this process ends.
 #[derive(Debug)]
@@ -34,10 +34,10 @@ impl Waiting {
     }
 
     /// Listens for the end of claims of this key in this process.
-    pub(super) fn listen(self: &Arc<Self>, key: &Key) -> Listener {
+    pub(super) fn listen(self: &Arc<Self>, key: &Key) -> Subscription {
         let mut channels = self.channels();
         let channel = channels.entry(key.clone()).or_default();
-        Listener::new(channel.subscribe()).with_guard(Leaving {
+        Subscription::new(channel.subscribe()).with_guard(Leaving {
             waiting: Arc::clone(self),
             key: key.clone(),
         })

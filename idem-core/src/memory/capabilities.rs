@@ -59,8 +59,8 @@ impl WatermarkStore for MemoryStore {
         Ok(self.on_shard(source, |shard, _, now| shard.marks.get(source, now)))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         self.in_batches(limit, |shard, now, work| shard.marks.expire_some(now, work))
-            .map_err(at("purge_watermarks"))
+            .map_err(at("delete_expired_watermarks"))
     }
 }

@@ -43,7 +43,7 @@ const SHARD_BITS_FROM: u32 = 48;
 /// A clone is another handle of the same store. Its clock is the wall clock at its creation, counted on
 /// monotonically. The map is sharded, each shard changed under one short lock that is never held across an
 /// await, so every operation is ready at its first poll. Claims of new keys clear a few expired records away in
-/// passing; [`purge`](IdempotencyStore::purge) clears all. So it is with the watermarks.
+/// passing; [`delete_expired`](IdempotencyStore::delete_expired) clears all. So it is with the watermarks.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -230,14 +230,14 @@ impl IdempotencyStore for MemoryStore {
         Ok(self.on_shard(key, |shard, place, now| shard.get(place, now)))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.in_batches(limit, Shard::expire_some)
-            .map_err(|error| error.at(BACKEND, "purge"))
+            .map_err(|error| error.at(BACKEND, "delete_expired"))
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.in_batches(limit, Shard::abandon_some)
-            .map_err(|error| error.at(BACKEND, "sweep"))
+            .map_err(|error| error.at(BACKEND, "fail_abandoned"))
     }
 }
 

@@ -188,7 +188,7 @@ impl Row {
     }
 
     pub(super) fn abandon(&mut self, now: Timestamp) {
-        self.attempt = AttemptId::NOBODY;
+        self.attempt = AttemptId::NIL;
         self.state = State::Failed {
             failure: Failure::abandoned(),
             sealed_at: now,

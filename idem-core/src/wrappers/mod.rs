@@ -1,8 +1,8 @@
 //! Stores that wrap a store.
 
-mod coalesced;
+mod batched;
 mod flight;
 mod single_flight;
 
-pub use coalesced::Coalesced;
+pub use batched::Batched;
 pub use single_flight::SingleFlight;

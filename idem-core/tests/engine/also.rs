@@ -16,7 +16,7 @@ fn other() -> Key {
 
 /// Work that learns of the other key and then has an effect.
 async fn moves(work: Work, effects: Effects) -> Result<u32, BoxError> {
-    if let Some(done) = work.also_under(&other()).await? {
+    if let Some(done) = work.add_alias(&other()).await? {
         return Ok(done.from_json()?);
     }
     Ok(counted(effects).await?)
@@ -52,7 +52,7 @@ async fn both_keys_are_free_after_an_error() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = idem(&store, calm());
     let failing = async |work: Work| {
-        work.also_under(&other()).await.unwrap();
+        work.add_alias(&other()).await.unwrap();
         Err::<u32, _>(io::Error::other("not now"))
     };
     assert!(idem.run(key(), &1, failing).await.is_err());
@@ -69,7 +69,7 @@ async fn the_other_key_is_held_as_long_as_the_work_runs() {
     let lease = Duration::from_millis(500);
     let idem = idem(&store, Policy::default().with_lease(lease));
     let slow = async |work: Work| {
-        work.also_under(&other()).await?;
+        work.add_alias(&other()).await?;
         tokio::time::sleep(lease * 5 / 2).await;
         let busy = idem.run(&other(), &1, |_| counted(effects.clone())).await;
         assert!(matches!(busy, Err(RunError::InFlight(_))), "{busy:?}");
@@ -91,11 +91,11 @@ async fn taken_over_by(came_with: &Key) {
     let (store, effects) = (Scripted::new(), Effects::default());
     let policy = Policy::default()
         .with_lease(Duration::from_millis(200))
-        .with_on_cancel(InterruptPolicy::Lapse);
+        .with_on_cancel(InterruptPolicy::LetExpire);
     let idem = idem(&store, policy);
     let holds = Notify::new();
     let killed = async |work: Work| {
-        work.also_under(&other()).await?;
+        work.add_alias(&other()).await?;
         holds.notify_one();
         std::future::pending::<Result<u32, BoxError>>().await
     };
@@ -126,7 +126,7 @@ async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     let policy = Policy::default().with_lease(Duration::from_millis(500));
     let idem = idem(&store, policy.with_patience(Duration::from_secs(1)));
     let sealing = async |work: Work| {
-        work.also_under(&other()).await?;
+        work.add_alias(&other()).await?;
         // The other key's seal comes first and is taken; the first key's never is.
         store.next("complete", &[Fault::LostAnswer]);
         store.always("complete", Fault::Broken);
@@ -134,7 +134,7 @@ async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     };
     let unsealed = idem.run(key(), &1, sealing).await;
     assert!(
-        matches!(unsealed, Err(RunError::Unsealed { .. })),
+        matches!(unsealed, Err(RunError::NotStored { .. })),
         "{unsealed:?}"
     );
     store.heal();
@@ -168,7 +168,7 @@ async fn a_key_that_others_use_stops_the_work() {
     idem.run(&third, &2, |_| counted(effects.clone()))
         .await
         .unwrap();
-    let conflicting = async |work: Work| work.also_under(&third).await.map(drop);
+    let conflicting = async |work: Work| work.add_alias(&third).await.map(drop);
     let error = idem
         .run(key(), &3, conflicting)
         .await

@@ -165,7 +165,7 @@ async fn a_dropped_run_that_must_not_be_repeated_is_recorded_once_begun() {
 async fn a_dropped_run_that_is_left_to_lapse_is_taken_over_after_its_lease() {
     let policy = Policy::default()
         .with_lease(Duration::from_millis(40))
-        .with_on_cancel(InterruptPolicy::Lapse);
+        .with_on_cancel(InterruptPolicy::LetExpire);
     drop_after_every_poll(policy.clone(), &[], async |store, steps| {
         let sealed = steps.ended.count() == 1;
         let idem = idem(store, policy.clone());
@@ -300,12 +300,12 @@ async fn work_that_panics_and_is_left_lapses() {
     let store = Scripted::new();
     let policy = Policy::default()
         .with_lease(Duration::from_millis(30))
-        .with_on_panic(InterruptPolicy::Lapse)
+        .with_on_panic(InterruptPolicy::LetExpire)
         .with_on_stale(StalePolicy::Fail);
     assert_eq!(panics(&store, policy).await, "out of luck");
     let record = store.peek();
     assert!(matches!(record, Some(Record::InFlight(_))), "{record:?}");
-    while store.sweep(1).await.unwrap() == 0 {
+    while store.fail_abandoned(1).await.unwrap() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(until_failed(&store).await, Failure::ABANDONED);

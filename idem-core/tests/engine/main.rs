@@ -1,7 +1,7 @@
 //! The engine: what a run does to its key, whatever happens to the work, the caller and the store.
 
 mod also;
-mod hand_over;
+mod handoff;
 mod interrupt;
 mod lease;
 #[cfg(feature = "metrics")]

@@ -8,7 +8,7 @@ use idem_core::engine::InterruptPolicy;
 use idem_core::engine::observe::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, ErrorKind, ErrorPolicy, Fingerprint, Idempotency,
-    IdempotencyStore, Key, Metadata, Policy, Work, engine::HandOver,
+    IdempotencyStore, Key, Metadata, Policy, Work, engine::Handoff,
 };
 
 use crate::support::{
@@ -256,7 +256,7 @@ async fn a_process_that_stood_still_tells_its_loss() {
 async fn dropped_runs_end_as_the_policy_says() {
     let release = (InterruptPolicy::Release, Ending::Released);
     let record = (InterruptPolicy::Record, Ending::Failed);
-    let lapse = (InterruptPolicy::Lapse, Ending::Lapsed);
+    let lapse = (InterruptPolicy::LetExpire, Ending::Lapsed);
     for (policy, ending) in [release, record, lapse] {
         let store = Scripted::new();
         let (idem, ear) = heard(&store, calm().with_on_cancel(policy));
@@ -308,16 +308,16 @@ async fn a_claim_that_was_handed_over_is_measured_from_when_it_was_made() {
     let store = Scripted::new();
     let (idem, ear) = heard(&store, calm());
     let fingerprint = Fingerprint::of(&1).unwrap();
-    let handed = idem.hand_over(key(), fingerprint, Metadata::new(), MINUTES, async |_| {
+    let handed = idem.hand_off(key(), fingerprint, Metadata::new(), MINUTES, async |_| {
         Ok::<_, io::Error>(())
     });
-    let HandOver::New(claim) = handed.await.unwrap() else {
+    let Handoff::New(claim) = handed.await.unwrap() else {
         panic!("nobody has asked before");
     };
     let pause = Duration::from_millis(60);
     tokio::time::sleep(pause).await;
     let work = |_: Work| counted(Effects::default());
-    idem.run_claimed(&claim, fingerprint, work).await.unwrap();
+    idem.resume(&claim, fingerprint, work).await.unwrap();
     until("the seal is told", || ear.events().contains(&SEALED)).await;
     assert!(ear.sealed_after()[0].unwrap() >= pause);
 }

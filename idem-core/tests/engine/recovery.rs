@@ -12,7 +12,7 @@ use crate::support::{Fault, Scripted, calm, idem, key};
 fn brief() -> Policy {
     Policy::default()
         .with_lease(Duration::from_millis(50))
-        .with_on_cancel(InterruptPolicy::Lapse)
+        .with_on_cancel(InterruptPolicy::LetExpire)
 }
 
 /// What the last checkpoint says, for whoever comes next.
@@ -96,7 +96,10 @@ async fn who_has_lost_the_claim_stores_nothing() {
 
 #[tokio::test]
 async fn an_error_loses_the_checkpoint_unless_the_claim_is_left_to_lapse() {
-    for (policy, kept) in [(ErrorPolicy::Release, false), (ErrorPolicy::Lapse, true)] {
+    for (policy, kept) in [
+        (ErrorPolicy::Release, false),
+        (ErrorPolicy::LetExpire, true),
+    ] {
         let store = Scripted::new();
         let policy = brief().with_on_error(policy);
         let failing = async |work: Work| {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use idem_core::engine::HandOver;
+use idem_core::engine::Handoff;
 use idem_core::{
     ErrorKind, Failure, Fingerprint, IdempotencyStore, Limits, MemoryStore, Metadata, Outcome,
     Policy, Record, Response, RunError, Work,
@@ -75,7 +75,7 @@ async fn a_value_of_a_lost_claim_is_not_lost() {
     });
     let error = outcome.await.unwrap_err();
     assert!(!format!("{error:?}").contains("value"), "{error:?}");
-    let RunError::Unsealed { value, source } = error else {
+    let RunError::NotStored { value, source } = error else {
         panic!("{error:?}");
     };
     assert_eq!(value, "value");
@@ -165,14 +165,14 @@ async fn a_handed_over_result_that_json_does_not_carry_never_runs_again() {
     let idem = idem(&store, calm());
     let fingerprint = Fingerprint::of(&1).unwrap();
     let hour = Duration::from_secs(3600);
-    let handed = idem.hand_over(key(), fingerprint, Metadata::new(), hour, async |_| {
+    let handed = idem.hand_off(key(), fingerprint, Metadata::new(), hour, async |_| {
         Ok::<_, io::Error>(())
     });
-    let HandOver::New(claim) = handed.await.unwrap() else {
+    let Handoff::New(claim) = handed.await.unwrap() else {
         panic!("the key is new");
     };
     let work = async |_: Work| Ok::<_, io::Error>(f64::NAN);
-    let ran = idem.run_claimed(&claim, fingerprint, work).await;
+    let ran = idem.resume(&claim, fingerprint, work).await;
     assert!(ran.unwrap_err().into_unsealed().unwrap().is_nan());
     assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
 }

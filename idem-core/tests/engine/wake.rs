@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_core::backend::{Listener, Wakes};
+use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{
     BusyPolicy, Claim, ClaimRequest, Effect, Error, ErrorKind, Fingerprint, IdempotencyStore, Key,
     Outcome, Response, Result, RunError, async_trait,
@@ -64,8 +64,8 @@ impl Drop for Leaves {
 }
 
 #[async_trait]
-impl Wakes for Tower {
-    async fn listen(&self, _key: &Key) -> Result<Listener> {
+impl ChangeNotifier for Tower {
+    async fn listen(&self, _key: &Key) -> Result<Subscription> {
         match self.0.ear {
             Ear::Hears => {}
             Ear::Refuses => {
@@ -81,7 +81,7 @@ impl Wakes for Tower {
             }
         }
         self.0.listening.fetch_add(1, Ordering::SeqCst);
-        Ok(Listener::new(self.0.rings.subscribe()).with_guard(Leaves(self.clone())))
+        Ok(Subscription::new(self.0.rings.subscribe()).with_guard(Leaves(self.clone())))
     }
 }
 
@@ -101,7 +101,7 @@ async fn seal(store: &Scripted, claim: &Claim) {
 /// A run that waits for another's result for this long.
 fn waits(store: &Scripted, tower: &Tower, limit: Duration) -> Run {
     let policy = calm().with_on_busy(BusyPolicy::wait(limit));
-    let idem = idem(store, policy).with_wakes(tower.clone());
+    let idem = idem(store, policy).with_notifier(tower.clone());
     tokio::spawn(async move { idem.run(key(), &1, |_| counted(Effects::default())).await })
 }
 

@@ -84,7 +84,7 @@ fn in_code() -> Policies {
         .clone()
         .with_on_busy(BusyPolicy::wait(Duration::from_millis(750)))
         .with_on_error(ErrorPolicy::Record)
-        .with_on_cancel(InterruptPolicy::Lapse)
+        .with_on_cancel(InterruptPolicy::LetExpire)
         .with_on_panic(InterruptPolicy::Record)
         .with_on_stale(StalePolicy::Fail)
         .with_on_failed(FailedPolicy::Retry);

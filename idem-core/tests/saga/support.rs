@@ -176,11 +176,11 @@ impl IdempotencyStore for Mortal {
         self.world.store.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.world.store.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.world.store.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.world.store.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.world.store.fail_abandoned(limit).await
     }
 }

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use idem_core::{Idempotency, MemoryStore, Policy};
-use idem_http::{HttpPolicy, ProblemType, Unsealed};
+use idem_http::{HttpPolicy, NotStored, ProblemType};
 
 use crate::support::{App, layer, layer_on, post};
 
@@ -27,7 +27,7 @@ fn events() -> Response {
 
 fn marked() -> Response {
     let ticks = stream::repeat("x").map(Ok::<_, std::io::Error>);
-    (Extension(Unsealed), Body::from_stream(ticks)).into_response()
+    (Extension(NotStored), Body::from_stream(ticks)).into_response()
 }
 
 fn switching() -> Response {

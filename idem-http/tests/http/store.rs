@@ -94,13 +94,13 @@ impl IdempotencyStore for FailingStore {
         self.inner.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.look(None)?;
-        self.inner.purge(limit).await
+        self.inner.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.look(None)?;
-        self.inner.sweep(limit).await
+        self.inner.fail_abandoned(limit).await
     }
 }

@@ -245,12 +245,12 @@ impl IdempotencyStore for Database {
         record
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.ask()?.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.ask()?.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.ask()?.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.ask()?.fail_abandoned(limit).await
     }
 }
 

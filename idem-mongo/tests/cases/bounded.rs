@@ -83,7 +83,11 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
             doc! { "$inc": { "token": hour } },
         )
         .await?;
-    assert_eq!(cx.store().purge(10).await?, 0, "the next token needs it");
+    assert_eq!(
+        cx.store().delete_expired(10).await?,
+        0,
+        "the next token needs it"
+    );
     let next = cx.claim(&cx.request(claim.key())).await?;
     assert!(next.token().as_i64() > claim.token().as_i64() + hour);
     let found = documents(cx).await?;
@@ -133,7 +137,7 @@ async fn purge_counts_what_it_deletes(cx: &Context) -> CaseResult {
     let live = cx.claim(&cx.request(&cx.key("live"))).await?;
     expired(cx, 10).await?;
     for purged in [4, 4, 2, 0] {
-        assert_eq!(cx.store().purge(4).await?, purged, "purged");
+        assert_eq!(cx.store().delete_expired(4).await?, purged, "purged");
     }
     assert!(cx.store().get(live.key()).await?.is_some());
     assert_eq!(documents(cx).await?.len(), 1);
@@ -147,7 +151,7 @@ async fn purges_beside_each_other_count_each_record_once(cx: &Context) -> CaseRe
         let store = cx.store().clone();
         tasks.spawn(async move {
             let mut total = 0;
-            while let purged @ 1.. = store.purge(7).await? {
+            while let purged @ 1.. = store.delete_expired(7).await? {
                 total += purged;
             }
             Ok::<_, idem_core::Error>(total)
@@ -184,9 +188,9 @@ async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
         .await?;
     store.advance(claim.key(), 1, cx.short()).await?;
     while store.watermark(claim.key()).await?.is_some() {}
-    assert_eq!(store.purge_watermarks(10).await?, 1);
-    assert_eq!(store.purge(700).await?, 300);
-    assert_eq!(store.sweep(700).await?, 0);
+    assert_eq!(store.delete_expired_watermarks(10).await?, 1);
+    assert_eq!(store.delete_expired(700).await?, 300);
+    assert_eq!(store.fail_abandoned(700).await?, 0);
     let database = harness.database(cx.namespace()).await?;
     let mut explained = 0;
     for mut command in watch.take(&["aggregate", "findAndModify", "update", "delete"]) {

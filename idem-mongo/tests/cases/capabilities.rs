@@ -93,7 +93,7 @@ async fn a_checkpoint_goes_with_the_claim(cx: &Context) -> CaseResult {
             _ => drop(cx.until_stale(claim.key()).await?),
         }
         match how {
-            "sweep" => assert_eq!(store.sweep(10).await?, 1),
+            "sweep" => assert_eq!(store.fail_abandoned(10).await?, 1),
             "claim" => assert_eq!(
                 store.claim(&cx.request(claim.key())).await?.name(),
                 "failed"
@@ -161,7 +161,7 @@ async fn logged(cx: &Context) -> CaseResult<u64> {
     Ok(log.count_documents(doc! { "ns": marks }).await?)
 }
 
-/// Sent by itself, and by the command of somebody who found the source without a mark and lost the race.
+/// Access by itself, and by the command of somebody who found the source without a mark and lost the race.
 async fn what_does_not_advance_leaves_nothing_in_the_log(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let store = watch.store(&harness, harness.config(cx.namespace())?);
@@ -205,7 +205,7 @@ async fn a_store_migrated_before_watermarks_keeps_working(cx: &Context) -> CaseR
         store.verify().await.unwrap_err(),
         store.advance(&source, 1, HOUR).await.unwrap_err(),
         store.watermark(&source).await.unwrap_err(),
-        store.purge_watermarks(1).await.unwrap_err(),
+        store.delete_expired_watermarks(1).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("migrate()"), "{error}");

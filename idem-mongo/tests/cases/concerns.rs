@@ -59,9 +59,9 @@ async fn everything(cx: &Context, store: &MongoStore) -> CaseResult {
     let stale = cx.request(&cx.key("stale")).with_lease(cx.short());
     cx.leave_stale(&stale.with_on_stale(StalePolicy::Fail))
         .await?;
-    assert_eq!(store.sweep(10).await?, 1, "swept");
+    assert_eq!(store.fail_abandoned(10).await?, 1, "swept");
     cx.until_free(&cx.key("done")).await?;
-    assert_eq!(store.purge(10).await?, 2, "done and released");
+    assert_eq!(store.delete_expired(10).await?, 2, "done and released");
     Ok(())
 }
 

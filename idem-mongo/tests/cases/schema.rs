@@ -113,7 +113,7 @@ async fn a_missing_collection_is_named_with_its_cure(cx: &Context) -> CaseResult
         store.verify().await.unwrap_err(),
         store.claim(&request).await.unwrap_err(),
         store.get(request.key()).await.unwrap_err(),
-        store.purge(1).await.unwrap_err(),
+        store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
         is_misconfigured(&error, "migrate()");

@@ -25,7 +25,7 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     let update = format!("UPDATE [{}] {ahead};", cx.namespace());
     harness.run(cx.namespace(), &update).await?;
     assert_eq!(
-        cx.store().purge(10).await?,
+        cx.store().delete_expired(10).await?,
         0,
         "the next token is made from it"
     );
@@ -49,8 +49,8 @@ async fn purge_and_sweep_take_more_than_one_step(cx: &Context) -> CaseResult {
     }
     let last = requests.last().expect("there are some").key().clone();
     cx.until_free(&last).await?;
-    assert_eq!(store.purge(1_200).await?, 1_200);
-    assert_eq!(store.purge(1_200).await?, 100);
+    assert_eq!(store.delete_expired(1_200).await?, 1_200);
+    assert_eq!(store.delete_expired(1_200).await?, 100);
     let requests: Vec<_> = requests
         .into_iter()
         .map(|request| cx.request(request.key()).with_lease(cx.short()))
@@ -60,7 +60,7 @@ async fn purge_and_sweep_take_more_than_one_step(cx: &Context) -> CaseResult {
         assert!(outcome?.acquired().is_some());
     }
     cx.until_stale(&last).await?;
-    assert_eq!(store.sweep(1_200).await?, 1_200);
-    assert_eq!(store.sweep(1_200).await?, 100);
+    assert_eq!(store.fail_abandoned(1_200).await?, 1_200);
+    assert_eq!(store.fail_abandoned(1_200).await?, 100);
     Ok(())
 }

@@ -124,7 +124,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
     let errors = [
         store.verify().await.unwrap_err(),
         store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
-        store.purge(1).await.unwrap_err(),
+        store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");

@@ -87,7 +87,10 @@ async fn hostile_session_settings_change_no_law(cx: &Context) -> CaseResult {
     let released = cx.claim(&cx.request(&cx.key("released"))).await?;
     store.release(&released).await?;
     assert_eq!(cx.store().get(released.key()).await?, None);
-    assert!(store.purge(10).await? <= 1, "only the released one");
+    assert!(
+        store.delete_expired(10).await? <= 1,
+        "only the released one"
+    );
     Ok(())
 }
 

@@ -153,7 +153,7 @@ async fn a_token_that_is_kept_holds_up_no_purge(cx: &Context) -> CaseResult {
             "UPDATE `{database}`.idem_records SET token = token + {hour}, purge_at = 0 WHERE id = 'ahead'"
         ))
         .await?;
-    assert_eq!(cx.store().purge(1).await?, 1, "the one behind it");
+    assert_eq!(cx.store().delete_expired(1).await?, 1, "the one behind it");
     Ok(())
 }
 
@@ -239,12 +239,12 @@ async fn without_delete(cx: &Context, harness: &MySqlHarness, user: &str) -> Cas
     let store = harness.store_with(pool, options, cx.namespace()).await?;
     let claim = cx.claim(&cx.request(&cx.key("free"))).await?;
     cx.store().release(&claim).await?;
-    let error = store.purge(10).await.unwrap_err();
+    let error = store.delete_expired(10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     let fresh = store.claim(&cx.request(&cx.key("fresh"))).await?;
     assert_eq!(fresh.name(), "acquired");
     assert!(cx.store().get(&cx.key("fresh")).await?.is_some());
-    assert_eq!(cx.store().purge(10).await?, 1, "locked by nobody");
+    assert_eq!(cx.store().delete_expired(10).await?, 1, "locked by nobody");
     store.pool().close().await;
     Ok(())
 }
@@ -273,10 +273,10 @@ async fn a_purge_that_fails_half_way_is_not_reported_as_undone(cx: &Context) -> 
     ] {
         harness.execute(sql).await?;
     }
-    let error = cx.store().purge(1000).await.unwrap_err();
+    let error = cx.store().delete_expired(1000).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert_eq!(error.effect(), Effect::Unknown, "the first is committed");
-    let error = cx.store().purge(1000).await.unwrap_err();
+    let error = cx.store().delete_expired(1000).await.unwrap_err();
     assert_eq!(error.effect(), Effect::None, "nothing was");
     Ok(())
 }

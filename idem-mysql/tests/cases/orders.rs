@@ -239,7 +239,7 @@ async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseRe
                 if let Some(claim) = outcome.acquired() {
                     tokens.push(claim.token());
                     store.release(&claim).await?;
-                    store.purge(10).await?;
+                    store.delete_expired(10).await?;
                 }
             }
             Ok::<_, idem_core::Error>(tokens)

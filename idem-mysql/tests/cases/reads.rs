@@ -147,8 +147,8 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
         .store_with(pool, harness.options()?, cx.namespace())
         .await?;
     let before = handled(&mut *single.pool().acquire().await?, SCANS).await?;
-    assert_eq!(single.purge(1000).await?, 1000);
-    assert_eq!(single.sweep(1000).await?, 0);
+    assert_eq!(single.delete_expired(1000).await?, 1000);
+    assert_eq!(single.fail_abandoned(1000).await?, 0);
     let after = handled(&mut *single.pool().acquire().await?, SCANS).await?;
     assert!(after < before + 15_000, "{} rows were read", after - before);
     plans_use_keys(&mut *store.pool().acquire().await?, &table).await
@@ -203,7 +203,7 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
         ))
         .await?;
     assert_eq!(
-        cx.store().purge(10).await?,
+        cx.store().delete_expired(10).await?,
         0,
         "the next token is made from it"
     );

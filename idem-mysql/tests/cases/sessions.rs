@@ -252,7 +252,7 @@ async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> Ca
         store.release(&claim).await?;
     }
     assert!(tokens[0] > stale.token());
-    assert_eq!(store.purge(10).await?, 2, "both were released");
+    assert_eq!(store.delete_expired(10).await?, 2, "both were released");
     Ok(())
 }
 
@@ -302,7 +302,7 @@ async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
             store.migrate().await.unwrap_err(),
             store.claim(&request).await.unwrap_err(),
             store.get(request.key()).await.unwrap_err(),
-            store.purge(1).await.unwrap_err(),
+            store.delete_expired(1).await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Misconfigured);
             assert!(error.to_string().contains(named), "{error}");

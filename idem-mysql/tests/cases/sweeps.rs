@@ -45,9 +45,9 @@ async fn sweep_passes_over_what_is_locked(cx: &Context) -> CaseResult {
     store
         .complete_in(&mut transaction, &late[1], &response, HOUR)
         .await?;
-    assert_eq!(store.sweep(10).await?, 2, "all but the locked one");
+    assert_eq!(store.fail_abandoned(10).await?, 2, "all but the locked one");
     transaction.commit().await?;
-    assert_eq!(store.sweep(10).await?, 0, "it is completed");
+    assert_eq!(store.fail_abandoned(10).await?, 0, "it is completed");
     Ok(())
 }
 
@@ -64,14 +64,14 @@ async fn sweep_and_purge_go_by_the_last_claim(cx: &Context) -> CaseResult {
     cx.until_free(closed.key()).await?;
     let live = cx.claim(&cx.request(open.key())).await?;
     cx.leave_stale(&fails(&cx.request(closed.key()))).await?;
-    assert_eq!(cx.store().sweep(10).await?, 1, "the closed one");
+    assert_eq!(cx.store().fail_abandoned(10).await?, 1, "the closed one");
     let response = Response::new(200, "done");
     cx.store().complete(&live, &response, HOUR).await?;
     cx.until_stale(brief.key()).await?;
     let taken = short(&cx.request(brief.key())).with_retention(cx.short());
     cx.hold(&taken).await?;
     cx.until_free(brief.key()).await?;
-    assert_eq!(cx.store().purge(10).await?, 1, "the brief one");
+    assert_eq!(cx.store().delete_expired(10).await?, 1, "the brief one");
     Ok(())
 }
 
@@ -81,7 +81,7 @@ async fn a_sweep_leaves_alone_what_was_renewed(cx: &Context) -> CaseResult {
     let claim = cx.store().renew(&claim, HOUR).await?;
     // Time is the subject: the first lease has to end.
     tokio::time::sleep(cx.short() * 2).await;
-    assert_eq!(cx.store().sweep(10).await?, 0);
+    assert_eq!(cx.store().fail_abandoned(10).await?, 0);
     let response = Response::new(200, "done");
     Ok(cx.store().complete(&claim, &response, HOUR).await?)
 }
@@ -92,8 +92,8 @@ async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
     let request = request.with_lease(cx.short()).with_retention(cx.short());
     cx.hold(&request).await?;
     cx.until_free(request.key()).await?;
-    assert_eq!(cx.store().sweep(10).await?, 0);
-    assert_eq!(cx.store().purge(10).await?, 1);
+    assert_eq!(cx.store().fail_abandoned(10).await?, 0);
+    assert_eq!(cx.store().delete_expired(10).await?, 1);
     Ok(())
 }
 
@@ -144,7 +144,7 @@ async fn only_what_is_to_be_swept_is_where_a_sweep_looks(cx: &Context) -> CaseRe
     expect(5, 3).await?;
     let failed = cx.store().claim(&fails("abandoned")).await?;
     assert_eq!(failed.name(), "failed");
-    assert_eq!(cx.store().sweep(10).await?, 1);
+    assert_eq!(cx.store().fail_abandoned(10).await?, 1);
     expect(3, 5).await?;
     let again = cx.claim(&fails("freed")).await?;
     expect(4, 4).await?;

@@ -300,8 +300,8 @@ async fn purge_passes_over_what_is_locked(cx: &Context) -> CaseResult {
     let mut transaction = store.pool().begin().await?;
     let taken = cx.request(&cx.key("two"));
     let claim = store.claim_in(&mut transaction, &taken).await?.acquired();
-    assert_eq!(store.purge(10).await?, 2, "all but the locked one");
+    assert_eq!(store.delete_expired(10).await?, 2, "all but the locked one");
     transaction.commit().await?;
-    assert_eq!(store.purge(10).await?, 0, "the claim is live");
+    assert_eq!(store.delete_expired(10).await?, 0, "the claim is live");
     Ok(store.release(&claim.expect("released before")).await?)
 }

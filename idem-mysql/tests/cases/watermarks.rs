@@ -165,6 +165,6 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let after = handled(&mut transaction, SCANS).await?;
     assert!(after < before + 2000, "{} rows read", after - before);
     transaction.commit().await?;
-    assert_eq!(store.purge_watermarks(1000).await?, 1000);
+    assert_eq!(store.delete_expired_watermarks(1000).await?, 1000);
     Ok(())
 }

@@ -42,7 +42,7 @@ impl MySqlHarness {
         };
         let order = match name.ends_with("-insert-first") {
             true => ClaimOrder::InsertFirst,
-            false => ClaimOrder::Learnt,
+            false => ClaimOrder::Adaptive,
         };
         let missing = || Missing::new(idem_servers::missing_reason(server));
         let urls = idem_servers::url_for(server).ok_or_else(missing)?;

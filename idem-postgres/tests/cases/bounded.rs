@@ -32,7 +32,7 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
         .execute(format!("UPDATE \"{schema}\".idem_records {ahead}"))
         .await?;
     assert_eq!(
-        cx.store().purge(10).await?,
+        cx.store().delete_expired(10).await?,
         0,
         "the next token is made from it"
     );
@@ -68,8 +68,8 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
         after.1 - before.1
     );
     transaction.commit().await?;
-    assert_eq!(store.purge(1000).await?, 1000);
-    assert_eq!(store.sweep(1000).await?, 0);
+    assert_eq!(store.delete_expired(1000).await?, 1000);
+    assert_eq!(store.fail_abandoned(1000).await?, 0);
     Ok(())
 }
 

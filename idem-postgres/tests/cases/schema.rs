@@ -153,7 +153,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
     let errors = [
         store.verify().await.unwrap_err(),
         store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
-        store.purge(1).await.unwrap_err(),
+        store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
@@ -195,7 +195,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
         store.verify().await.unwrap_err(),
         store.advance(&source, 1, hour).await.unwrap_err(),
         store.watermark(&source).await.unwrap_err(),
-        store.purge_watermarks(1).await.unwrap_err(),
+        store.delete_expired_watermarks(1).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
@@ -250,8 +250,8 @@ async fn as_role(cx: &Context, harness: &PostgresHarness, role: &str) -> CaseRes
     let claim = store.claim(&cx.request(&cx.key("two"))).await?.acquired();
     store.release(&claim.expect("free")).await?;
     cx.until_free(&cx.key("one")).await?;
-    assert_eq!(store.purge(10).await?, 2);
-    assert_eq!(store.sweep(10).await?, 0);
+    assert_eq!(store.delete_expired(10).await?, 2);
+    assert_eq!(store.fail_abandoned(10).await?, 0);
     let source = cx.key("source");
     for version in [1, 2] {
         let told = store.advance(&source, version, cx.short()).await?;
@@ -260,7 +260,7 @@ async fn as_role(cx: &Context, harness: &PostgresHarness, role: &str) -> CaseRes
     while store.watermark(&source).await?.is_some() {
         tokio::time::sleep(cx.short() / 4).await;
     }
-    assert_eq!(store.purge_watermarks(10).await?, 1);
+    assert_eq!(store.delete_expired_watermarks(10).await?, 1);
     store.pool().close().await;
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::backend::{Listener, Wakes};
+use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{
     AttemptId, BatchStore, BusyPolicy, Completion, ErrorKind, Failure, Idempotency,
     IdempotencyStore, Key, Policy, Response, StalePolicy,
 };
-use idem_postgres::{Announce, PostgresStore, PostgresWakes};
+use idem_postgres::{Announce, PostgresNotifier, PostgresStore};
 use sqlx::postgres::{PgConnection, PgListener};
 use sqlx::{Connection, Row};
 use tokio::task::JoinSet;
@@ -62,13 +62,13 @@ fn direct() -> CaseResult<PostgresHarness> {
 }
 
 /// Past the pooler, by the name of the case's namespace.
-fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresWakes> {
+fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     let options = direct()?.options()?.application_name(cx.namespace());
     Ok(store.wakes_through(options))
 }
 
 /// Listens. On a busy machine the making of the connection may take longer than the first to listen is kept waiting.
-async fn listen(wakes: &PostgresWakes, key: &Key) -> CaseResult<Listener> {
+async fn listen(wakes: &PostgresNotifier, key: &Key) -> CaseResult<Subscription> {
     let begin = Instant::now();
     loop {
         match wakes.listen(key).await {
@@ -106,13 +106,13 @@ async fn until_connections(cx: &Context, expected: i64) -> CaseResult {
     Ok(())
 }
 
-async fn told(listener: &mut Listener) -> CaseResult {
+async fn told(listener: &mut Subscription) -> CaseResult {
     let told = tokio::time::timeout(DEADLINE, listener.changed()).await;
     told.map_err(|_| CaseError::new("the listener was not told"))
 }
 
 /// Nothing more is under way.
-async fn drained(listener: &mut Listener) {
+async fn drained(listener: &mut Subscription) {
     let quiet = Duration::from_millis(50);
     while tokio::time::timeout(quiet, listener.changed())
         .await
@@ -172,7 +172,7 @@ async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
     let wakes = wakes(cx, &store)?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
-        .with_wakes(wakes.clone())
+        .with_notifier(wakes.clone())
         .with_policy(policy);
     let request = cx.request(&cx.key("one"));
     let claim = cx.claim(&request).await?;
@@ -258,7 +258,7 @@ async fn what_changes_nothing_tells_nothing(cx: &Context) -> CaseResult {
             .request(&cx.key("swept"))
             .with_on_stale(StalePolicy::Fail);
         let claim = cx.stale_claim(&stale).await?;
-        assert_eq!(store.sweep(10).await?, 1);
+        assert_eq!(store.fail_abandoned(10).await?, 1);
         store
             .complete(&claim, &Response::new(200, "late"), HOUR)
             .await
@@ -333,7 +333,7 @@ async fn without_a_connection_those_who_wait_poll(cx: &Context) -> CaseResult {
     let claim = cx.claim(&request).await?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
-        .with_wakes(wakes)
+        .with_notifier(wakes)
         .with_policy(policy);
     let key = request.key();
     let waits = idem.run_with(key, *request.fingerprint(), async |_| {

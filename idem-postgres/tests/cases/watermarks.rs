@@ -145,7 +145,7 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     }
     assert_eq!(scans(&mut transaction, schema).await?, before, "scans");
     transaction.commit().await?;
-    assert_eq!(store.purge_watermarks(1000).await?, 1000);
+    assert_eq!(store.delete_expired_watermarks(1000).await?, 1000);
     Ok(())
 }
 

@@ -40,7 +40,7 @@ async fn a_key_that_holds_something_else_is_refused(cx: &Context) -> CaseResult 
         assert!(error.to_string().contains("WRONGTYPE"), "{error}");
         assert!(!error.to_string().contains(&name), "{error}");
     }
-    assert_eq!(store.sweep(10).await?, 0);
+    assert_eq!(store.fail_abandoned(10).await?, 0);
     let length: u32 = harness.query(redis::cmd("LLEN").arg(&name)).await?;
     assert_eq!(length, 1, "the list is as it was");
     Ok(())
@@ -84,7 +84,7 @@ async fn garbage_under_a_records_key_is_corrupt_and_stays(cx: &Context) -> CaseR
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{number}: {error}"),
             Ok(outcome) => assert_eq!(outcome.name(), "conflict", "{number}"),
         }
-        assert_eq!(store.sweep(10).await?, 0, "{number}");
+        assert_eq!(store.fail_abandoned(10).await?, 0, "{number}");
         if value.first() != Some(&1) {
             let response = Response::new(200, "done");
             store.complete(&claim, &response, HOUR).await.unwrap_err();
@@ -114,8 +114,8 @@ async fn others_keys_are_left_alone(cx: &Context) -> CaseResult {
     }
     let stale = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
     cx.leave_stale(&stale).await?;
-    assert_eq!(store.sweep(100).await?, 1);
-    assert_eq!(store.purge(100).await?, 0);
+    assert_eq!(store.fail_abandoned(100).await?, 1);
+    assert_eq!(store.delete_expired(100).await?, 0);
     for name in &theirs {
         let kept: String = harness.query(redis::cmd("GET").arg(&name[..])).await?;
         assert_eq!(kept, "theirs");

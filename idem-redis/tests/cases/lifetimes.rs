@@ -138,7 +138,7 @@ async fn abandoned_records_keep_their_end(cx: &Context) -> CaseResult {
     watched
         .ends_with_its_record(&failed, "a late claim")
         .await?;
-    assert_eq!(watched.store.sweep(10).await?, 1);
+    assert_eq!(watched.store.fail_abandoned(10).await?, 1);
     watched.ends_with_its_record(&swept, "sweep").await
 }
 

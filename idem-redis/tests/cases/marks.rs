@@ -81,7 +81,7 @@ async fn a_mark_ends_with_the_retention_of_its_last_advance(cx: &Context) -> Cas
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(store.advance(&source, 1, HOUR).await?, Advance::Advanced);
-    assert_eq!(store.purge_watermarks(10).await?, 0);
+    assert_eq!(store.delete_expired_watermarks(10).await?, 0);
     assert_eq!(store.watermark(&source).await?, Some(1));
     Ok(())
 }

@@ -33,7 +33,7 @@ async fn namespaces_never_mix(cx: &Context) -> CaseResult {
         // Stale in its own namespace only when its own clock says so; all leases are equally short.
         let mut swept = 0;
         while swept == 0 {
-            swept = store.sweep(100).await?;
+            swept = store.fail_abandoned(100).await?;
         }
         assert_eq!(swept, 1, "{}", store.config().namespace());
     }
@@ -101,7 +101,11 @@ async fn names_that_redis_reads_in_its_own_way_are_kept_apart(cx: &Context) -> C
         cx.until_stale(key).await?;
     }
     let count = keys.len() as u64;
-    assert_eq!(store.sweep(10_000).await?, count, "each of them is found");
+    assert_eq!(
+        store.fail_abandoned(10_000).await?,
+        count,
+        "each of them is found"
+    );
     let known: std::collections::BTreeSet<_> =
         keys.iter().map(|key| record_key(&store, key)).collect();
     assert_eq!(known.len(), keys.len(), "a key of its own for each");

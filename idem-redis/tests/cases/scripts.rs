@@ -85,7 +85,7 @@ async fn every_operation_works_on_a_server_that_forgot_its_scripts(cx: &Context)
     cx.leave_stale(&cx.request(three.key()).with_on_stale(StalePolicy::Fail))
         .await?;
     forget(&harness).await?;
-    assert_eq!(store.sweep(10).await?, 1);
+    assert_eq!(store.fail_abandoned(10).await?, 1);
     Ok(())
 }
 

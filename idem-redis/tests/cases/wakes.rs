@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
 use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::backend::{Listener, Wakes};
+use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Policy, Response};
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue, Msg};
 use idem_redis::{Announce, Config, RedisStore};
@@ -164,7 +164,7 @@ fn channel(cx: &Context, key: &Key) -> String {
     format!("{}:w:{}", cx.namespace(), key.path())
 }
 
-async fn told(listener: &mut Listener) -> CaseResult {
+async fn told(listener: &mut Subscription) -> CaseResult {
     let told = tokio::time::timeout(DEADLINE, listener.changed()).await;
     told.map_err(|_| CaseError::new("the listener was not told"))
 }
@@ -201,7 +201,7 @@ async fn runs_that_wait_replay_what_another_store_completes(cx: &Context) -> Cas
     let store = account.store(Config::new()).await?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
-        .with_wakes(store)
+        .with_notifier(store)
         .with_policy(policy);
     let key = cx.key("one");
     let request = cx.request(&key);

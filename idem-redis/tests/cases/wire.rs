@@ -103,7 +103,7 @@ async fn a_sweep_scans_in_bounded_steps(cx: &Context) -> CaseResult {
     let prefix = format!("{}:r:", cx.namespace());
     // No more than asked for, and none twice.
     for (limit, swept) in [(2, 2), (2, 1), (2, 0)] {
-        assert_eq!(store.sweep(limit).await?, swept);
+        assert_eq!(store.fail_abandoned(limit).await?, swept);
     }
     let record = store.get(&taken).await?;
     assert!(matches!(record, Some(Record::InFlight(_))), "{record:?}");
@@ -155,11 +155,11 @@ async fn a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult 
 /// A process that does nothing else would otherwise sweep no more.
 async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult {
     let (tap, store) = tapped(cx).await?;
-    store.sweep(10).await?;
+    store.fail_abandoned(10).await?;
     tap.fall_silent();
-    let error = store.sweep(10).await.unwrap_err();
+    let error = store.fail_abandoned(10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert_eq!(store.sweep(10).await?, 0);
+    assert_eq!(store.fail_abandoned(10).await?, 0);
     assert_eq!(tap.connections(), 2);
     Ok(())
 }
@@ -184,7 +184,7 @@ async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseRes
     let (mut before, mut half_way) = (0, 0);
     for passes in 0..300 {
         proxy.cut_after(passes);
-        let swept = store.sweep(10_000).await;
+        let swept = store.fail_abandoned(10_000).await;
         proxy.disarm();
         let failed = failed(&store, &requests).await?;
         let Err(error) = swept else {

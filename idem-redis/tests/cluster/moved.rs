@@ -153,7 +153,7 @@ pub(crate) fn followed(runtime: &Runtime) -> Outcome {
             moving.take([&ids[0], &ids[2], &ids[4]].into_iter()).await?;
             every_operation(&store, [&ids[0], &ids[2], fresh(6)]).await?;
             every_operation(&store, [&ids[1], &ids[3], fresh(7)]).await?;
-            assert_eq!(store.sweep(100).await?, 1, "where it is");
+            assert_eq!(store.fail_abandoned(100).await?, 1, "where it is");
             moving.take(ids.iter()).await?;
             moving.end().await?;
             // MOVED.

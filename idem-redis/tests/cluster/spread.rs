@@ -70,10 +70,10 @@ async fn sweeps(store: &RedisStore) -> Outcome {
         assert!(outcome?.acquired().is_some());
     }
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert_eq!(store.sweep(100).await?, 100);
-    assert_eq!(store.sweep(700).await?, 700);
-    assert_eq!(store.sweep(1000).await?, RECORDS - 800);
-    assert_eq!(store.sweep(1000).await?, 0);
+    assert_eq!(store.fail_abandoned(100).await?, 100);
+    assert_eq!(store.fail_abandoned(700).await?, 700);
+    assert_eq!(store.fail_abandoned(1000).await?, RECORDS - 800);
+    assert_eq!(store.fail_abandoned(1000).await?, 0);
     for request in &requests {
         let record = store.get(request.key()).await?;
         assert!(matches!(record, Some(Record::Failed(_))), "{record:?}");

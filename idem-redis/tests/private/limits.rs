@@ -152,7 +152,7 @@ async fn everything(store: &RedisStore) -> Outcome {
     let stale = request("stale").with_on_stale(StalePolicy::Fail);
     let stale = stale.with_lease(short).with_retention(HOUR);
     assert!(store.claim(&stale).await?.acquired().is_some());
-    while store.sweep(10).await? == 0 {}
+    while store.fail_abandoned(10).await? == 0 {}
     let failed = store.claim(&request("stale")).await?;
     assert_eq!(failed.name(), "failed");
     let retried = request("stale").with_on_failed(idem_core::FailedPolicy::Retry);

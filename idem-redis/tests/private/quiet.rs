@@ -57,7 +57,7 @@ pub(crate) fn duplicates(runtime: &Runtime, server: &str) -> Outcome {
                 assert!(outcome?.acquired().is_none());
             }
         }
-        assert_eq!(store.sweep(100).await?, 0);
+        assert_eq!(store.fail_abandoned(100).await?, 0);
         assert_eq!(written(server.url()).await?, before);
         assert!(store.claim(&request("fresh")).await?.acquired().is_some());
         assert_ne!(written(server.url()).await?, before, "a claim is seen");
@@ -101,8 +101,8 @@ pub(crate) fn commands(runtime: &Runtime, server: &str) -> Outcome {
             cache.invalidate(one.key()).await?;
         }
         tokio::time::sleep(2 * short).await;
-        assert_eq!(store.sweep(100).await?, 30);
-        assert_eq!(store.purge(100).await?, 0);
+        assert_eq!(store.fail_abandoned(100).await?, 30);
+        assert_eq!(store.delete_expired(100).await?, 0);
         let known = "evalsha eval get mget set getrange pexpire pttl time publish scan del info config|resetstat \
                      client|setinfo hello command subscribe";
         let known: BTreeSet<_> = known.split_whitespace().map(str::to_owned).collect();

@@ -33,7 +33,7 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
         // By now the connection was given up; a new one is not made either.
         is_late(&store.release(&claim).await.unwrap_err(), Effect::None);
         is_late(&store.get(held.key()).await.unwrap_err(), Effect::None);
-        is_late(&store.sweep(1).await.unwrap_err(), Effect::None);
+        is_late(&store.fail_abandoned(1).await.unwrap_err(), Effect::None);
         for outcome in store.claim_many(&[request("a"), request("b")]).await {
             is_late(&outcome.unwrap_err(), Effect::None);
         }
@@ -140,10 +140,13 @@ pub(crate) fn sweeps(runtime: &Runtime, server: &str) -> Outcome {
             assert!(outcome?.acquired().is_some());
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert_eq!(store.sweep(1).await?, 1);
-        assert_eq!(store.sweep(300).await?, 300);
-        assert_eq!(store.sweep(10_000).await?, u64::from(ABANDONED) - 301);
-        assert_eq!(store.sweep(10_000).await?, 0);
+        assert_eq!(store.fail_abandoned(1).await?, 1);
+        assert_eq!(store.fail_abandoned(300).await?, 300);
+        assert_eq!(
+            store.fail_abandoned(10_000).await?,
+            u64::from(ABANDONED) - 301
+        );
+        assert_eq!(store.fail_abandoned(10_000).await?, 0);
         for (number, request) in requests.iter().enumerate() {
             let outcome = store
                 .claim(&crate::own::request(request.key().id()))

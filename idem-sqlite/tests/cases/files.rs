@@ -89,7 +89,7 @@ async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
             is_clear(fate, store.complete(&claim, &response, HOUR).await);
             is_clear(fate, store.claim(&cx.request(&cx.key("fresh"))).await);
             is_clear(fate, store.renew(&claim, HOUR).await);
-            is_clear(fate, store.purge(1).await);
+            is_clear(fate, store.delete_expired(1).await);
             is_clear(fate, store.claim(&done).await);
             is_clear(fate, store.get(done.key()).await);
             let fresh = cx.request(&cx.key("in a batch"));

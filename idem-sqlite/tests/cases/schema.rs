@@ -46,7 +46,7 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
         .execute(&pool)
         .await?;
     assert_eq!(
-        cx.store().purge(10).await?,
+        cx.store().delete_expired(10).await?,
         0,
         "the next token is made from it"
     );
@@ -129,7 +129,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
     let errors = [
         store.verify().await.unwrap_err(),
         store.claim(&cx.request(&cx.key("one"))).await.unwrap_err(),
-        store.purge(1).await.unwrap_err(),
+        store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Misconfigured);

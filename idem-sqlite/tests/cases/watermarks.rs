@@ -92,7 +92,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
         store.verify().await.unwrap_err(),
         store.advance(&source, 1, HOUR).await.unwrap_err(),
         store.watermark(&source).await.unwrap_err(),
-        store.purge_watermarks(1).await.unwrap_err(),
+        store.delete_expired_watermarks(1).await.unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");

@@ -86,12 +86,12 @@ impl IdempotencyStore for Fragile {
         self.store.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.store.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.store.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.store.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.store.fail_abandoned(limit).await
     }
 }
 
@@ -110,7 +110,7 @@ impl WatermarkStore for Fragile {
         self.store.watermark(source).await
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
-        self.store.purge_watermarks(limit).await
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
+        self.store.delete_expired_watermarks(limit).await
     }
 }

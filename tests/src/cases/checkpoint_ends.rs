@@ -81,7 +81,7 @@ async fn is_gone(cx: &Context, old: &Claim) -> CaseResult {
 
 async fn after_a_sweep_failed_the_record_it_has_no_checkpoint(cx: &Context) -> CaseResult {
     let old = abandoned(cx, "swept").await?;
-    ensure_eq!(cx.store().sweep(10).await?, 1, "swept");
+    ensure_eq!(cx.store().fail_abandoned(10).await?, 1, "swept");
     is_gone(cx, &old).await
 }
 

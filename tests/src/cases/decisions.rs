@@ -72,7 +72,7 @@ impl Stored {
             fingerprint: *request.fingerprint(),
             token,
             attempt: match self {
-                Self::Abandoned => AttemptId::NOBODY,
+                Self::Abandoned => AttemptId::NIL,
                 _ => request.attempt(),
             },
             on_stale: request.on_stale(),

@@ -254,7 +254,7 @@ async fn pointers_to_a_store_are_that_store(cx: &Context) -> CaseResult {
         .complete(&claim, &Response::new(204, ""), LONG)
         .await?;
     expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
-    twice.purge(10).await?;
-    ensure_eq!(twice.sweep(10).await?, 0, "nothing to sweep");
+    twice.delete_expired(10).await?;
+    ensure_eq!(twice.fail_abandoned(10).await?, 0, "nothing to sweep");
     Ok(())
 }

@@ -78,7 +78,7 @@ async fn a_live_claim_that_must_not_run_again_is_left_alone(cx: &Context) -> Cas
         .claim(&cx.request(&cx.key("live")).with_on_stale(FAIL))
         .await?;
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
-    cx.store().sweep(100).await?;
+    cx.store().fail_abandoned(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(claim.key())).await?)?;
     cx.store()
         .complete(&claim, &Response::new(200, secret("x")), LONG)
@@ -91,7 +91,7 @@ async fn an_abandoned_record_is_kept_as_long_as_its_claim_said(cx: &Context) -> 
     let by_sweep = abandoned(cx, "failed by a sweep").await?;
     let before = expect::record(cx.store().get(by_claim.key()).await?)?;
     expect::failed(cx.store().claim(&cx.request(by_claim.key())).await?)?;
-    cx.store().sweep(100).await?;
+    cx.store().fail_abandoned(100).await?;
     let after = expect::record(cx.store().get(by_claim.key()).await?)?;
     ensure_eq!(
         after.info().expires_at,
@@ -144,7 +144,7 @@ async fn after_a_sweep_failed_the_record_the_late_holder_can_do_nothing(
     cx: &Context,
 ) -> CaseResult {
     let claim = abandoned(cx, "late").await?;
-    ensure_eq!(cx.store().sweep(100).await?, 1, "swept");
+    ensure_eq!(cx.store().fail_abandoned(100).await?, 1, "swept");
     late_holder_has_lost(cx, &claim).await?;
     let again = cx.request(claim.key()).with_attempt(claim.attempt());
     is_abandoned(&expect::failed(cx.store().claim(&again).await?)?, &claim)

@@ -113,11 +113,11 @@ async fn the_token_grows_with_a_purge(cx: &Context) -> CaseResult {
         .complete(&claim, &Response::new(200, ""), cx.short())
         .await?;
     cx.until_free(&key).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     let next = cx.claim(&cx.request(&key)).await?;
     ensure!(next.token() > claim.token(), "token after expiry and purge");
     cx.store().release(&next).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     let last = cx.claim(&cx.request(&key)).await?;
     ensure!(last.token() > next.token(), "token after release and purge");
     Ok(())
@@ -243,7 +243,7 @@ fn forged(claim: &Claim, token: FencingToken, attempt: AttemptId) -> Claim {
 async fn the_right_token_with_another_attempt_is_refused(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     can_do_nothing(cx, &forged(&claim, claim.token(), AttemptId::random())).await?;
-    can_do_nothing(cx, &forged(&claim, claim.token(), AttemptId::NOBODY)).await?;
+    can_do_nothing(cx, &forged(&claim, claim.token(), AttemptId::NIL)).await?;
     may_still_complete(cx, &claim).await
 }
 

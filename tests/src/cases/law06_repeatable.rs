@@ -169,7 +169,7 @@ async fn a_different_response_is_refused_and_the_first_stands(cx: &Context) -> C
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     for other in [
         Response::new(201, secret("sealed")).with_header("a", "b"),
-        Response::new(200, secret("Sealed")).with_header("a", "b"),
+        Response::new(200, secret("StoredResult")).with_header("a", "b"),
         Response::new(200, secret("sealed")).with_header("a", "c"),
         Response::new(200, secret("sealed")),
     ] {

@@ -115,7 +115,7 @@ async fn a_swept_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
     let key = claim.key();
     let sweep = || async {
         Ok(
-            (cx.store().sweep(10).await? == 1 || cx.store().get(key).await?.is_none())
+            (cx.store().fail_abandoned(10).await? == 1 || cx.store().get(key).await?.is_none())
                 .then_some(()),
         )
     };
@@ -182,7 +182,7 @@ async fn retention_counts_from_the_failure(cx: &Context) -> CaseResult {
 
 async fn a_stale_record_is_kept_until_its_retention_ends(cx: &Context) -> CaseResult {
     let claim = cx.stale_claim(&cx.request(&cx.key("stale"))).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     let Record::InFlight(record) = expect::record(cx.store().get(claim.key()).await?)? else {
         return Err(crate::CaseError::new("not in flight"));
     };
@@ -219,7 +219,7 @@ async fn nothing_live_is_purged(cx: &Context) -> CaseResult {
     for claim in &claims {
         before.push(expect::unobserved(cx.store().get(claim.key()).await?));
     }
-    ensure_eq!(cx.store().purge(100).await?, 0, "purged");
+    ensure_eq!(cx.store().delete_expired(100).await?, 0, "purged");
     for (claim, before) in claims.iter().zip(before) {
         let after = expect::unobserved(cx.store().get(claim.key()).await?);
         ensure!(before.is_some(), "no record of {}", claim.key().id());
@@ -251,15 +251,15 @@ async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Claim>> {
 async fn purge_deletes_what_has_expired_and_counts_it(cx: &Context) -> CaseResult {
     let live = completed(cx, "live", "x", LONG).await?;
     expired(cx, 7).await?;
-    ensure_eq!(cx.store().purge(100).await?, 7, "purged");
-    ensure_eq!(cx.store().purge(100).await?, 0, "purged again");
+    ensure_eq!(cx.store().delete_expired(100).await?, 7, "purged");
+    ensure_eq!(cx.store().delete_expired(100).await?, 0, "purged again");
     expect::completed(cx.store().claim(&cx.request(live.key())).await?)?;
     Ok(())
 }
 
 async fn a_purged_key_is_fresh(cx: &Context) -> CaseResult {
     let claims = expired(cx, 3).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     for claim in &claims {
         is_fresh(cx, claim).await?;
     }
@@ -280,7 +280,7 @@ async fn a_renewed_claim_is_not_purged(cx: &Context) -> CaseResult {
         .with_retention(cx.short() * 4);
     cx.hold(&other).await?;
     cx.until_free(other.key()).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
     cx.store()
         .complete(&claim, &Response::new(200, secret("x")), LONG)
@@ -291,7 +291,7 @@ async fn a_renewed_claim_is_not_purged(cx: &Context) -> CaseResult {
 async fn a_key_claimed_anew_is_not_purged(cx: &Context) -> CaseResult {
     let claims = expired(cx, 3).await?;
     let new = cx.claim(&cx.request(claims[1].key())).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     let record = expect::record(cx.store().get(new.key()).await?)?;
     ensure_eq!(record.info().token, new.token(), "token");
     cx.store()
@@ -321,7 +321,7 @@ async fn purge_beside_racing_claims_takes_no_live_record(cx: &Context) -> CaseRe
             tokio::task::yield_now().await;
         }
         for _ in 0..if requests.is_none() { 8 } else { 0 } {
-            race::ask(&asked, || store.purge(5)).await?;
+            race::ask(&asked, || store.delete_expired(5)).await?;
             tokio::task::yield_now().await;
         }
         Ok(claims)

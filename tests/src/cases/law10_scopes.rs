@@ -93,8 +93,8 @@ async fn sweep_and_purge_do_not_cross_scopes(cx: &Context) -> CaseResult {
         .complete(&gone, &Response::new(200, secret("x")), cx.short())
         .await?;
     cx.until_free(gone.key()).await?;
-    ensure_eq!(cx.store().sweep(100).await?, 1, "swept");
-    cx.store().purge(100).await?;
+    ensure_eq!(cx.store().fail_abandoned(100).await?, 1, "swept");
+    cx.store().delete_expired(100).await?;
     cx.store()
         .complete(&live, &Response::new(200, secret("x")), LONG)
         .await?;

@@ -179,12 +179,12 @@ async fn a_header_name_that_cannot_be_stored_is_refused(cx: &Context) -> CaseRes
 
 async fn purge_and_sweep_refuse_a_bad_limit(cx: &Context) -> CaseResult {
     for limit in [0, MAX_BATCH + 1, u32::MAX] {
-        refused(cx.store().purge(limit).await)?;
-        refused(cx.store().sweep(limit).await)?;
+        refused(cx.store().delete_expired(limit).await)?;
+        refused(cx.store().fail_abandoned(limit).await)?;
     }
     for limit in [1, MAX_BATCH] {
-        ensure_eq!(cx.store().purge(limit).await?, 0, "purged");
-        ensure_eq!(cx.store().sweep(limit).await?, 0, "swept");
+        ensure_eq!(cx.store().delete_expired(limit).await?, 0, "purged");
+        ensure_eq!(cx.store().fail_abandoned(limit).await?, 0, "swept");
     }
     Ok(())
 }

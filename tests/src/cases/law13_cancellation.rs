@@ -247,8 +247,10 @@ async fn a_dropped_purge_deletes_nothing_live(cx: &Context) -> CaseResult {
             .complete(&claim, &Response::new(200, secret("x")), cx.short())
             .await?;
         cx.until_free(claim.key()).await?;
-        let finished = polled(cx.store().purge(100), polls).await.transpose()?;
-        cx.store().purge(100).await?;
+        let finished = polled(cx.store().delete_expired(100), polls)
+            .await
+            .transpose()?;
+        cx.store().delete_expired(100).await?;
         expect::in_flight(cx.store().claim(&cx.request(live.key())).await?)?;
         cx.hold(&cx.request(claim.key())).await?;
         if finished.is_some() {
@@ -263,15 +265,17 @@ async fn a_dropped_sweep_leaves_the_rest_to_the_next(cx: &Context) -> CaseResult
         let key = cx.key(format!("{polls} polls"));
         cx.leave_stale(&cx.request(&key).with_on_stale(StalePolicy::Fail))
             .await?;
-        let finished = polled(cx.store().sweep(100), polls).await.transpose()?;
+        let finished = polled(cx.store().fail_abandoned(100), polls)
+            .await
+            .transpose()?;
         // One that was dropped may still be at work, and hold what it works on.
         let ask = || async {
-            cx.store().sweep(100).await?;
+            cx.store().fail_abandoned(100).await?;
             let record = expect::record(cx.store().get(&key).await?)?;
             Ok(matches!(record, Record::Failed(_)).then_some(()))
         };
         eventually(cx.profile().patience(), "the record is failed", ask).await?;
-        ensure_eq!(cx.store().sweep(100).await?, 0, "swept again");
+        ensure_eq!(cx.store().fail_abandoned(100).await?, 0, "swept again");
         if finished.is_some() {
             return Ok(());
         }
@@ -290,8 +294,8 @@ async fn a_handle_works_after_a_hundred_drops(cx: &Context) -> CaseResult {
             0 => drop(polled(store.claim(&request), polls).await),
             1 => drop(polled(store.renew(&claim, LONG), polls).await),
             2 => drop(polled(store.get(claim.key()), polls).await),
-            3 => drop(polled(store.sweep(10), polls).await),
-            _ => drop(polled(store.purge(10), polls).await),
+            3 => drop(polled(store.fail_abandoned(10), polls).await),
+            _ => drop(polled(store.delete_expired(10), polls).await),
         }
     }
     let request = cx.request(&cx.key("after all"));

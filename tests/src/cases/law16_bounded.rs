@@ -56,7 +56,11 @@ async fn stale(cx: &Context, count: usize, policy: StalePolicy) -> CaseResult<Ve
 async fn purge_keeps_to_its_limit(cx: &Context) -> CaseResult {
     expired(cx, 10).await?;
     for purged in [4, 4, 2, 0] {
-        ensure_eq!(cx.store().purge(4).await?, purged, "purged, four at most");
+        ensure_eq!(
+            cx.store().delete_expired(4).await?,
+            purged,
+            "purged, four at most"
+        );
     }
     Ok(())
 }
@@ -65,7 +69,11 @@ async fn sweep_keeps_to_its_limit(cx: &Context) -> CaseResult {
     let claims = stale(cx, 10, StalePolicy::Fail).await?;
     let mut left = claims.len();
     for swept in [4, 4, 2, 0] {
-        ensure_eq!(cx.store().sweep(4).await?, swept, "swept, four at most");
+        ensure_eq!(
+            cx.store().fail_abandoned(4).await?,
+            swept,
+            "swept, four at most"
+        );
         left -= usize::try_from(swept)?;
         let mut open = 0;
         for claim in &claims {
@@ -87,7 +95,7 @@ async fn sweep_fails_only_what_may_not_be_taken_over(cx: &Context) -> CaseResult
     cx.store()
         .complete(&done, &Response::new(200, secret("x")), LONG)
         .await?;
-    ensure_eq!(cx.store().sweep(100).await?, 2, "swept");
+    ensure_eq!(cx.store().fail_abandoned(100).await?, 2, "swept");
     for claim in open.iter().chain([&live]) {
         cx.store()
             .complete(claim, &Response::new(200, secret("late")), LONG)
@@ -102,9 +110,13 @@ async fn sweep_fails_only_what_may_not_be_taken_over(cx: &Context) -> CaseResult
 
 async fn sweep_twice_finds_nothing_more(cx: &Context) -> CaseResult {
     let claims = stale(cx, 3, StalePolicy::Fail).await?;
-    ensure_eq!(cx.store().sweep(100).await?, 3, "swept");
+    ensure_eq!(cx.store().fail_abandoned(100).await?, 3, "swept");
     let before = expect::unobserved(cx.store().get(claims[0].key()).await?);
-    ensure_eq!(cx.open().await?.sweep(100).await?, 0, "swept again");
+    ensure_eq!(
+        cx.open().await?.fail_abandoned(100).await?,
+        0,
+        "swept again"
+    );
     let after = expect::unobserved(cx.store().get(claims[0].key()).await?);
     ensure_eq!(after, before, "the record");
     Ok(())
@@ -113,7 +125,7 @@ async fn sweep_twice_finds_nothing_more(cx: &Context) -> CaseResult {
 async fn a_swept_record_is_replayed_as_a_failure(cx: &Context) -> CaseResult {
     let claims = stale(cx, 1, StalePolicy::Fail).await?;
     let before = expect::record(cx.store().get(claims[0].key()).await?)?;
-    ensure_eq!(cx.store().sweep(100).await?, 1, "swept");
+    ensure_eq!(cx.store().fail_abandoned(100).await?, 1, "swept");
     let replay = expect::failed(cx.store().claim(&cx.request(claims[0].key())).await?)?;
     ensure_eq!(replay.failure.code(), Failure::ABANDONED, "code");
     ensure_eq!(replay.info.token, claims[0].token(), "token");
@@ -132,13 +144,13 @@ async fn purges_beside_each_other_delete_each_record_once(cx: &Context) -> CaseR
     let purged = race::at_once(cx, vec![(); 6], |store, asked, ()| async move {
         let mut total = 0;
         for _ in 0..10 {
-            total += race::ask(&asked, || store.purge(7)).await?;
+            total += race::ask(&asked, || store.delete_expired(7)).await?;
         }
         Ok(total)
     })
     .await?;
     // A purge may pass by what another one is at work on.
-    let rest = cx.store().purge(100).await?;
+    let rest = cx.store().delete_expired(100).await?;
     ensure_eq!(
         purged.iter().sum::<u64>() + rest,
         RECORDS as u64,
@@ -153,12 +165,12 @@ async fn sweeps_beside_each_other_fail_each_record_once(cx: &Context) -> CaseRes
     let swept = race::at_once(cx, vec![(); 6], |store, asked, ()| async move {
         let mut total = 0;
         for _ in 0..10 {
-            total += race::ask(&asked, || store.sweep(7)).await?;
+            total += race::ask(&asked, || store.fail_abandoned(7)).await?;
         }
         Ok(total)
     })
     .await?;
-    let rest = cx.store().sweep(100).await?;
+    let rest = cx.store().fail_abandoned(100).await?;
     ensure_eq!(
         swept.iter().sum::<u64>() + rest,
         RECORDS as u64,
@@ -177,7 +189,7 @@ async fn sweep_beside_late_holders_leaves_one_verdict(cx: &Context) -> CaseResul
     moves.extend([None, None]);
     let sealed = race::at_once(cx, moves, |store, asked, claim| async move {
         let Some(claim) = claim else {
-            return Ok(race::ask(&asked, || store.sweep(5)).await? > 100);
+            return Ok(race::ask(&asked, || store.fail_abandoned(5)).await? > 100);
         };
         let response = Response::new(200, secret("late"));
         match race::ask(&asked, || store.complete(&claim, &response, LONG)).await {
@@ -186,7 +198,7 @@ async fn sweep_beside_late_holders_leaves_one_verdict(cx: &Context) -> CaseResul
         }
     })
     .await?;
-    let settled = || async { Ok((cx.store().sweep(100).await? == 0).then_some(())) };
+    let settled = || async { Ok((cx.store().fail_abandoned(100).await? == 0).then_some(())) };
     eventually(cx.profile().patience(), "nothing is left to sweep", settled).await?;
     for (claim, sealed) in claims.iter().zip(sealed) {
         let record = expect::record(cx.store().get(claim.key()).await?)?;

@@ -183,7 +183,11 @@ async fn a_wrong_clock_changes_no_mark(cx: &Context, offset: &str) -> CaseResult
     for (source, version) in [(&live, 5), (&expired, 3), (&theirs, 7)] {
         mark_is(cx, source, Some(version)).await?;
     }
-    ensure_eq!(marks(cx.store())?.purge_watermarks(100).await?, 0, "purged");
+    ensure_eq!(
+        marks(cx.store())?.delete_expired_watermarks(100).await?,
+        0,
+        "purged"
+    );
     worker.kill().await
 }
 
@@ -260,13 +264,13 @@ async fn marks_and_records_do_not_see_each_other(cx: &Context) -> CaseResult {
     let response = Response::new(200, secret("x"));
     cx.store().complete(&claim, &response, cx.short()).await?;
     cx.until_free(&both).await?;
-    cx.store().purge(100).await?;
+    cx.store().delete_expired(100).await?;
     mark_is(cx, &both, Some(8)).await?;
     // The other way round: a mark goes and a record stays.
     let told = marks(cx.store())?.advance(&held, 1, cx.short()).await?;
     ensure_eq!(told, Advance::Advanced, "the mark of a key that is held");
     until_unmarked(cx, &held).await?;
-    marks(cx.store())?.purge_watermarks(100).await?;
+    marks(cx.store())?.delete_expired_watermarks(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(&held)).await?)?;
     Ok(())
 }
@@ -335,10 +339,10 @@ async fn advancing_with_a_bad_retention_is_refused(cx: &Context) -> CaseResult {
 
 async fn purge_of_marks_refuses_a_bad_limit(cx: &Context) -> CaseResult {
     for limit in [0, idem_core::limits::MAX_BATCH + 1] {
-        refused(marks(cx.store())?.purge_watermarks(limit).await)?;
+        refused(marks(cx.store())?.delete_expired_watermarks(limit).await)?;
     }
     let most = marks(cx.store())?
-        .purge_watermarks(idem_core::limits::MAX_BATCH)
+        .delete_expired_watermarks(idem_core::limits::MAX_BATCH)
         .await?;
     ensure_eq!(most, 0, "purged of nothing");
     Ok(())

@@ -71,7 +71,7 @@ async fn an_advance_begins_a_new_retention(cx: &Context) -> CaseResult {
     until_unmarked(cx, &witness).await?;
     // The first retention of the source ended before the witness's.
     mark_is(cx, &source, Some(2)).await?;
-    marks(cx.store())?.purge_watermarks(100).await?;
+    marks(cx.store())?.delete_expired_watermarks(100).await?;
     mark_is(cx, &source, Some(2)).await
 }
 
@@ -114,8 +114,8 @@ async fn no_live_mark_is_purged(cx: &Context) -> CaseResult {
     }
     expired(cx, 3).await?;
     for _ in 0..3 {
-        marks(cx.store())?.purge_watermarks(100).await?;
-        cx.store().purge(100).await?;
+        marks(cx.store())?.delete_expired_watermarks(100).await?;
+        cx.store().delete_expired(100).await?;
     }
     for source in &live {
         mark_is(cx, source, Some(5)).await?;
@@ -126,10 +126,14 @@ async fn no_live_mark_is_purged(cx: &Context) -> CaseResult {
 async fn purge_deletes_expired_marks_and_counts_them(cx: &Context) -> CaseResult {
     advance(cx, &cx.key("live"), 5).await?;
     expired(cx, 3).await?;
-    cx.store().purge(100).await?;
-    ensure_eq!(marks(cx.store())?.purge_watermarks(100).await?, 3, "purged");
+    cx.store().delete_expired(100).await?;
     ensure_eq!(
-        marks(cx.store())?.purge_watermarks(100).await?,
+        marks(cx.store())?.delete_expired_watermarks(100).await?,
+        3,
+        "purged"
+    );
+    ensure_eq!(
+        marks(cx.store())?.delete_expired_watermarks(100).await?,
         0,
         "purged again"
     );
@@ -138,7 +142,7 @@ async fn purge_deletes_expired_marks_and_counts_them(cx: &Context) -> CaseResult
 
 async fn a_purged_source_begins_anew(cx: &Context) -> CaseResult {
     let sources = expired(cx, 2).await?;
-    marks(cx.store())?.purge_watermarks(100).await?;
+    marks(cx.store())?.delete_expired_watermarks(100).await?;
     for source in &sources {
         ensure_eq!(
             advance(cx, source, 1).await?,
@@ -160,7 +164,7 @@ async fn purge_beside_racing_advances_takes_no_live_mark(cx: &Context) -> CaseRe
         let marks = marks(&store)?;
         let Some(source) = side else {
             for _ in 0..4 {
-                race::ask(&asked, || marks.purge_watermarks(7)).await?;
+                race::ask(&asked, || marks.delete_expired_watermarks(7)).await?;
             }
             return Ok(());
         };
@@ -191,7 +195,7 @@ async fn two_hundred_stale_versions_change_nothing(cx: &Context) -> CaseResult {
 async fn purge_of_marks_keeps_to_its_limit(cx: &Context) -> CaseResult {
     expired(cx, 10).await?;
     for purged in [4, 4, 2, 0] {
-        let told = marks(cx.store())?.purge_watermarks(4).await?;
+        let told = marks(cx.store())?.delete_expired_watermarks(4).await?;
         ensure_eq!(told, purged, "purged, four at most");
     }
     Ok(())
@@ -204,13 +208,13 @@ async fn purges_of_marks_beside_each_other_delete_each_once(cx: &Context) -> Cas
         let marks = marks(&store)?;
         let mut total = 0;
         for _ in 0..10 {
-            total += race::ask(&asked, || marks.purge_watermarks(7)).await?;
+            total += race::ask(&asked, || marks.delete_expired_watermarks(7)).await?;
         }
         Ok(total)
     })
     .await?;
     // A purge may pass by what another one is at work on.
-    let rest = marks(cx.store())?.purge_watermarks(100).await?;
+    let rest = marks(cx.store())?.delete_expired_watermarks(100).await?;
     let total = purged.iter().sum::<u64>() + rest;
     ensure_eq!(total, MARKS as u64, "purged by all together");
     Ok(())

@@ -277,9 +277,9 @@ async fn a_dropped_purge_of_marks_deletes_nothing_live(cx: &Context) -> CaseResu
         let source = cx.key(format!("{polls} polls"));
         marks(cx.store())?.advance(&source, 9, cx.short()).await?;
         super::watermark::until_unmarked(cx, &source).await?;
-        let dropped = marks(cx.store())?.purge_watermarks(100);
+        let dropped = marks(cx.store())?.delete_expired_watermarks(100);
         let finished = polled(dropped, polls).await.transpose()?;
-        marks(cx.store())?.purge_watermarks(100).await?;
+        marks(cx.store())?.delete_expired_watermarks(100).await?;
         mark_is(cx, &live, Some(5)).await?;
         ensure_eq!(
             advance(cx, &source, 1).await?,

@@ -175,9 +175,10 @@ impl WatermarkStore for MutantStore {
         Ok(mark.map(|mark| mark.version))
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let checked = check::batch(limit);
-        self.check(checked).map_err(at("purge_watermarks"))?;
+        self.check(checked)
+            .map_err(at("delete_expired_watermarks"))?;
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let goes = |mark: &Mark| mark.expires_at <= now || self.bug == Bug::PurgeTakesLiveMarks;

@@ -382,9 +382,9 @@ impl IdempotencyStore for MutantStore {
         Ok(row.and_then(|row| row.record(now)))
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         self.check(check::batch(limit))
-            .map_err(|error| error.at("mutant", "purge"))?;
+            .map_err(|error| error.at("mutant", "delete_expired"))?;
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let stale = |row: &Row| self.bug == Bug::PurgesStale && row.is_stale(now);
@@ -409,9 +409,9 @@ impl IdempotencyStore for MutantStore {
         })
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         self.check(check::batch(limit))
-            .map_err(|error| error.at("mutant", "sweep"))?;
+            .map_err(|error| error.at("mutant", "fail_abandoned"))?;
         let shared = &mut *self.shared();
         let now = self.now(shared);
         let bug = self.bug;

@@ -51,7 +51,7 @@ impl Row {
 
     pub(super) fn abandon(&mut self, now: i64, bug: Bug) {
         if bug != Bug::AbandonedKeepsOwner {
-            self.attempt = AttemptId::NOBODY;
+            self.attempt = AttemptId::NIL;
         }
         self.state = State::Failed(Failure::abandoned(), now);
     }

@@ -56,7 +56,7 @@ impl WatermarkStore for RemoteStore {
         }
     }
 
-    async fn purge_watermarks(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         match self.ask(Operation::PurgeWatermarks(limit)).await? {
             Answer::Count(count) => Ok(count),
             _ => Err(nonsense()),

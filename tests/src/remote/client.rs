@@ -226,14 +226,14 @@ impl IdempotencyStore for RemoteStore {
         }
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
         match self.ask(Operation::Purge(limit)).await? {
             Answer::Count(count) => Ok(count),
             _ => Err(nonsense()),
         }
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
         match self.ask(Operation::Sweep(limit)).await? {
             Answer::Count(count) => Ok(count),
             _ => Err(nonsense()),

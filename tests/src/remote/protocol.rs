@@ -91,8 +91,8 @@ impl Answer {
             Operation::Release(claim) => store.release(&claim).await.map(|()| Self::Done),
             Operation::Renew(claim, lease) => store.renew(&claim, lease).await.map(Self::Claim),
             Operation::Get(key) => store.get(&key).await.map(Self::Record),
-            Operation::Purge(limit) => store.purge(limit).await.map(Self::Count),
-            Operation::Sweep(limit) => store.sweep(limit).await.map(Self::Count),
+            Operation::Purge(limit) => store.delete_expired(limit).await.map(Self::Count),
+            Operation::Sweep(limit) => store.fail_abandoned(limit).await.map(Self::Count),
             Operation::Checkpoint(..) | Operation::LastCheckpoint(_) => {
                 Self::of_checkpoints(store, operation).await
             }
@@ -131,9 +131,10 @@ impl Answer {
                 told.map(Self::Told)
             }
             Operation::Watermark(source) => marks.watermark(&source).await.map(Self::Mark),
-            Operation::PurgeWatermarks(limit) => {
-                marks.purge_watermarks(limit).await.map(Self::Count)
-            }
+            Operation::PurgeWatermarks(limit) => marks
+                .delete_expired_watermarks(limit)
+                .await
+                .map(Self::Count),
             _ => Err(nothing()),
         }
     }

@@ -128,7 +128,7 @@ fn short(value: &f64) -> String {
 fn colour(contender: Contender) -> RGBColor {
     match contender {
         Contender::Idem => RGBColor(0, 114, 178),
-        Contender::Coalesced => RGBColor(213, 94, 0),
+        Contender::Batched => RGBColor(213, 94, 0),
         Contender::Held => RGBColor(60, 60, 60),
         Contender::Pooled => RGBColor(0, 158, 115),
         Contender::Generator => RGBColor(204, 121, 167),
@@ -148,7 +148,7 @@ fn shape(contender: Contender) -> Vec<(i32, i32)> {
             (0, -5),
             (4, -4),
         ],
-        Contender::Coalesced => vec![(0, -6), (6, 5), (-6, 5)],
+        Contender::Batched => vec![(0, -6), (6, 5), (-6, 5)],
         Contender::Held => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
         Contender::Pooled => vec![(0, -6), (6, 0), (0, 6), (-6, 0)],
         Contender::Generator => vec![(0, 6), (6, -5), (-6, -5)],

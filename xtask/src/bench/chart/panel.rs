@@ -20,7 +20,7 @@ pub(super) struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Contender {
     Idem,
-    Coalesced,
+    Batched,
     Held,
     Pooled,
     Generator,
@@ -29,7 +29,7 @@ pub(super) enum Contender {
 impl Contender {
     pub(super) const ALL: [Self; 5] = [
         Self::Idem,
-        Self::Coalesced,
+        Self::Batched,
         Self::Held,
         Self::Pooled,
         Self::Generator,
@@ -38,7 +38,7 @@ impl Contender {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Idem => "idem",
-            Self::Coalesced => "idem, coalesced",
+            Self::Batched => "idem, coalesced",
             Self::Held => "bare held",
             Self::Pooled => "bare pooled",
             Self::Generator => "the server's load generator",
@@ -62,7 +62,7 @@ pub(super) fn panels(rows: &[Row], path: &str, of: fn(Figures) -> Option<f64>) -
     for row in rows {
         let ours = match row.path.as_str() {
             name if name == path => Contender::Idem,
-            name if name == coalesced => Contender::Coalesced,
+            name if name == coalesced => Contender::Batched,
             _ => continue,
         };
         let sides = [
@@ -160,7 +160,7 @@ mod tests {
             lines,
             [
                 (Contender::Idem, vec![(1.0, 9.0), (8.0, 90.0)]),
-                (Contender::Coalesced, vec![(8.0, 200.0)]),
+                (Contender::Batched, vec![(8.0, 200.0)]),
                 (Contender::Held, vec![(1.0, 10.0), (8.0, 100.0)]),
                 (Contender::Pooled, vec![(8.0, 50.0)]),
                 (Contender::Generator, vec![(8.0, 100.0)]),

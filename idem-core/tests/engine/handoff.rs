@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use idem_core::engine::HandOver;
+use idem_core::engine::Handoff;
 use idem_core::{Claim, ErrorKind, Fingerprint, Idempotency, Metadata, Outcome, Policy, RunError};
 use tokio::time::sleep;
 
@@ -18,17 +18,17 @@ fn job(id: &str) -> Metadata {
     Metadata::new().with("job", id)
 }
 
-type Told = Result<HandOver, RunError<io::Error, ()>>;
+type Told = Result<Handoff, RunError<io::Error, ()>>;
 
 async fn hands_over(idem: &Idempotency, id: &str, wait: Duration) -> Told {
     let deliver = async |_: Claim| Ok(());
-    idem.hand_over(key(), request(), job(id), wait, deliver)
+    idem.hand_off(key(), request(), job(id), wait, deliver)
         .await
 }
 
 fn new_claim(told: Told) -> Claim {
     match told {
-        Ok(HandOver::New(claim)) => claim,
+        Ok(Handoff::New(claim)) => claim,
         told => panic!("{told:?}"),
     }
 }
@@ -43,7 +43,7 @@ async fn others_are_told_of_the_job_until_its_work_is_sealed() {
         Ok::<_, io::Error>(())
     };
     let told = idem
-        .hand_over(key(), request(), job("41"), MINUTES, deliver)
+        .hand_off(key(), request(), job("41"), MINUTES, deliver)
         .await;
     let claim = new_claim(told);
     assert_eq!(delivered.into_inner().unwrap().as_ref(), Some(&claim));
@@ -52,13 +52,13 @@ async fn others_are_told_of_the_job_until_its_work_is_sealed() {
     };
     assert_eq!(found.info.metadata, job("41"));
     for expected in [Outcome::Fresh(1), Outcome::Fresh(1)] {
-        let run = idem.run_claimed(&claim, request(), |_| counted(effects.clone()));
+        let run = idem.resume(&claim, request(), |_| counted(effects.clone()));
         let value = run.await.unwrap();
         assert_eq!(value.into_inner(), expected.into_inner());
     }
     assert_eq!(effects.count(), 1, "a message that comes twice is replayed");
     let done = hands_over(&idem, "43", MINUTES).await.unwrap();
-    assert!(matches!(done, HandOver::Done(_)), "{done:?}");
+    assert!(matches!(done, Handoff::Done(_)), "{done:?}");
 }
 
 #[tokio::test]
@@ -66,11 +66,11 @@ async fn what_could_not_be_delivered_leaves_the_key_free() {
     let idem = idem(&Scripted::new(), calm());
     let deliver = async |_: Claim| Err(io::Error::other("the queue is away"));
     let told = idem
-        .hand_over(key(), request(), job("41"), MINUTES, deliver)
+        .hand_off(key(), request(), job("41"), MINUTES, deliver)
         .await;
     assert!(matches!(told, Err(RunError::Work(_))), "{told:?}");
     let told = hands_over(&idem, "42", MINUTES).await;
-    assert!(matches!(told, Ok(HandOver::New(_))), "{told:?}");
+    assert!(matches!(told, Ok(Handoff::New(_))), "{told:?}");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_message_may_wait_for_longer_than_the_lease() {
     sleep(lease * 3).await;
     let busy = hands_over(&idem, "42", MINUTES).await;
     assert!(matches!(busy, Err(RunError::InFlight(_))), "{busy:?}");
-    let run = idem.run_claimed(&claim, request(), |_| counted(Effects::default()));
+    let run = idem.resume(&claim, request(), |_| counted(Effects::default()));
     assert_eq!(run.await.unwrap(), Outcome::Fresh(1));
 }
 
@@ -98,15 +98,15 @@ async fn a_message_that_waited_for_longer_than_it_may_finds_its_claim_lost() {
         }
     };
     assert!(new.token() > old.token());
-    let late = idem.run_claimed(&old, request(), |_| counted(effects.clone()));
+    let late = idem.resume(&old, request(), |_| counted(effects.clone()));
     let Err(RunError::Store(error)) = late.await else {
         panic!("it ran");
     };
     assert_eq!(error.kind(), ErrorKind::ClaimLost);
-    let run = idem.run_claimed(&new, request(), |_| counted(effects.clone()));
+    let run = idem.resume(&new, request(), |_| counted(effects.clone()));
     assert_eq!(run.await.unwrap(), Outcome::Fresh(1));
     // Nor is it told what came of the other one.
-    let late = idem.run_claimed(&old, request(), |_| counted(effects.clone()));
+    let late = idem.resume(&old, request(), |_| counted(effects.clone()));
     assert!(matches!(late.await, Err(RunError::Store(_))));
     assert_eq!(effects.count(), 1);
 }
@@ -116,12 +116,12 @@ async fn work_that_fails_leaves_the_key_free() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = idem(&store, calm());
     let claim = new_claim(hands_over(&idem, "41", MINUTES).await);
-    let failing = idem.run_claimed(&claim, request(), async |_| {
+    let failing = idem.resume(&claim, request(), async |_| {
         Err::<u32, _>(io::Error::other("the build failed"))
     });
     assert!(matches!(failing.await, Err(RunError::Work(_))));
     let claim = new_claim(hands_over(&idem, "42", MINUTES).await);
-    let run = idem.run_claimed(&claim, request(), |_| counted(effects.clone()));
+    let run = idem.resume(&claim, request(), |_| counted(effects.clone()));
     assert!(run.await.is_ok());
 }
 
@@ -132,7 +132,7 @@ async fn a_store_out_of_reach_is_asked_again() {
     store.next("renew", &[Fault::Down, Fault::LostAnswer]);
     let claim = new_claim(hands_over(&idem, "41", MINUTES).await);
     store.next("renew", &[Fault::LostAnswer, Fault::Down]);
-    let run = idem.run_claimed(&claim, request(), |_| counted(effects.clone()));
+    let run = idem.resume(&claim, request(), |_| counted(effects.clone()));
     assert_eq!(run.await.unwrap(), Outcome::Fresh(1));
 }
 
@@ -141,7 +141,7 @@ async fn a_process_that_ends_before_it_delivered_gives_the_key_back() {
     let store = Scripted::new();
     let idem = idem(&store, calm());
     let deliver = async |_: Claim| std::future::pending::<io::Result<()>>().await;
-    let handing = idem.hand_over(key(), request(), job("41"), MINUTES, deliver);
+    let handing = idem.hand_off(key(), request(), job("41"), MINUTES, deliver);
     assert!(
         tokio::time::timeout(Duration::from_millis(20), handing)
             .await

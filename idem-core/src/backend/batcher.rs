@@ -1,4 +1,4 @@
-//! [`Gather`]: callers that ask at the same time are asked for together.
+//! [`Batcher`]: callers that ask at the same time are asked for together.
 
 use std::fmt;
 use std::future::Future;
@@ -26,7 +26,7 @@ type Errand<I, O> =
 ///
 /// What gathers changes who asks with whom, and no answer: use it for what may be asked for again, or whose answers
 /// tell each caller what became of its own item.
-pub struct Gather<I, O> {
+pub struct Batcher<I, O> {
     waiting: Mutex<Waiting<I, O>>,
     underway: AtomicUsize,
     most: usize,
@@ -61,7 +61,7 @@ impl Drop for Underway<'_> {
 }
 
 /// Whoever leads sends for all, also when it is dropped before its turn.
-struct Lead<I: Send + 'static, O: Send + 'static>(Arc<Gather<I, O>>);
+struct Lead<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
     fn drop(&mut self) {
@@ -71,7 +71,7 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
 
 /// An errand under way. When it is over, also when it panics or its runtime ends, those who have come meanwhile are sent
 /// for.
-struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Gather<I, O>>);
+struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
     fn drop(&mut self) {
@@ -80,7 +80,7 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
     }
 }
 
-impl<I: Send + 'static, O: Send + 'static> Gather<I, O> {
+impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     /// Errands for at most `most` items each, at most `errands` of them at a time. `errand` answers each item, in order; items
     /// that it leaves out have no answer.
     pub fn new<F>(
@@ -181,9 +181,9 @@ async fn ask_for<I: Send + 'static, O: Send + 'static>(
     }
 }
 
-impl<I, O> fmt::Debug for Gather<I, O> {
+impl<I, O> fmt::Debug for Batcher<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gather")
+        f.debug_struct("Batcher")
             .field("underway", &self.underway)
             .finish_non_exhaustive()
     }
@@ -199,8 +199,8 @@ mod tests {
     const MOST: usize = 128;
 
     /// Answers each item with itself and with how many were asked for together.
-    fn echo() -> Arc<Gather<u32, (u32, usize)>> {
-        Gather::new(MOST, usize::MAX, |items: Vec<u32>| {
+    fn echo() -> Arc<Batcher<u32, (u32, usize)>> {
+        Batcher::new(MOST, usize::MAX, |items: Vec<u32>| {
             let count = items.len();
             async move { items.into_iter().map(|item| (item, count)).collect() }
         })
@@ -217,7 +217,7 @@ mod tests {
 
     type Asking<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
 
-    fn asking<O: Send + 'static>(gather: &Arc<Gather<u32, O>>, item: u32) -> Asking<O> {
+    fn asking<O: Send + 'static>(gather: &Arc<Batcher<u32, O>>, item: u32) -> Asking<O> {
         let gather = Arc::clone(gather);
         Box::pin(async move { gather.ask(item).await })
     }
@@ -248,14 +248,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_ends_without_an_answer_is_told() {
-        let gather: Arc<Gather<u32, u32>> = Gather::new(MOST, 1, |_| async { Vec::new() });
+        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MOST, 1, |_| async { Vec::new() });
         assert_eq!(gather.ask(1).await, None);
         assert_eq!(gather.ask(2).await, None, "the next ones are asked for");
     }
 
     #[tokio::test]
     async fn an_errand_that_panics_makes_room_for_the_next() {
-        let gather: Arc<Gather<u32, u32>> = Gather::new(MOST, 1, |items: Vec<u32>| async move {
+        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MOST, 1, |items: Vec<u32>| async move {
             assert_ne!(items, [1], "the first one stumbles");
             items
         });
@@ -266,8 +266,8 @@ mod tests {
     #[tokio::test]
     async fn who_comes_while_errands_are_under_way_goes_with_the_next() {
         let (open, gate) = tokio::sync::watch::channel(false);
-        let gather: Arc<Gather<u32, (u32, usize)>> =
-            Gather::new(MOST, 2, move |items: Vec<u32>| {
+        let gather: Arc<Batcher<u32, (u32, usize)>> =
+            Batcher::new(MOST, 2, move |items: Vec<u32>| {
                 let mut gate = gate.clone();
                 async move {
                     gate.wait_for(|is_open| *is_open).await.unwrap();
@@ -299,7 +299,7 @@ mod tests {
     async fn no_more_errands_are_under_way_than_there_may_be() {
         let (underway, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counted, seen) = (Arc::clone(&underway), Arc::clone(&most));
-        let gather: Arc<Gather<u32, u32>> = Gather::new(16, 2, move |items: Vec<u32>| {
+        let gather: Arc<Batcher<u32, u32>> = Batcher::new(16, 2, move |items: Vec<u32>| {
             let (counted, seen) = (Arc::clone(&counted), Arc::clone(&seen));
             async move {
                 let now = counted.fetch_add(1, Ordering::Relaxed) + 1;
@@ -324,7 +324,7 @@ mod tests {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_all().build().unwrap()
         };
-        let gather: Arc<Gather<u32, u32>> = Gather::new(1, 1, |_| pending());
+        let gather: Arc<Batcher<u32, u32>> = Batcher::new(1, 1, |_| pending());
         let (first, second) = (runtime(), runtime());
         for item in 0..3 {
             first.spawn(asking(&gather, item));

@@ -1,4 +1,4 @@
-//! [`Place`]: the connections that a store's own statements run on.
+//! [`ConnectionSource`]: the connections that a store's own statements run on.
 
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -12,7 +12,7 @@ use crate::sqlstate::Cure;
 
 /// Where statements run that are not in a caller's transaction.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum ConnectionSource {
     /// On connections of the store's own, as long as its pool is not closed.
     Own(Connections<Postgres>, PgPool),
     /// On the caller's pool, whose hooks make of a connection what the caller needs it to be.
@@ -27,7 +27,7 @@ pub(crate) enum End {
     Rollback,
 }
 
-/// What is known of a statement that was given to a [`Place`].
+/// What is known of a statement that was given to a [`ConnectionSource`].
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// It was sent, and may have had an effect.
@@ -44,7 +44,7 @@ pub(crate) struct Job<'q> {
 
 type Rows = Result<Vec<PgRow>, sqlx::Error>;
 
-impl Place {
+impl ConnectionSource {
     /// All rows of the statement. What proves that it has done nothing, because of the connection's state and not of the
     /// statement, is cured here; the caller sets the deadline.
     pub(crate) async fn rows(&self, job: Job<'_>, progress: &mut Progress) -> Rows {

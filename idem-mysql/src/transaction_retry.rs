@@ -93,8 +93,8 @@ impl Transactions {
     /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
     /// the caller runs it again and meets the record.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        Attempts {
+    pub fn attempts(&self) -> TransactionRetry {
+        TransactionRetry {
             transactions: self.clone(),
             deadline: Instant::now() + self.limit,
             pause: FIRST_PAUSE,
@@ -108,13 +108,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
-pub struct Attempts {
+pub struct TransactionRetry {
     transactions: Transactions,
     deadline: Instant,
     pause: Duration,
 }
 
-impl Attempts {
+impl TransactionRetry {
     /// Begins the transaction, for the first time or again.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_core::wrappers::Coalesced;
+use idem_core::wrappers::Batched;
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, Fingerprint, IdempotencyStore, Key, Result};
 use tokio::task::JoinHandle;
 
@@ -11,12 +11,12 @@ use crate::gated::Gated;
 
 pub(crate) const MINUTES: Duration = Duration::from_secs(600);
 
-pub(crate) type Shared = Arc<Coalesced<Gated>>;
+pub(crate) type Shared = Arc<Batched<Gated>>;
 
 /// A closed store behind one lane, set up further by `set`.
-pub(crate) fn shared(set: impl FnOnce(Coalesced<Gated>) -> Coalesced<Gated>) -> (Gated, Shared) {
+pub(crate) fn shared(set: impl FnOnce(Batched<Gated>) -> Batched<Gated>) -> (Gated, Shared) {
     let store = Gated::closed();
-    let coalesced = Coalesced::new(store.clone()).with_lanes(1);
+    let coalesced = Batched::new(store.clone()).with_lanes(1);
     (store, Arc::new(set(coalesced)))
 }
 

@@ -1,4 +1,4 @@
-//! [`Traffic`]: what the claims of an operation have mostly met.
+//! [`DuplicateEstimator`]: what the claims of an operation have mostly met.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -29,21 +29,21 @@ const ALWAYS: u16 = u16::MAX;
 /// chooses scopes that fall on another's place costs that one a round trip per claim, and nothing else.
 ///
 /// ```
-/// use idem_core::backend::Traffic;
+/// use idem_core::backend::DuplicateEstimator;
 /// use idem_core::Key;
 ///
-/// let traffic = Traffic::new();
+/// let traffic = DuplicateEstimator::new();
 /// let key = Key::new("tenant-7", "pay", "one")?;
-/// assert!(!traffic.expects_record(&key)); // so write first
-/// (0..20).for_each(|_| traffic.learn(&key, true)); // all those writes have met a record
-/// assert!(traffic.expects_record(&key)); // so look first
+/// assert!(!traffic.expects_duplicate(&key)); // so write first
+/// (0..20).for_each(|_| traffic.record(&key, true)); // all those writes have met a record
+/// assert!(traffic.expects_duplicate(&key)); // so look first
 /// # Ok::<(), idem_core::Error>(())
 /// ```
-pub struct Traffic {
+pub struct DuplicateEstimator {
     shares: [AtomicU16; PLACES],
 }
 
-impl Traffic {
+impl DuplicateEstimator {
     /// Operations that nothing is known of are taken for fresh, until about a dozen claims have met a record.
     #[must_use]
     pub const fn new() -> Self {
@@ -53,7 +53,7 @@ impl Traffic {
     /// Operations that nothing is known of are looked for first, until about a dozen claims have met none: for servers
     /// where a write that meets a record waits for those who have locked it.
     #[must_use]
-    pub const fn expecting_records() -> Self {
+    pub const fn expecting_duplicates() -> Self {
         Self::starting_at::<ALL>()
     }
 
@@ -65,12 +65,12 @@ impl Traffic {
 
     /// Whether most of the last claims of this scope and operation met a record, so that it pays to look first.
     #[must_use]
-    pub fn expects_record(&self, key: &Key) -> bool {
+    pub fn expects_duplicate(&self, key: &Key) -> bool {
         self.share(key).load(Ordering::Relaxed) >= MOSTLY
     }
 
     /// Learns from one more claim, which counts a sixteenth: whether it met a record that answered it.
-    pub fn learn(&self, key: &Key, met_record: bool) {
+    pub fn record(&self, key: &Key, met_record: bool) {
         let share = self.share(key);
         let known = share.load(Ordering::Relaxed);
         let learnt = match met_record {
@@ -112,15 +112,15 @@ fn mixed(hash: u64, text: &str) -> u64 {
     mix(hash, text.len() as u64)
 }
 
-impl Default for Traffic {
+impl Default for DuplicateEstimator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Traffic {
+impl fmt::Debug for DuplicateEstimator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Traffic").finish_non_exhaustive()
+        f.debug_struct("DuplicateEstimator").finish_non_exhaustive()
     }
 }
 
@@ -132,75 +132,75 @@ mod tests {
         Key::new("tenant", operation, "one").unwrap()
     }
 
-    fn learn(traffic: &Traffic, key: &Key, met_record: bool, claims: u32) {
-        (0..claims).for_each(|_| traffic.learn(key, met_record));
+    fn learn(traffic: &DuplicateEstimator, key: &Key, met_record: bool, claims: u32) {
+        (0..claims).for_each(|_| traffic.record(key, met_record));
     }
 
     /// After how many such claims the other thing is expected.
-    fn claims_until_it_turns(traffic: &Traffic, key: &Key, met_record: bool) -> usize {
-        let before = traffic.expects_record(key);
+    fn claims_until_it_turns(traffic: &DuplicateEstimator, key: &Key, met_record: bool) -> usize {
+        let before = traffic.expects_duplicate(key);
         (1..1000)
             .find(|_| {
-                traffic.learn(key, met_record);
-                traffic.expects_record(key) != before
+                traffic.record(key, met_record);
+                traffic.expects_duplicate(key) != before
             })
             .unwrap()
     }
 
     #[test]
     fn a_new_operation_is_taken_for_fresh() {
-        let (traffic, key) = (Traffic::new(), key("pay"));
-        assert!(!traffic.expects_record(&key), "nothing is known yet");
+        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
+        assert!(!traffic.expects_duplicate(&key), "nothing is known yet");
         assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, true)));
     }
 
     #[test]
     fn a_new_operation_is_looked_for_first_where_records_are_expected() {
-        let (traffic, key) = (Traffic::expecting_records(), key("pay"));
-        assert!(traffic.expects_record(&key), "nothing is known yet");
+        let (traffic, key) = (DuplicateEstimator::expecting_duplicates(), key("pay"));
+        assert!(traffic.expects_duplicate(&key), "nothing is known yet");
         assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, false)));
     }
 
     #[test]
     fn what_is_met_most_is_expected_and_a_dozen_claims_change_that() {
-        let (traffic, key) = (Traffic::new(), key("pay"));
+        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
         for _ in 0..2 {
             learn(&traffic, &key, true, 1000);
             learn(&traffic, &key, false, 1);
-            assert!(traffic.expects_record(&key), "one is not most");
+            assert!(traffic.expects_duplicate(&key), "one is not most");
             assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, false)));
             learn(&traffic, &key, false, 1000);
             learn(&traffic, &key, true, 1);
-            assert!(!traffic.expects_record(&key), "one is not most");
+            assert!(!traffic.expects_duplicate(&key), "one is not most");
             assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, true)));
         }
     }
 
     #[test]
     fn one_in_eight_changes_nothing() {
-        let traffic = Traffic::new();
+        let traffic = DuplicateEstimator::new();
         let [fresh, again] = ["fresh", "again"].map(key);
         for claim in 0..1000 {
-            traffic.learn(&fresh, claim % 8 == 0);
-            traffic.learn(&again, claim % 8 != 0);
-            assert!(!traffic.expects_record(&fresh));
+            traffic.record(&fresh, claim % 8 == 0);
+            traffic.record(&again, claim % 8 != 0);
+            assert!(!traffic.expects_duplicate(&fresh));
         }
-        assert!(traffic.expects_record(&again));
+        assert!(traffic.expects_duplicate(&again));
     }
 
     #[test]
     fn an_operation_that_is_always_looked_for_stays_so() {
-        let (traffic, key) = (Traffic::new(), key("pay"));
+        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
         traffic.always_look(&key);
         for met_record in [false, true, false] {
             learn(&traffic, &key, met_record, 100);
-            assert!(traffic.expects_record(&key));
+            assert!(traffic.expects_duplicate(&key));
         }
     }
 
     #[test]
     fn an_operation_is_known_by_scope_and_name() {
-        let traffic = Traffic::new();
+        let traffic = DuplicateEstimator::new();
         let place = |scope: &str, operation: &str, id: &str| {
             let key = Key::new(scope, operation, id).unwrap();
             std::ptr::from_ref(traffic.share(&key))
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn names_that_differ_little_are_spread() {
-        let traffic = Traffic::new();
+        let traffic = DuplicateEstimator::new();
         let places = |name: &dyn Fn(usize) -> Key| {
             let places = (0..PLACES).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
             places.collect::<std::collections::HashSet<_>>().len()

@@ -1,4 +1,4 @@
-//! [`Coalesced`]: callers who wait anyway share a round trip.
+//! [`Batched`]: callers who wait anyway share a round trip.
 
 mod batch;
 mod lane;
@@ -45,10 +45,10 @@ use crate::{
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// use idem_core::wrappers::Coalesced;
+/// use idem_core::wrappers::Batched;
 /// use idem_core::{Idempotency, MemoryStore};
 ///
-/// let store = Coalesced::new(MemoryStore::new()).with_lanes(4);
+/// let store = Batched::new(MemoryStore::new()).with_lanes(4);
 /// let idempotency = Idempotency::new(store);
 /// # let _ = idempotency;
 /// # }
@@ -56,7 +56,7 @@ use crate::{
 ///
 /// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits for nobody: the next
 /// caller takes over.
-pub struct Coalesced<S> {
+pub struct Batched<S> {
     store: Arc<S>,
     bounds: Bounds,
     claims: Arc<Queue<ClaimRequest>>,
@@ -65,7 +65,7 @@ pub struct Coalesced<S> {
     locked: LockedKeys,
 }
 
-impl<S: BatchStore> Coalesced<S> {
+impl<S: BatchStore> Batched<S> {
     /// In front of this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000 callers who wait.
     pub fn new(store: S) -> Self {
         let bounds = Bounds {
@@ -164,7 +164,7 @@ impl<S: BatchStore> Coalesced<S> {
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl<S: BatchStore> IdempotencyStore for Coalesced<S> {
+impl<S: BatchStore> IdempotencyStore for Batched<S> {
     fn backend(&self) -> &'static str {
         self.store.backend()
     }
@@ -221,18 +221,18 @@ impl<S: BatchStore> IdempotencyStore for Coalesced<S> {
         self.store.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.store.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.store.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.store.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.store.fail_abandoned(limit).await
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
-impl<S: BatchStore> BatchStore for Coalesced<S> {
+impl<S: BatchStore> BatchStore for Batched<S> {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         self.store.claim_many(requests).await
     }
@@ -242,9 +242,9 @@ impl<S: BatchStore> BatchStore for Coalesced<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Coalesced<S> {
+impl<S: fmt::Debug> fmt::Debug for Batched<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coalesced")
+        f.debug_struct("Batched")
             .field("store", &self.store)
             .field("claims", &self.claims)
             .field("completions", &self.completions)

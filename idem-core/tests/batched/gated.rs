@@ -142,12 +142,12 @@ impl IdempotencyStore for Gated {
         self.store.get(key).await
     }
 
-    async fn purge(&self, limit: u32) -> Result<u64> {
-        self.store.purge(limit).await
+    async fn delete_expired(&self, limit: u32) -> Result<u64> {
+        self.store.delete_expired(limit).await
     }
 
-    async fn sweep(&self, limit: u32) -> Result<u64> {
-        self.store.sweep(limit).await
+    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+        self.store.fail_abandoned(limit).await
     }
 }
 

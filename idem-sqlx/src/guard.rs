@@ -1,4 +1,4 @@
-//! [`Lent`]: a connection for one operation.
+//! [`ConnectionGuard`]: a connection for one operation.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use sqlx::Database;
 use crate::opener::Opener;
 
 /// A connection for one operation. Dropped before [`done`](Self::done) it is closed.
-pub struct Lent<DB: Database> {
+pub struct ConnectionGuard<DB: Database> {
     object: Option<Object<Opener<DB>>>,
 }
 
-impl<DB: Database> Lent<DB> {
+impl<DB: Database> ConnectionGuard<DB> {
     pub(crate) fn new(object: Object<Opener<DB>>) -> Self {
         Self {
             object: Some(object),
@@ -31,7 +31,7 @@ impl<DB: Database> Lent<DB> {
 }
 
 /// Its place is free for a new connection. The server rolls back what was open.
-impl<DB: Database> Drop for Lent<DB> {
+impl<DB: Database> Drop for ConnectionGuard<DB> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
             drop(Object::take(object));
@@ -39,8 +39,8 @@ impl<DB: Database> Drop for Lent<DB> {
     }
 }
 
-impl<DB: Database> fmt::Debug for Lent<DB> {
+impl<DB: Database> fmt::Debug for ConnectionGuard<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
+        f.debug_struct("ConnectionGuard").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! [`Asked`]: a claim as statements take it.
+//! [`ClaimParams`]: a claim as statements take it.
 
 use idem_core::backend::check;
 use idem_core::{
@@ -12,7 +12,7 @@ use crate::statements::Statement;
 
 /// A checked claim in the form that statements take.
 #[derive(Debug)]
-pub(crate) struct Asked<'r> {
+pub(crate) struct ClaimParams<'r> {
     pub(crate) request: &'r ClaimRequest,
     fingerprint: Vec<u8>,
     attempt: AttemptId,
@@ -22,7 +22,7 @@ pub(crate) struct Asked<'r> {
     metadata: Option<String>,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> ClaimParams<'r> {
     pub(crate) fn new(request: &'r ClaimRequest, config: &Config) -> Result<Self> {
         let checked = check::claim(request, &config.limits())?;
         Ok(Self {

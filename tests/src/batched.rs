@@ -1,4 +1,4 @@
-//! [`Coalesced`]: the harness of a store that is behind `idem_core::wrappers::Coalesced`.
+//! [`Batched`]: the harness of a store that is behind `idem_core::wrappers::Batched`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use idem_core::{BatchStore, BoxError, IdempotencyStore, Key};
 
 use crate::{CallerTransaction, Harness, Product, Profile};
 
-/// The stores of another harness, which promises batches, each behind an `idem_core::wrappers::Coalesced` of its own, of one lane: with
+/// The stores of another harness, which promises batches, each behind an `idem_core::wrappers::Batched` of its own, of one lane: with
 /// few lanes callers wait, and who waits is in a batch.
 #[derive(Debug)]
-pub struct Coalesced<H> {
+pub struct Batched<H> {
     name: String,
     harness: H,
 }
 
-impl<H: Harness> Coalesced<H> {
+impl<H: Harness> Batched<H> {
     /// In front of this harness, with `-coalesced` after its name.
     pub fn new(harness: H) -> Self {
         let name = format!("{}-coalesced", harness.name());
@@ -30,11 +30,11 @@ impl<H: Harness> Coalesced<H> {
 }
 
 fn gathered(store: Arc<dyn BatchStore>) -> Arc<dyn BatchStore> {
-    Arc::new(idem_core::wrappers::Coalesced::new(store).with_lanes(1))
+    Arc::new(idem_core::wrappers::Batched::new(store).with_lanes(1))
 }
 
 #[async_trait]
-impl<H: Harness> Harness for Coalesced<H> {
+impl<H: Harness> Harness for Batched<H> {
     fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! [`Wakes`]: hints that the record of a key has changed.
+//! [`ChangeNotifier`]: hints that the record of a key has changed.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::{Key, Result};
 /// It is a hint: one may be lost, come late, come twice, or come for nothing. Whoever waits polls all the same, and
 /// asks the store for the truth.
 #[async_trait]
-pub trait Wakes: fmt::Debug + Send + Sync + 'static {
+pub trait ChangeNotifier: fmt::Debug + Send + Sync + 'static {
     /// Begins to listen. When it returns, changes that are made from now on are told; one that was made before is
     /// found by asking the store once more.
     ///
@@ -24,17 +24,17 @@ pub trait Wakes: fmt::Debug + Send + Sync + 'static {
     /// # Cancellation
     ///
     /// Without effect.
-    async fn listen(&self, key: &Key) -> Result<Listener>;
+    async fn listen(&self, key: &Key) -> Result<Subscription>;
 }
 
 /// Listens for changes of one key's record until it is dropped.
-pub struct Listener {
+pub struct Subscription {
     /// Before the guard, which may look for who still listens when it is dropped.
     changes: watch::Receiver<u64>,
     guard: Option<Box<dyn Send + Sync>>,
 }
 
-impl Listener {
+impl Subscription {
     /// A listener that is told whenever the number is sent anew.
     #[must_use]
     pub fn new(changes: watch::Receiver<u64>) -> Self {
@@ -63,9 +63,9 @@ impl Listener {
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
+        f.debug_struct("Subscription")
             .field("is_guarded", &self.guard.is_some())
             .finish_non_exhaustive()
     }

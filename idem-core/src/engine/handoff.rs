@@ -23,7 +23,7 @@ use crate::{
 
 /// What became of a claim that was to be handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HandOver {
+pub enum Handoff {
     /// It is handed over, now.
     New(Claim),
     /// The work is done already.
@@ -32,7 +32,7 @@ pub enum HandOver {
 
 impl Idempotency {
     /// Claims the key for work that is done later and elsewhere, and delivers the claim there, in a queue's message,
-    /// say; whoever gets it calls [`run_claimed`](Self::run_claimed).
+    /// say; whoever gets it calls [`resume`](Self::resume).
     ///
     /// The claim is kept alive while `deliver` runs, and then honoured for `wait` more, within which the work is to
     /// begin. After that it can be taken over: the message then finds its claim lost. A process that is killed before it
@@ -49,14 +49,14 @@ impl Idempotency {
     /// # Cancellation
     ///
     /// The claim is released, whether it is delivered or not.
-    pub async fn hand_over<E, F, Fut>(
+    pub async fn hand_off<E, F, Fut>(
         &self,
         key: &Key,
         fingerprint: Fingerprint,
         metadata: Metadata,
         wait: Duration,
         deliver: F,
-    ) -> Result<HandOver, RunError<E, ()>>
+    ) -> Result<Handoff, RunError<E, ()>>
     where
         F: FnOnce(Claim) -> Fut + Send,
         Fut: Future<Output = Result<(), E>> + Send,
@@ -77,14 +77,14 @@ impl Idempotency {
                 let delivered = delivered(&context, held, wait, deliver);
                 context.observers.around(delivered).await
             }
-            Verdict::Completed(completed) => Ok(HandOver::Done(completed)),
+            Verdict::Completed(completed) => Ok(Handoff::Done(completed)),
             Verdict::Failed(failed) => Err(RunError::Failed(failed)),
             Verdict::InFlight(in_flight) => Err(RunError::InFlight(in_flight)),
             Verdict::Conflict(conflict) => Err(RunError::Conflict(conflict)),
         }
     }
 
-    /// Runs work under a claim that was made elsewhere: by [`hand_over`](Self::hand_over).
+    /// Runs work under a claim that was made elsewhere: by [`hand_off`](Self::hand_off).
     ///
     /// The claim says that nobody else *claims* the key, not that nobody else has this claim: where a message may be
     /// delivered twice, that is the consumer's to see to.
@@ -97,7 +97,7 @@ impl Idempotency {
     /// # Panics
     ///
     /// As for [`run`](Self::run).
-    pub async fn run_claimed<T, E, F, Fut>(
+    pub async fn resume<T, E, F, Fut>(
         &self,
         claim: &Claim,
         fingerprint: Fingerprint,
@@ -143,7 +143,7 @@ async fn delivered<E, F, Fut>(
     mut held: Held,
     wait: Duration,
     deliver: F,
-) -> Result<HandOver, RunError<E, ()>>
+) -> Result<Handoff, RunError<E, ()>>
 where
     F: FnOnce(Claim) -> Fut + Send,
     Fut: Future<Output = Result<(), E>> + Send,
@@ -159,8 +159,8 @@ where
     }
     // It is delivered: whoever got it may have begun, or have finished. If this fails, the wait is as long as the lease.
     let _ = renewed(context, &claim, wait).await;
-    let _ = held.settle(Ending::Lapse).await;
-    Ok(HandOver::New(claim))
+    let _ = held.settle(Ending::LetExpire).await;
+    Ok(Handoff::New(claim))
 }
 
 /// The claim with a new lease, and when it was asked for.

@@ -1,4 +1,4 @@
-//! [`Sealed`]: the stored form of a result, the same in every backend.
+//! [`StoredResult`]: the stored form of a result, the same in every backend.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -9,7 +9,7 @@ const FAILURE_V1: u8 = 2;
 
 /// What ends a claim: a response or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sealed {
+pub enum StoredResult {
     /// The work completed.
     Response(Response),
     /// The work failed for good.
@@ -66,7 +66,7 @@ pub fn encode_failure(failure: &Failure) -> Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-impl Sealed {
+impl StoredResult {
     /// Reads the stored form; body and values share its memory, unless it is compressed.
     ///
     /// # Errors
@@ -186,19 +186,19 @@ mod tests {
         #[test]
         fn a_response_round_trips(response in any_response()) {
             let bytes = encode_response(&response).unwrap();
-            prop_assert_eq!(Sealed::decode(bytes).unwrap(), Sealed::Response(response));
+            prop_assert_eq!(StoredResult::decode(bytes).unwrap(), StoredResult::Response(response));
         }
 
         #[test]
         fn a_failure_round_trips(code in ".{0,9}", message in ".{0,40}", details: Vec<u8>) {
             let failure = Failure::new(code, message).with_details(details);
             let bytes = encode_failure(&failure).unwrap();
-            prop_assert_eq!(Sealed::decode(bytes).unwrap(), Sealed::Failure(failure));
+            prop_assert_eq!(StoredResult::decode(bytes).unwrap(), StoredResult::Failure(failure));
         }
 
         #[test]
         fn any_bytes_give_an_answer(bytes: Vec<u8>) {
-            let _ = Sealed::decode(bytes.into());
+            let _ = StoredResult::decode(bytes.into());
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let response = Response::new(201, "body").with_header("a", "b");
         let bytes = encode_response(&response).unwrap();
         for length in 0..bytes.len() - 4 {
-            let error = Sealed::decode(bytes.slice(..length)).unwrap_err();
+            let error = StoredResult::decode(bytes.slice(..length)).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Corrupt, "{length}");
         }
     }
