@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use idem_servers::Options;
+use idem_servers::{Finder, Options, Source};
 
 use crate::pool::Pool;
 use crate::row::{Report, json, table};
@@ -14,9 +14,12 @@ use crate::{Result, TestOptions, host, junit, python, suites};
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     println!("==> servers");
     host::set_up(options);
-    let pool = Pool::default()
-        .without_containers(options.no_containers)
-        .start(&needed(options), &Options::new())?;
+    let mut finder = Finder::from_env()?;
+    if options.no_containers {
+        finder = finder.without(Source::Container);
+    }
+    let pool = Pool::default().with_finder(finder);
+    let pool = pool.start(&needed(options), &Options::new())?;
     let variables = pool.variables();
     let mut failed = Vec::new();
     if options.backend.is_empty() && options.filter.is_none() {

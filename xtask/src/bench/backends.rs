@@ -1,5 +1,7 @@
 //! The backends that are measured, and the servers that each needs.
 
+use idem_servers::Instance;
+
 use crate::Result;
 use crate::bench::BenchOptions;
 
@@ -40,7 +42,12 @@ pub(crate) fn servers(options: &BenchOptions) -> Result<Vec<&'static str>> {
 }
 
 /// The wanted backends whose servers all run.
-pub(crate) fn ready(options: &BenchOptions, running: &[&str]) -> Vec<&'static str> {
+pub(crate) fn ready(options: &BenchOptions, servers: &[Instance]) -> Vec<&'static str> {
+    let running: Vec<_> = servers.iter().map(Instance::name).collect();
+    with_servers(options, &running)
+}
+
+fn with_servers(options: &BenchOptions, running: &[&str]) -> Vec<&'static str> {
     BACKENDS
         .iter()
         .filter(|(name, _)| options.wants(name))
@@ -72,9 +79,12 @@ mod tests {
     #[test]
     fn a_backend_without_its_server_is_left_out() {
         let all = options(&[]);
-        assert_eq!(ready(&all, &["redis"]), ["memory", "sqlite", "redis"]);
         assert_eq!(
-            ready(&options(&["hybrid"]), &["redis", "postgres"]),
+            with_servers(&all, &["redis"]),
+            ["memory", "sqlite", "redis"]
+        );
+        assert_eq!(
+            with_servers(&options(&["hybrid"]), &["redis", "postgres"]),
             ["hybrid"]
         );
     }

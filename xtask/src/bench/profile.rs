@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Result;
-use crate::bench::durable::Durable;
 use crate::bench::{BenchOptions, backends};
+use crate::pool::Pool;
 use crate::step::{self, cargo};
 
 /// How often a second the stack is looked at: no round number, which something else might do as often.
@@ -23,12 +23,12 @@ const STACK: &str = "dwarf,16384";
 pub(crate) fn run(
     options: &BenchOptions,
     path: &str,
-    servers: &Durable,
+    servers: &Pool,
     target: &Path,
 ) -> Result<bool> {
     let tools = tools(target)?;
     let mut drawn = true;
-    for backend in backends::ready(options, &servers.names()) {
+    for backend in backends::ready(options, servers.instances()) {
         let name = format!("flame-{backend}-{path}");
         let data = target.join("idem").join(format!("{name}.perf"));
         let mut record = Command::new("perf");

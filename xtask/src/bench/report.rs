@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::bench::backends::BACKENDS;
-use crate::bench::durable::Facts;
+use crate::bench::facts::Facts;
 use crate::bench::machine::Machine;
-use crate::bench::reasons::Reasons;
 use crate::bench::row::Row;
 
 /// All that was measured, and on what: `bench.json`.
@@ -78,11 +77,6 @@ impl Report {
                 self.servers.push(server);
             }
         }
-    }
-
-    /// Tells the reasons of misses anew.
-    pub(crate) fn explain(&mut self, reasons: &Reasons) {
-        self.rows.iter_mut().for_each(|row| reasons.explain(row));
     }
 
     /// The rows: path by path, and of each the backends, then the callers, in order.
