@@ -73,26 +73,19 @@ struct Shift<O: Operation> {
     last: Instant,
 }
 
-/// How long steps are taken: until an instant, or a number of them.
-#[derive(Clone, Copy)]
-enum Until {
-    Deadline(Instant),
-    Count(u64),
-}
-
 /// One reading of the clock per step: the end of one is the beginning of the next.
 async fn shift<O: Operation>(
     operation: Arc<O>,
     mut caller: Caller<O>,
     begin: Instant,
-    until: Until,
+    length: Length,
 ) -> Result<Shift<O>, BoxError> {
     let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
     let (mut operations, mut last) = (0, begin);
     loop {
-        let over = match until {
-            Until::Deadline(deadline) => operations > 0 && last >= deadline,
-            Until::Count(count) => operations >= count,
+        let over = match length {
+            Length::Time(length) => operations > 0 && last - begin >= length,
+            Length::Operations(count) => operations >= count,
         };
         if over {
             break;
@@ -125,11 +118,11 @@ impl<O: Operation> Contender for Measured<O> {
         let shifts: Vec<_> = (0..tasks)
             .zip(callers)
             .map(|(number, caller)| {
-                let until = match length {
-                    Length::Time(length) => Until::Deadline(begin + length),
-                    Length::Operations(count) => Until::Count(share(count, number, tasks)),
+                let length = match length {
+                    Length::Operations(count) => Length::Operations(share(count, number, tasks)),
+                    time @ Length::Time(_) => time,
                 };
-                tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, until))
+                tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, length))
             })
             .collect();
         let (mut operations, mut last) = (0, begin);

@@ -19,10 +19,8 @@ use std::path::Path;
 
 pub(crate) use options::BenchOptions;
 
-use crate::Result;
 use crate::pool::Pool;
-use crate::step;
-use crate::workspace::Workspace;
+use crate::{Result, step, workspace};
 use facts::Facts;
 use judge::Judge;
 use machine::Machine;
@@ -31,7 +29,7 @@ use report::Report;
 
 /// Measures; whether every subject ran. A target that is missed is told, and is no failure.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
-    let target = Workspace::members()?.target_folder();
+    let target = workspace::members()?.target_directory.into_std_path_buf();
     let folder = target.join("idem");
     std::fs::create_dir_all(&folder)?;
     if options.show {
@@ -39,7 +37,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         tell(options, report, &folder)?;
         return Ok(true);
     }
-    let wanted = backends::servers(options)?;
+    let wanted = backends::servers(options);
     if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
@@ -87,7 +85,7 @@ fn measure(program: Program, servers: &Pool, target: &Path, report: &mut Report)
     let done = step::run(program.title, command.envs(servers.variables()))?;
     match program.rows {
         Rows::In(file) if file.exists() => report.add_file(&file)?,
-        Rows::Counted => report.add(instructions::rows(target)?)?,
+        Rows::Counted => report.rows.extend(instructions::rows(target)?),
         Rows::In(_) | Rows::None => {}
     }
     Ok(done)

@@ -1,14 +1,15 @@
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Throughput and latency of one side of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) per_second: f64,
+    pub(crate) p50_us: Option<f64>,
     pub(crate) p99_us: Option<f64>,
 }
 
 /// One comparison, as the programs of `idem-benches` write it; a count where it has a unit.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) path: String,
     pub(crate) backend: String,
