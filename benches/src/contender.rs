@@ -6,28 +6,37 @@ use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
 
-/// One way to do an operation, by many callers at once. Contenders of one group take turns, round by round.
+/// One way to do an operation, by many callers at once. The contenders of a scene take turns.
 #[async_trait]
 pub trait Contender: Send + Sync {
     /// Its name in reports: `idem`, `coalesced`, `bare pooled`, `bare held`, `pgbench`.
     fn name(&self) -> &str;
 
-    /// Lets `callers` callers, each waiting for its answer before it asks again, work for about `length`.
+    /// Lets `callers` callers work, each of which waits for its answer before the next call.
     ///
     /// # Errors
     ///
-    /// What an operation answers; a round with an error counts for nothing.
-    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError>;
+    /// The operation's. A round with an error does not count.
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError>;
 }
 
-/// What a round has seen.
+/// How long a round is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// About so long.
+    Time(Duration),
+    /// So many operations of all callers together.
+    Operations(u64),
+}
+
+/// What a round comes to.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// How many operations were answered.
     pub operations: u64,
-    /// From the first question to the last answer.
+    /// From the first call to the last answer.
     pub elapsed: Duration,
-    /// How long each caller waited, nanoseconds; `None` where a load generator does not say.
+    /// How long each call took, in nanoseconds; `None` where a load generator does not tell.
     pub latencies: Option<Histogram<u64>>,
 }
 

@@ -1,48 +1,63 @@
 //! [`Measured`]: an operation as a contender.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
 
-use crate::{Contender, Counted, Operation, Round};
+use crate::operations::{Keys, Operation, Turns};
+use crate::{Contender, Length, Round};
 
 /// Nanoseconds: a minute. What takes longer counts as a minute.
 const LONGEST: u64 = 60_000_000_000;
 
-/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to round, so that
-/// connecting and preparing statements is done before the first one that counts.
-pub struct Measured<O: Operation> {
+/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to round,
+/// so that connecting and preparing statements is done before the first round that counts.
+pub(crate) struct Measured<O: Operation> {
     name: String,
     operation: Arc<O>,
-    idle: Mutex<Vec<O::Caller>>,
+    keys: Keys,
+    idle: Mutex<Vec<Caller<O>>>,
 }
 
+/// A caller's connection and keys.
+type Caller<O> = (<O as Operation>::Connection, Turns);
+
 impl<O: Operation> Measured<O> {
-    /// The operation under this name.
-    pub fn new(name: impl Into<String>, operation: O) -> Self {
+    /// The operation on fresh keys.
+    pub(crate) fn new(name: impl Into<String>, operation: O) -> Self {
         Self {
             name: name.into(),
             operation: Arc::new(operation),
+            keys: Keys::Fresh,
             idle: Mutex::default(),
         }
     }
 
     /// The same as a contender.
-    pub fn boxed(name: impl Into<String>, operation: O) -> Box<dyn Counted> {
+    pub(crate) fn boxed(name: impl Into<String>, operation: O) -> Box<dyn Contender> {
         Box::new(Self::new(name, operation))
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<O::Caller>> {
+    /// The operation on other keys, as a contender.
+    pub(crate) fn on(keys: &Keys, name: &str, operation: O) -> Box<dyn Contender> {
+        Box::new(Self {
+            keys: keys.clone(),
+            ..Self::new(name, operation)
+        })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Caller<O>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn callers(&self, tasks: usize) -> Result<Vec<O::Caller>, BoxError> {
+    async fn callers(&self, tasks: usize) -> Result<Vec<Caller<O>>, BoxError> {
         let mut callers = std::mem::take(&mut *self.idle());
         for number in callers.len()..tasks {
-            callers.push(self.operation.caller(number).await?);
+            let connection = self.operation.connect().await?;
+            callers.push((connection, self.keys.turns(number)));
         }
         let spare = callers.split_off(tasks);
         self.idle().extend(spare);
@@ -50,47 +65,33 @@ impl<O: Operation> Measured<O> {
     }
 }
 
-impl<O: Operation> std::fmt::Debug for Measured<O> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Measured")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
 /// What one caller has seen in a round.
-struct Shift<C> {
-    caller: C,
+struct Shift<O: Operation> {
+    caller: Caller<O>,
     operations: u64,
     latencies: Histogram<u64>,
     last: Instant,
 }
 
-/// How long steps are taken: until an instant, or a number of them.
-#[derive(Clone, Copy)]
-enum Until {
-    Deadline(Instant),
-    Count(u64),
-}
-
 /// One reading of the clock per step: the end of one is the beginning of the next.
 async fn shift<O: Operation>(
     operation: Arc<O>,
-    mut caller: O::Caller,
+    mut caller: Caller<O>,
     begin: Instant,
-    until: Until,
-) -> Result<Shift<O::Caller>, BoxError> {
+    length: Length,
+) -> Result<Shift<O>, BoxError> {
     let mut latencies = Histogram::new_with_bounds(1, LONGEST, 2)?;
     let (mut operations, mut last) = (0, begin);
     loop {
-        let over = match until {
-            Until::Deadline(deadline) => operations > 0 && last >= deadline,
-            Until::Count(count) => operations >= count,
+        let over = match length {
+            Length::Time(length) => operations > 0 && last - begin >= length,
+            Length::Operations(count) => operations >= count,
         };
         if over {
             break;
         }
-        operation.step(&mut caller).await?;
+        let (connection, keys) = &mut caller;
+        operation.step(connection, &keys.next_id()).await?;
         let now = Instant::now();
         let waited = u64::try_from((now - last).as_nanos()).unwrap_or(LONGEST);
         latencies.saturating_record(waited);
@@ -104,20 +105,24 @@ async fn shift<O: Operation>(
     })
 }
 
-impl<O: Operation> Measured<O> {
-    async fn run(
-        &self,
-        callers: usize,
-        until: impl Fn(Instant, u64, u64) -> Until + Send + Sync,
-    ) -> Result<Round, BoxError> {
+#[async_trait]
+impl<O: Operation> Contender for Measured<O> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
         let callers = self.callers(self.operation.tasks(callers).max(1)).await?;
         let tasks = callers.len() as u64;
         let begin = Instant::now();
         let shifts: Vec<_> = (0..tasks)
             .zip(callers)
             .map(|(number, caller)| {
-                let until = until(begin, number, tasks);
-                tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, until))
+                let length = match length {
+                    Length::Operations(count) => Length::Operations(share(count, number, tasks)),
+                    time @ Length::Time(_) => time,
+                };
+                tokio::spawn(shift(Arc::clone(&self.operation), caller, begin, length))
             })
             .collect();
         let (mut operations, mut last) = (0, begin);
@@ -149,29 +154,10 @@ fn share(count: u64, number: u64, tasks: u64) -> u64 {
     count / tasks + u64::from(number < count % tasks)
 }
 
-#[async_trait]
-impl<O: Operation> Contender for Measured<O> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError> {
-        let deadline = |begin, _, _| Until::Deadline(begin + length);
-        self.run(callers, deadline).await
-    }
-}
-
-#[async_trait]
-impl<O: Operation> Counted for Measured<O> {
-    async fn count(&self, callers: usize, count: u64) -> Result<Round, BoxError> {
-        let share = |_, number, tasks| Until::Count(share(count, number, tasks));
-        self.run(callers, share).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use super::*;
 
@@ -179,13 +165,13 @@ mod tests {
     struct Steps(AtomicU64, u64);
 
     impl Operation for Steps {
-        type Caller = usize;
+        type Connection = ();
 
-        async fn caller(&self, number: usize) -> Result<usize, BoxError> {
-            Ok(number)
+        async fn connect(&self) -> Result<(), BoxError> {
+            Ok(())
         }
 
-        async fn step(&self, _: &mut usize) -> Result<(), BoxError> {
+        async fn step(&self, (): &mut (), _: &str) -> Result<(), BoxError> {
             match self.0.fetch_add(1, Ordering::Relaxed) + 1 {
                 step if step == self.1 => Err("stumbled".into()),
                 _ => Ok(()),
@@ -198,7 +184,10 @@ mod tests {
         let steps = Measured::new("steps", Steps(AtomicU64::new(0), 0));
         for (callers, count) in [(3, 10), (4, 2), (1, 1)] {
             let before = steps.operation.0.load(Ordering::Relaxed);
-            let round = steps.count(callers, count).await.unwrap();
+            let round = steps
+                .round(callers, Length::Operations(count))
+                .await
+                .unwrap();
             let after = steps.operation.0.load(Ordering::Relaxed);
             assert_eq!((round.operations, after - before), (count, count));
             assert_eq!(round.latencies.unwrap().len(), count);
@@ -208,10 +197,10 @@ mod tests {
     #[tokio::test]
     async fn a_round_lasts_until_its_end_and_each_caller_has_a_step() {
         let steps = Measured::new("steps", Steps(AtomicU64::new(0), 0));
-        let round = steps.round(5, Duration::ZERO).await.unwrap();
+        let round = steps.round(5, Length::Time(Duration::ZERO)).await.unwrap();
         assert_eq!(round.operations, 5);
         let length = Duration::from_millis(5);
-        let round = steps.round(2, length).await.unwrap();
+        let round = steps.round(2, Length::Time(length)).await.unwrap();
         assert!(round.elapsed >= length);
         assert_eq!(steps.idle().len(), 5);
     }
@@ -219,8 +208,15 @@ mod tests {
     #[tokio::test]
     async fn a_step_that_fails_fails_its_round_only() {
         let steps = Measured::new("steps", Steps(AtomicU64::new(0), 3));
-        let error = steps.count(2, 8).await.unwrap_err();
+        let error = steps.round(2, Length::Operations(8)).await.unwrap_err();
         assert_eq!(error.to_string(), "stumbled");
-        assert_eq!(steps.count(2, 8).await.unwrap().operations, 8);
+        assert_eq!(
+            steps
+                .round(2, Length::Operations(8))
+                .await
+                .unwrap()
+                .operations,
+            8
+        );
     }
 }

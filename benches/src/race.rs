@@ -2,49 +2,46 @@
 
 use idem_core::BoxError;
 
-use crate::{Contender, Plan, Standings};
+use crate::standings::Standings;
+use crate::{Contender, Length, Plan};
 
-/// In which order `contenders` take their turns: each begins as often as any other.
+/// The order of turns: each contender begins as often as any other.
 fn order(contenders: usize, repetition: usize) -> impl Iterator<Item = usize> {
-    (0..contenders).map(move |place| (place + repetition) % contenders)
+    (0..contenders).map(move |index| (index + repetition) % contenders)
 }
 
-/// Lets the contenders of a group take turns, `ABC BCA CAB …`, after a round each that does not count. So whatever else
-/// the machine does meets all of them alike, and what is compared was measured within moments.
+/// Lets the contenders take turns, `ABC BCA CAB …`, after a round each that does not count. So a
+/// disturbance of the machine meets all of them, and compared rounds are moments apart.
 ///
-/// A round that fails counts for nothing; a line on standard error says so.
+/// A round that fails does not count; a line on standard error says so.
 ///
 /// # Errors
 ///
-/// That of the last round of a contender that had not one that counts.
-pub async fn race(
+/// The last error of a contender without a round that counts.
+pub(crate) async fn race(
     contenders: &[&dyn Contender],
     callers: usize,
     plan: &Plan,
 ) -> Result<Standings, BoxError> {
     for contender in contenders {
-        contender.round(callers, plan.warm_up).await?;
+        contender.round(callers, Length::Time(plan.warm_up)).await?;
     }
-    let names = contenders
-        .iter()
-        .map(|contender| contender.name().to_owned());
-    let mut standings = Standings::new(names.collect());
+    let mut standings = Standings::new(contenders.iter().map(|contender| contender.name()));
     let mut failures: Vec<Option<BoxError>> = contenders.iter().map(|_| None).collect();
     for repetition in 0..plan.repetitions {
-        for number in order(contenders.len(), repetition) {
-            let contender = contenders[number];
-            match contender.round(callers, plan.round).await {
-                Ok(round) => standings.add(number, repetition, round),
-                Err(error) => {
-                    eprintln!("{}: a round failed: {error}", contender.name());
-                    failures[number] = Some(error);
-                }
-            }
+        for index in order(contenders.len(), repetition) {
+            let contender = contenders[index];
+            let round = contender.round(callers, Length::Time(plan.round)).await;
+            let round = round.map_err(|error| {
+                eprintln!("{}: a round failed: {error}", contender.name());
+                failures[index] = Some(error);
+            });
+            standings.add(index, round.ok());
         }
     }
-    for (number, failure) in failures.into_iter().enumerate() {
+    for (index, failure) in failures.into_iter().enumerate() {
         match failure {
-            Some(error) if standings.has_none(number) => return Err(error),
+            Some(error) if standings.has_none(index) => return Err(error),
             _ => {}
         }
     }
@@ -72,7 +69,10 @@ mod tests {
             self.0
         }
 
-        async fn round(&self, _: usize, length: Duration) -> Result<Round, BoxError> {
+        async fn round(&self, _: usize, length: Length) -> Result<Round, BoxError> {
+            let Length::Time(length) = length else {
+                return Err("a race is timed".into());
+            };
             self.2.lock().unwrap().push_str(self.0);
             if self.1 == 0 {
                 return Err("tired".into());

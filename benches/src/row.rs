@@ -4,50 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Figures, Ratio};
 
-/// On which side of the target a ratio has to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// Throughput: more is better.
-    AtLeast,
-    /// Time: less is better.
-    AtMost,
-}
-
-impl Bound {
-    /// Whether the ratio is on the right side.
-    #[must_use]
-    pub fn is_met(self, ratio: f64, target: f64) -> bool {
-        match self {
-            Self::AtLeast => ratio >= target,
-            Self::AtMost => ratio <= target,
-        }
-    }
-}
-
-/// One comparison: a store against what is beside it.
+/// One comparison: a store against its baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What is done: `claim_fresh`.
     pub path: String,
     /// On what: `postgres`.
     pub backend: String,
-    /// How many callers, each waiting for its answer before it asks again.
+    /// How many callers, each of which waits for its answer before the next call.
     pub callers: usize,
-    /// Median over the repetitions.
+    /// Median over the repetitions; a count where there is a unit.
     pub ratio: f64,
-    /// What it is the ratio to: `bare held`.
+    /// The other side of the ratio: `bare held`.
     pub baseline: String,
-    /// What the ratio has to be, if anything is asked of it.
-    pub target: Option<f64>,
-    /// On which side of the target.
-    pub bound: Option<Bound>,
-    /// Whether it is.
-    pub met: Option<bool>,
-    /// Why it is not; empty where it is.
-    pub reason: String,
-    /// The least and the greatest ratio of a repetition.
+    /// The lowest and the highest ratio of a repetition.
     pub spread: [f64; 2],
+    /// The unit of a count: `bytes`; empty for a ratio.
+    pub unit: String,
     /// What the store comes to.
     pub idem: Option<Figures>,
     /// What the baseline comes to.
@@ -55,7 +28,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row that nothing is asked of.
+    /// A row without absolute figures.
     pub fn new(
         (path, backend, callers): (&str, &str, usize),
         baseline: impl Into<String>,
@@ -67,30 +40,35 @@ impl Row {
             callers,
             ratio: ratio.median,
             baseline: baseline.into(),
-            target: None,
-            bound: None,
-            met: None,
-            reason: String::new(),
             spread: ratio.spread,
+            unit: String::new(),
             idem: None,
             bare: None,
         }
     }
 
-    /// The same with what both come to.
+    /// A count of the memory store.
     #[must_use]
-    pub fn with_figures(mut self, idem: Option<Figures>, bare: Option<Figures>) -> Self {
-        self.idem = idem;
-        self.bare = bare;
-        self
+    pub fn count(path: &str, count: f64, unit: &str, baseline: &str) -> Self {
+        let ratio = Ratio {
+            median: count,
+            spread: [count; 2],
+        };
+        Self {
+            unit: unit.to_owned(),
+            ..Self::new((path, "memory", 1), baseline, ratio)
+        }
     }
 }
 
-/// `postgres claim_fresh 64: 0.93 (0.91-0.95) of bare held, target at least 0.90: met`.
+/// `postgres claim_fresh 64: 0.93 (0.91-0.95) of bare held, 9300/s to 10000/s, p99 900 to 800 us`.
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { path, backend, .. } = self;
         write!(f, "{backend} {path} {}: ", self.callers)?;
+        if !self.unit.is_empty() {
+            return write!(f, "{:.3} {} for {}", self.ratio, self.unit, self.baseline);
+        }
         let [low, high] = self.spread;
         write!(
             f,
@@ -103,19 +81,11 @@ impl std::fmt::Display for Row {
                 write!(f, ", p99 {idem:.0} to {bare:.0} us")?;
             }
         }
-        if let (Some(target), Some(bound), Some(met)) = (self.target, self.bound, self.met) {
-            let bound = match bound {
-                Bound::AtLeast => "at least",
-                Bound::AtMost => "at most",
-            };
-            let verdict = if met { "met" } else { "MISSED" };
-            write!(f, ", target {bound} {target}: {verdict}")?;
-        }
         Ok(())
     }
 }
 
-/// What the program `ratios` writes.
+/// The file that the programs write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The comparisons, in the order in which they were made.

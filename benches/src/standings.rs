@@ -1,4 +1,4 @@
-//! [`Standings`]: what the rounds of a group come to.
+//! [`Standings`]: what the rounds of a scene come to.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use crate::Round;
 pub struct Figures {
     /// Median of the rounds' operations per second.
     pub per_second: f64,
-    /// Median of all waits, microseconds.
+    /// Median of all latencies, microseconds.
     pub p50_us: Option<f64>,
-    /// What one wait of a hundred exceeds, microseconds.
+    /// 99th percentile of all latencies, microseconds.
     pub p99_us: Option<f64>,
 }
 
@@ -21,108 +21,93 @@ pub struct Figures {
 pub struct Ratio {
     /// Median of the rounds' ratios.
     pub median: f64,
-    /// The least and the greatest of them.
+    /// The lowest and the highest of them.
     pub spread: [f64; 2],
 }
 
 impl Ratio {
-    /// Of these ratios; none of none.
+    /// Of these values; `None` if there are none.
     #[must_use]
-    pub fn of(ratios: &[f64]) -> Option<Self> {
-        let fold = |with: fn(f64, f64) -> f64| ratios.iter().copied().reduce(with);
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let spread = [*values.first()?, *values.last()?];
+        let (lower, upper) = ((values.len() - 1) / 2, values.len() / 2);
         Some(Self {
-            median: median(ratios)?,
-            spread: [fold(f64::min)?, fold(f64::max)?],
+            median: f64::midpoint(values[lower], values[upper]),
+            spread,
         })
     }
 }
 
-/// The middle value, or the mean of the two in the middle.
-#[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    if values.len() % 2 == 1 {
-        return Some(upper);
-    }
-    Some(f64::midpoint(values[middle - 1], upper))
-}
-
-/// The rounds of a group, by contender and repetition.
+/// The rounds of a scene at one number of callers, by contender and repetition. A round that failed
+/// is `None`.
 #[derive(Debug, Clone)]
-pub struct Standings {
-    contenders: Vec<(String, Vec<(usize, Round)>)>,
+pub(crate) struct Standings {
+    contenders: Vec<(String, Vec<Option<Round>>)>,
 }
 
 impl Standings {
-    pub(crate) fn new(names: Vec<String>) -> Self {
+    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         Self {
-            contenders: names.into_iter().map(|name| (name, Vec::new())).collect(),
+            contenders: names.map(|name| (name.to_owned(), Vec::new())).collect(),
         }
     }
 
-    pub(crate) fn add(&mut self, contender: usize, repetition: usize, round: Round) {
-        self.contenders[contender].1.push((repetition, round));
+    /// Adds the contender's round of the next repetition.
+    pub(crate) fn add(&mut self, contender: usize, round: Option<Round>) {
+        self.contenders[contender].1.push(round);
     }
 
     pub(crate) fn has_none(&self, contender: usize) -> bool {
-        self.contenders[contender].1.is_empty()
+        self.contenders[contender].1.iter().all(Option::is_none)
     }
 
-    /// The names, in the group's order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names, in the scene's order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.contenders.iter().map(|(name, _)| name.as_str())
     }
 
-    fn rounds(&self, name: &str) -> Option<&[(usize, Round)]> {
-        let mut named = self.contenders.iter().filter(|(other, _)| other == name);
-        named.next().map(|(_, rounds)| rounds.as_slice())
+    fn rounds(&self, name: &str) -> &[Option<Round>] {
+        let named = self.contenders.iter().find(|(other, _)| other == name);
+        named.map_or(&[], |(_, rounds)| rounds)
     }
 
     /// Operations per second of each round.
-    #[must_use]
-    pub fn rates(&self, name: &str) -> Option<Vec<f64>> {
-        let rounds = self.rounds(name)?.iter();
-        Some(rounds.map(|(_, round)| round.per_second()).collect())
+    pub(crate) fn rates(&self, name: &str) -> Vec<f64> {
+        let rounds = self.rounds(name).iter().flatten();
+        rounds.map(Round::per_second).collect()
     }
 
-    /// What a contender comes to; none where there is no such contender, or it has not one round.
-    #[must_use]
-    pub fn figures(&self, name: &str) -> Option<Figures> {
-        let rounds = self.rounds(name)?;
-        let waits = merged(rounds);
-        let wait = |quantile| {
-            let micros = |waits: &Histogram<u64>| waits.value_at_quantile(quantile) as f64 / 1000.0;
-            waits.as_ref().map(micros)
+    /// What a contender comes to; `None` where it has no round.
+    pub(crate) fn figures(&self, name: &str) -> Option<Figures> {
+        let latencies = merged(self.rounds(name));
+        let quantile = |quantile| {
+            let latencies = latencies.as_ref()?;
+            Some(latencies.value_at_quantile(quantile) as f64 / 1000.0)
         };
         Some(Figures {
-            per_second: median(&self.rates(name)?)?,
-            p50_us: wait(0.5),
-            p99_us: wait(0.99),
+            per_second: Ratio::of(self.rates(name))?.median,
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
         })
     }
 
-    /// How many times the operations of `base` were done by `ours`, in the same repetition.
-    #[must_use]
-    pub fn ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
+    /// Throughput of `ours` against that of `base`, within each repetition.
+    pub(crate) fn ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         self.compare(ours, base, |ours, base| {
             Some(ours.per_second() / base.per_second())
         })
     }
 
-    /// How many times as long as one of `base` an operation of `ours` takes.
-    #[must_use]
-    pub fn time_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
+    /// Time per operation of `ours` against that of `base`.
+    pub(crate) fn time_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         self.compare(ours, base, |ours, base| {
             Some(base.per_second() / ours.per_second())
         })
     }
 
-    /// How many times the p99 of `base` that of `ours` is.
-    #[must_use]
-    pub fn p99_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
+    /// 99th percentile of latency of `ours` against that of `base`.
+    pub(crate) fn p99_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         let p99 = |round: &Round| Some(round.latencies.as_ref()?.value_at_quantile(0.99) as f64);
         self.compare(ours, base, |ours, base| Some(p99(ours)? / p99(base)?))
     }
@@ -133,23 +118,15 @@ impl Standings {
         base: &str,
         ratio: impl Fn(&Round, &Round) -> Option<f64>,
     ) -> Option<Ratio> {
-        let (ours, base) = (self.rounds(ours)?, self.rounds(base)?);
-        let beside = |repetition| {
-            let mut same = base.iter().filter(move |(other, _)| *other == repetition);
-            same.next().map(|(_, round)| round)
-        };
-        let ratios: Vec<_> = ours
-            .iter()
-            .filter_map(|(repetition, round)| ratio(round, beside(*repetition)?))
-            .collect();
-        Ratio::of(&ratios)
+        let repetitions = self.rounds(ours).iter().zip(self.rounds(base));
+        let ratios = repetitions.filter_map(|(ours, base)| ratio(ours.as_ref()?, base.as_ref()?));
+        Ratio::of(ratios.collect())
     }
 }
 
-fn merged(rounds: &[(usize, Round)]) -> Option<Histogram<u64>> {
-    let mut all = rounds
-        .iter()
-        .filter_map(|(_, round)| round.latencies.as_ref());
+fn merged(rounds: &[Option<Round>]) -> Option<Histogram<u64>> {
+    let rounds = rounds.iter().flatten();
+    let mut all = rounds.filter_map(|round| round.latencies.as_ref());
     let mut sum = all.next()?.clone();
     all.try_for_each(|latencies| sum.add(latencies)).ok()?;
     Some(sum)
@@ -161,9 +138,9 @@ mod tests {
 
     use super::*;
 
-    fn round(operations: u64, wait: u64) -> Round {
+    fn round(operations: u64, latency: u64) -> Round {
         let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 2).unwrap();
-        latencies.record(wait).unwrap();
+        latencies.record(latency).unwrap();
         Round {
             operations,
             elapsed: Duration::from_secs(1),
@@ -173,6 +150,7 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
+        let median = |values: &[f64]| Some(Ratio::of(values.to_vec())?.median);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -180,18 +158,16 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_repetition() {
-        let mut standings = Standings::new(vec!["ours".into(), "base".into()]);
-        // The machine is ten times as fast in the second repetition; there is no third of the base.
-        for (repetition, ours, base) in [(0, 20, Some(10)), (1, 300, Some(100)), (2, 1, None)] {
-            standings.add(0, repetition, round(ours, 1000));
-            if let Some(base) = base {
-                standings.add(1, repetition, round(base, 2000));
-            }
+        let mut standings = Standings::new(["ours", "base"].into_iter());
+        // The machine is ten times as fast in the second repetition; the base fails in the third.
+        for (ours, base) in [(20, Some(10)), (300, Some(100)), (1, None)] {
+            standings.add(0, Some(round(ours, 1000)));
+            standings.add(1, base.map(|base| round(base, 2000)));
         }
         let ratio = standings.ratio("ours", "base").unwrap();
         assert_eq!((ratio.median, ratio.spread), (2.5, [2.0, 3.0]));
-        let waits = standings.p99_ratio("ours", "base").unwrap();
-        assert!((waits.median - 0.5).abs() < 0.01, "{waits:?}");
+        let latencies = standings.p99_ratio("ours", "base").unwrap();
+        assert!((latencies.median - 0.5).abs() < 0.01, "{latencies:?}");
         assert_eq!(standings.ratio("ours", "nobody"), None);
         let figures = standings.figures("ours").unwrap();
         assert_eq!(figures.per_second, 20.0);

@@ -2,15 +2,15 @@
 
 mod backends;
 mod chart;
+mod data;
 mod docs;
-mod durable;
-mod grid;
+mod facts;
 mod instructions;
+mod judge;
 mod machine;
 mod options;
 mod profile;
 mod programs;
-mod reasons;
 mod report;
 mod row;
 mod table;
@@ -19,37 +19,36 @@ use std::path::Path;
 
 pub(crate) use options::BenchOptions;
 
-use crate::Result;
-use crate::step;
-use crate::workspace::Workspace;
-use durable::Durable;
+use crate::pool::Pool;
+use crate::{Result, step, workspace};
+use facts::Facts;
+use judge::Judge;
 use machine::Machine;
 use programs::{Program, Rows};
-use reasons::Reasons;
 use report::Report;
 
 /// Measures; whether every subject ran. A target that is missed is told, and is no failure.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
-    let target = Workspace::members()?.target_folder();
+    let target = workspace::members()?.target_directory.into_std_path_buf();
     let folder = target.join("idem");
     std::fs::create_dir_all(&folder)?;
     if options.show {
-        let mut report = Report::read(&folder.join("bench.json"))?;
-        report.explain(&Reasons::read()?);
+        let report = Report::read(&folder.join("bench.json"))?;
         tell(options, report, &folder)?;
         return Ok(true);
     }
-    let wanted = backends::servers(options)?;
+    let wanted = backends::servers(options);
     if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
     println!("==> servers with durable settings");
     programs::set_up(&wanted);
-    let servers = Durable::start(&wanted, options)?;
+    let servers = facts::start(&wanted, options)?;
     if let Some(path) = &options.profile {
         return profile::run(options, path, &servers, &target);
     }
-    let mut report = Report::new(Machine::here(), servers.facts(), options.quick);
+    let facts = servers.instances().iter().map(Facts::from).collect();
+    let mut report = Report::new(Machine::here(), facts, options.quick);
     let mut failed = Vec::new();
     for program in programs::all(options, &servers, &folder) {
         let title = program.title;
@@ -77,12 +76,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
 }
 
 /// Runs a program and takes its rows in, those that it has even if it fails; whether it succeeded.
-fn measure(
-    program: Program,
-    servers: &Durable,
-    target: &Path,
-    report: &mut Report,
-) -> Result<bool> {
+fn measure(program: Program, servers: &Pool, target: &Path, report: &mut Report) -> Result<bool> {
     if let Rows::In(file) = &program.rows {
         // The rows of an earlier run are not this one's.
         let _ = std::fs::remove_file(file);
@@ -91,7 +85,7 @@ fn measure(
     let done = step::run(program.title, command.envs(servers.variables()))?;
     match program.rows {
         Rows::In(file) if file.exists() => report.add_file(&file)?,
-        Rows::Counted => report.add(instructions::rows(target)?)?,
+        Rows::Counted => report.rows.extend(instructions::rows(target)?),
         Rows::In(_) | Rows::None => {}
     }
     Ok(done)
@@ -100,18 +94,19 @@ fn measure(
 /// Writes the report and the charts, and shows the table.
 fn tell(options: &BenchOptions, mut report: Report, folder: &Path) -> Result {
     let file = folder.join("bench.json");
-    let rows = report.rows();
+    let judge = Judge::read()?;
+    println!("\n{}", table::plain(&judge.judge(report.rows())));
     if let Ok(earlier) = Report::read(&file) {
         report.keep_others_of(earlier);
     }
     report.write(&file)?;
-    println!("\n{}", table::plain(&rows));
-    let charts = chart::draw(&report.rows(), folder)?;
+    let rows = judge.judge(report.rows());
+    let charts = chart::draw(&rows, folder)?;
     for name in charts.iter().map(String::as_str).chain(["bench.json"]) {
         println!("{}", folder.join(name).display());
     }
     if options.docs {
-        docs::write(&report)?;
+        docs::write(&report, &rows)?;
     }
     Ok(())
 }

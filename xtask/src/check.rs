@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::step::{self, cargo, has, output};
-use crate::workspace::{Workspace, version_numbers};
+use crate::workspace;
 
 /// Makes every check, also after one has failed; whether all hold.
 pub(crate) fn run() -> Result<bool> {
@@ -32,14 +32,12 @@ fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let base = ["clippy", "--quiet", "--all-targets"];
     let mut hold = step::run("clippy", cargo(&base).arg("--workspace").args(deny))?;
-    let workspace = Workspace::members()?;
-    for package in workspace
-        .packages()
-        .filter(|package| package.has_features())
-    {
+    let workspace = workspace::members()?;
+    let packages = workspace.packages.iter();
+    for package in packages.filter(|package| !package.features.is_empty()) {
         for features in ["--no-default-features", "--all-features"] {
-            let title = format!("clippy of {} with {features}", package.name());
-            let mut command = cargo(&["clippy", "--quiet", "--lib", "--package", package.name()]);
+            let title = format!("clippy of {} with {features}", package.name);
+            let mut command = cargo(&["clippy", "--quiet", "--lib", "--package", &package.name]);
             hold &= step::run(&title, command.arg(features).args(deny))?;
         }
     }
@@ -67,18 +65,17 @@ fn dependencies() -> Result<bool> {
 
 /// A dependency that needs a later Rust than the workspace says.
 fn too_new() -> Result<Option<String>> {
-    let workspace = Workspace::all()?;
-    let ours = workspace
-        .packages()
-        .find(|package| package.name() == "idem-core");
-    let ours = ours
-        .and_then(|package| package.rust_version())
-        .ok_or("idem-core has no rust-version")?;
+    let workspace = workspace::all()?;
+    let mut packages = workspace.packages.iter();
+    let ours = packages.find(|package| package.name == "idem-core");
+    let ours = ours.and_then(|package| package.rust_version.as_ref());
+    let ours = ours.ok_or("idem-core has no rust-version")?;
     let newer: Vec<_> = workspace
-        .packages()
-        .filter_map(|package| Some((package, package.rust_version()?)))
-        .filter(|(_, needs)| version_numbers(needs) > version_numbers(ours))
-        .map(|(package, needs)| format!("{} {} needs {needs}", package.name(), package.version()))
+        .packages
+        .iter()
+        .filter_map(|package| Some((package, package.rust_version.as_ref()?)))
+        .filter(|(_, needs)| *needs > ours)
+        .map(|(package, needs)| format!("{} {} needs {needs}", package.name, package.version))
         .collect();
     let advice = "; raise `rust-version` in Cargo.toml or take an older release";
     Ok((!newer.is_empty()).then(|| newer.join(", ") + advice))

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::workspace::Workspace;
+use crate::workspace;
 
 /// Where it is.
 fn report() -> Result<PathBuf> {
-    let folder = Workspace::members()?.target_folder().join("nextest");
-    Ok(folder.join("default").join("junit.xml"))
+    let folder = workspace::members()?.target_directory.join("nextest");
+    Ok(folder.join("default/junit.xml").into())
 }
 
 /// Removes what an earlier run wrote.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod columns;
 mod host;
 mod junit;
 mod pool;

@@ -1,6 +1,6 @@
 //! The servers of one command: each found, or why it is not.
 
-use idem_servers::{ErrorKind, Finder, Instance, Options, Record, Server, Source, servers};
+use idem_servers::{ErrorKind, Finder, Instance, Options, Record, Server, servers};
 
 use crate::Result;
 
@@ -9,7 +9,7 @@ use crate::Result;
 pub(crate) struct Pool {
     /// Servers that ran before, by name and URL: found, not ours to end.
     known: Vec<(String, String)>,
-    no_containers: bool,
+    finder: Option<Finder>,
     /// In the order in which they were started; what stands in front of another comes after it.
     running: Vec<Instance>,
     missing: Vec<(&'static str, String)>,
@@ -27,9 +27,9 @@ impl Pool {
         }
     }
 
-    /// No server comes from a container.
-    pub(crate) fn without_containers(mut self, without: bool) -> Self {
-        self.no_containers = without;
+    /// Where servers come from. Default: [`Finder::from_env`].
+    pub(crate) fn with_finder(mut self, finder: Finder) -> Self {
+        self.finder = Some(finder);
         self
     }
 
@@ -56,10 +56,10 @@ impl Pool {
                 return Ok(());
             }
         };
-        let mut finder = Finder::from_env()?;
-        if self.no_containers {
-            finder = finder.without(Source::Container);
-        }
+        let finder = match &self.finder {
+            Some(finder) => finder.clone(),
+            None => Finder::from_env()?,
+        };
         let finder = finder
             .with_options(options)
             .with_progress(|what| println!("    {what}"));
@@ -105,9 +105,14 @@ impl Pool {
         found.chain(missing).collect()
     }
 
-    /// Whether a server that was asked for is not there.
-    pub(crate) fn is_missing_any(&self) -> bool {
-        !self.missing.is_empty()
+    /// The servers that could not be had, and why.
+    pub(crate) fn missing(&self) -> &[(&'static str, String)] {
+        &self.missing
+    }
+
+    /// The servers that run.
+    pub(crate) fn instances(&self) -> &[Instance] {
+        &self.running
     }
 
     /// The servers themselves.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::Result;
 use crate::step::output;
-use crate::workspace::Workspace;
+use crate::workspace;
 
 /// The parser, at the version that the test was written with.
 const SQLGLOT: &str = "sqlglot==30.30.0";
@@ -22,15 +22,15 @@ pub(crate) fn set_up() {
 }
 
 fn make() -> Result {
-    let folder = Workspace::members()?.target_folder().join("idem/venv");
+    let folder = workspace::members()?.target_directory.join("idem/venv");
     let python = folder.join("bin/python");
-    if has_sqlglot(&python) {
+    if has_sqlglot(python.as_std_path()) {
         return Ok(());
     }
-    println!("    installing {SQLGLOT} in {}", folder.display());
-    if venv(&folder).is_err() {
+    println!("    installing {SQLGLOT} in {}", folder);
+    if venv(folder.as_std_path()).is_err() {
         idem_servers::install(VENV)?;
-        venv(&folder)?;
+        venv(folder.as_std_path())?;
     }
     let mut pip = Command::new(python);
     pip.args([

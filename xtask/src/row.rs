@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::columns::aligned;
+
 /// What a suite reports of one backend.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Report {
@@ -62,37 +64,18 @@ impl Report {
 /// An aligned table, and under it why backends are not run.
 pub(crate) fn table(reports: &[Report]) -> String {
     let head = [
-        "backend",
-        "product and version that ran",
-        "passed",
-        "ignored",
-        "failed",
+        ("backend", false),
+        ("product and version that ran", false),
+        ("passed", true),
+        ("ignored", true),
+        ("failed", true),
     ];
-    let mut lines = vec![head.map(str::to_owned)];
-    for report in reports {
-        let counts = [report.passed, report.ignored, report.failed].map(|count| count.to_string());
-        let [passed, ignored, failed] = counts;
-        lines.push([
-            report.backend.clone(),
-            report.ran(),
-            passed,
-            ignored,
-            failed,
-        ]);
-    }
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0)
+    let line = |report: &Report| {
+        let counts = [report.passed, report.ignored, report.failed];
+        let words = [report.backend.clone(), report.ran()].into_iter();
+        words.chain(counts.map(|count| count.to_string())).collect()
     };
-    let widths = [0, 1, 2, 3, 4].map(width);
-    let mut text = String::new();
-    for line in &lines {
-        let [backend, ran, passed, ignored, failed] = line;
-        text.push_str(&format!(
-            "{backend:<0$}  {ran:<1$}  {passed:>2$}  {ignored:>3$}  {failed:>4$}\n",
-            widths[0], widths[1], widths[2], widths[3], widths[4]
-        ));
-    }
+    let mut text = aligned(&head, reports.iter().map(line).collect());
     for report in reports {
         if let Some(reason) = &report.missing {
             text.push_str(&format!("\n{} is not run: {reason}\n", report.backend));

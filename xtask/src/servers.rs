@@ -59,7 +59,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
     }
     let options = Options::new().with_lifetime(Lifetime::Detached);
     let pool = Pool::beside(state.records()).start(&new, &options)?;
-    let complete = !pool.is_missing_any();
+    let complete = pool.missing().is_empty();
     for instance in pool.into_instances() {
         // A server that somebody else runs is not ours to end.
         if let Some(record) = instance.detach() {

@@ -1,5 +1,6 @@
 //! Commands, each announced and timed.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -50,6 +51,25 @@ pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// A program of a crate of the same name, in this version if one is given, in the folder's `bin`;
+/// installed where it is missing.
+pub(crate) fn installed(name: &str, version: Option<&str>, folder: &Path) -> Result<PathBuf> {
+    let program = folder.join("bin").join(name);
+    let told = output(Command::new(&program).arg("--version"));
+    if told.is_ok_and(|told| version.is_none_or(|version| told.trim().ends_with(version))) {
+        return Ok(program);
+    }
+    let mut install = cargo(&["install", "--quiet", "--locked", name, "--root"]);
+    install.arg(folder);
+    if let Some(version) = version {
+        install.arg("--version").arg(format!("={version}"));
+    }
+    match run(&format!("install {name}"), &mut install)? {
+        true => Ok(program),
+        false => Err(format!("{name} cannot be installed").into()),
+    }
 }
 
 fn program(command: &Command) -> String {

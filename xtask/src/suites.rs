@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use cargo_metadata::{Message, Metadata, Package};
 
 use crate::row::Report;
 use crate::step::{cargo, output, run};
-use crate::workspace::Workspace;
-use crate::{Result, TestOptions};
+use crate::{Result, TestOptions, workspace};
 
 /// The name that a suite's test target has.
 pub(crate) const TARGET: &str = "conformance";
@@ -26,8 +25,8 @@ pub(crate) fn run_all(
     options: &TestOptions,
     variables: &[(String, String)],
 ) -> Result<Vec<Report>> {
-    let workspace = Workspace::members()?;
-    let folder = workspace.target_folder().join("idem").join("reports");
+    let workspace = workspace::members()?;
+    let folder = workspace.target_directory.join("idem/reports");
     let mut reports = Vec::new();
     for suite in build(&workspace)? {
         if folder.exists() {
@@ -42,7 +41,7 @@ pub(crate) fn run_all(
         // Several words are several filters, any of which lets a case run.
         command.args(options.backend.iter().map(|backend| format!("{backend}::")));
         let passed = run(&format!("suite of {}", suite.package), &mut command)?;
-        let mut found = read(&folder)?;
+        let mut found = read(folder.as_std_path())?;
         let wanted = |report: &Report| {
             options.backend.is_empty() || options.backend.contains(&report.backend)
         };
@@ -55,7 +54,7 @@ pub(crate) fn run_all(
 }
 
 /// Builds all suites at once.
-fn build(workspace: &Workspace) -> Result<Vec<Suite>> {
+fn build(workspace: &Metadata) -> Result<Vec<Suite>> {
     let mut command = cargo(&[
         "test",
         "--no-run",
@@ -64,35 +63,42 @@ fn build(workspace: &Workspace) -> Result<Vec<Suite>> {
         TARGET,
     ]);
     let packages: Vec<_> = workspace
-        .packages()
-        .filter(|package| package.has_test(TARGET))
+        .packages
+        .iter()
+        .filter(|package| workspace::tests(package).contains(TARGET))
         .collect();
     for package in &packages {
-        command.args(["--package", package.name()]);
+        command.args(["--package", &package.name]);
     }
     println!("==> building {} suites", packages.len());
     let messages = output(&mut command)?;
-    let suite = |package: &crate::workspace::Package<'_>| {
-        let program = messages
-            .lines()
-            .find_map(|line| executable(line, &package.folder()));
+    let suite = |package: &&Package| {
+        let folder = package
+            .manifest_path
+            .parent()
+            .unwrap_or(&package.manifest_path);
+        let program = executable(&messages, package);
         Ok(Suite {
-            package: package.name().to_owned(),
-            folder: package.folder(),
-            program: program.ok_or_else(|| format!("no suite was built for {}", package.name()))?,
+            package: package.name.to_string(),
+            folder: folder.into(),
+            program: program.ok_or_else(|| format!("no suite was built for {}", package.name))?,
         })
     };
     packages.iter().map(suite).collect()
 }
 
-/// The program of the suite whose package is in this folder, if the line tells of it.
-fn executable(line: &str, folder: &Path) -> Option<PathBuf> {
-    let message: Value = serde_json::from_str(line).ok()?;
-    let manifest = Path::new(message["manifest_path"].as_str()?);
-    let is_suite = message["target"]["name"] == TARGET && manifest.parent() == Some(folder);
-    is_suite
-        .then(|| message["executable"].as_str().map(PathBuf::from))
-        .flatten()
+/// The program of the package's suite, of which cargo tells in a message.
+fn executable(messages: &str, package: &Package) -> Option<PathBuf> {
+    let messages = Message::parse_stream(messages.as_bytes()).flatten();
+    let mut programs = messages.filter_map(|message| match message {
+        Message::CompilerArtifact(built)
+            if built.package_id == package.id && built.target.name == TARGET =>
+        {
+            built.executable.map(Into::into)
+        }
+        _ => None,
+    });
+    programs.next()
 }
 
 fn read(folder: &Path) -> Result<Vec<Report>> {
@@ -105,22 +111,4 @@ fn read(folder: &Path) -> Result<Vec<Report>> {
     files.sort();
     let report = |file: PathBuf| Ok(serde_json::from_slice(&std::fs::read(file)?)?);
     files.into_iter().map(report).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_suite_is_known_by_its_target_and_folder() {
-        let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml",
-            "target":{"kind":["test"],"name":"conformance"},"executable":"/t/conformance-1"}"#
-            .replace('\n', "");
-        assert_eq!(
-            executable(&line, Path::new("/w/a")),
-            Some("/t/conformance-1".into())
-        );
-        assert_eq!(executable(&line, Path::new("/w/b")), None);
-        assert_eq!(executable("{}", Path::new("/w/a")), None);
-    }
 }

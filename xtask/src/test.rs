@@ -1,22 +1,25 @@
 //! `cargo xtask test`.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
-use idem_servers::Options;
+use idem_servers::{Finder, Options, Source};
 
 use crate::pool::Pool;
 use crate::row::{Report, json, table};
 use crate::step::{self, cargo, has};
-use crate::workspace::Workspace;
-use crate::{Result, TestOptions, host, junit, python, suites};
+use crate::{Result, TestOptions, host, junit, python, suites, workspace};
 
 /// Runs everything; whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     println!("==> servers");
     host::set_up(options);
-    let pool = Pool::default()
-        .without_containers(options.no_containers)
-        .start(&needed(options), &Options::new())?;
+    let mut finder = Finder::from_env()?;
+    if options.no_containers {
+        finder = finder.without(Source::Container);
+    }
+    let pool = Pool::default().with_finder(finder);
+    let pool = pool.start(&needed(options), &Options::new())?;
     let variables = pool.variables();
     let mut failed = Vec::new();
     if options.backend.is_empty() && options.filter.is_none() {
@@ -96,7 +99,7 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     ]);
     model.env("RUSTFLAGS", "--cfg shuttle").env(
         "CARGO_TARGET_DIR",
-        Workspace::members()?.target_folder().join("shuttle"),
+        workspace::members()?.target_directory.join("shuttle"),
     );
     tests.push(("model check of the memory store", model));
     Ok(tests)
@@ -114,12 +117,17 @@ fn with_all_features(arguments: &[&str]) -> Command {
 
 /// Every test target by name, but for the suites.
 fn without_nextest(options: &TestOptions) -> Result<Command> {
-    let workspace = Workspace::members()?;
+    let workspace = workspace::members()?;
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
     if options.no_containers {
         command.args(["--exclude", "idem-containers"]);
     }
-    for name in workspace.test_targets() {
+    let tests: BTreeSet<_> = workspace
+        .packages
+        .iter()
+        .flat_map(workspace::tests)
+        .collect();
+    for name in tests {
         if name != suites::TARGET {
             command.args(["--test", name]);
         }

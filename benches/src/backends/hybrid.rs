@@ -3,86 +3,67 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::{BatchStore, BoxError};
 use idem_hybrid::{HybridStore, RedisCache};
 
-use crate::Subject;
+use crate::{Backend, Handle};
 
-/// Nobody listens there.
+/// An address on which nobody listens.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 /// The database's namespaces, with a cache in front.
-#[derive(Debug, Clone)]
-pub struct Hybrid {
-    database: Subject,
+#[derive(Clone)]
+pub(crate) struct Hybrid {
+    database: Arc<dyn Backend>,
     /// Of the cache.
     url: String,
 }
 
 /// A store with its cache's metrics.
-pub type Store = HybridStore<RedisCache, Arc<dyn BatchStore>>;
+type Store = HybridStore<RedisCache, Arc<dyn BatchStore>>;
 
 impl Hybrid {
     /// A cache at this URL in front of this database.
-    #[must_use]
-    pub fn new(database: Subject, url: String) -> Self {
+    pub(super) fn new(database: Arc<dyn Backend>, url: String) -> Self {
         Self { database, url }
     }
 
     /// The same with a cache that is down.
-    #[must_use]
-    pub fn down(&self) -> Self {
-        Self::new(self.database.clone(), NOWHERE.to_owned())
+    pub(crate) fn down(&self) -> Self {
+        Self::new(Arc::clone(&self.database), NOWHERE.to_owned())
     }
 
     /// The database alone.
-    #[must_use]
-    pub fn database(&self) -> &Subject {
+    pub(crate) fn database(&self) -> &Arc<dyn Backend> {
         &self.database
     }
 
     /// A new handle.
-    ///
-    /// # Errors
-    ///
-    /// The stores'.
-    pub async fn store(&self, namespace: &str) -> Result<Arc<Store>, BoxError> {
+    pub(crate) async fn store(&self, namespace: &str) -> Result<Arc<Store>, BoxError> {
         let config = idem_hybrid::idem_redis::Config::new();
         let cache = RedisCache::new(&self.url, namespace, &config)?;
-        let database = self.database.harness().open_batch(namespace).await?;
-        let database = database.ok_or("the database has no batches")?;
-        Ok(Arc::new(HybridStore::new(cache, database)))
+        match self.database.open(namespace).await? {
+            Handle::Batch(database) => Ok(Arc::new(HybridStore::new(cache, database))),
+            Handle::Plain(_) => Err("the database has no batches".into()),
+        }
     }
 }
 
 #[async_trait]
-impl Harness for Hybrid {
+impl Backend for Hybrid {
     fn name(&self) -> &str {
         "hybrid"
     }
 
-    fn profile(&self) -> Profile {
-        self.database.harness().profile()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        self.database.harness().product().await
-    }
-
     async fn create(&self) -> Result<String, BoxError> {
-        self.database.harness().create().await
+        self.database.create().await
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(self.store(namespace).await?)
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(self.store(namespace).await?))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(self.store(namespace).await?))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
-        self.database.harness().destroy(namespace).await
+        self.database.destroy(namespace).await
     }
 }

@@ -5,25 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dashmap::DashMap;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore, MemoryStore};
+use idem_core::{BoxError, MemoryStore};
 
 use super::namespace;
-use crate::bare::one_row;
-use crate::{Bare, Share, Statements, Subject};
+use crate::backend::one_row;
+use crate::{Backend, Handle, Share, Statements};
 
 /// What `INSERT` and `UPDATE` are where there is no server: a sharded map.
 type Map = DashMap<String, Option<Box<[u8]>>>;
 
 /// The stores and maps by namespace.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     made: Mutex<HashMap<String, (MemoryStore, Arc<Map>)>>,
-}
-
-pub(super) fn subject() -> Subject {
-    let memory = Arc::new(Memory::default());
-    Subject::new(Arc::clone(&memory) as Arc<dyn Harness>).with_bare(memory)
 }
 
 impl Memory {
@@ -38,17 +32,9 @@ impl Memory {
 }
 
 #[async_trait]
-impl Harness for Memory {
+impl Backend for Memory {
     fn name(&self) -> &str {
         "memory"
-    }
-
-    fn profile(&self) -> Profile {
-        Profile::new().batch()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        Ok(Product::new("MemoryStore", env!("CARGO_PKG_VERSION")))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
@@ -58,36 +44,21 @@ impl Harness for Memory {
         Ok(namespace)
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(self.namespace(namespace)?.0))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(self.namespace(namespace)?.0)))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(Arc::new(self.namespace(namespace)?.0)))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         self.made().remove(namespace);
         Ok(())
     }
-}
-
-#[async_trait]
-impl Bare for Memory {
-    async fn create(&self, _: &str) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn pooled(&self, _: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
-        Ok(None)
-    }
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Ok(Arc::new(Entries(self.namespace(namespace)?.1)))
     }
 
-    fn share(&self) -> Share {
-        Share::One
+    fn share(&self) -> Option<Share> {
+        Some(Share::One)
     }
 }
 

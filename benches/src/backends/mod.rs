@@ -1,4 +1,4 @@
-//! The family's own backends: harness, bare statements, and what fills their tables.
+//! The family's own backends.
 
 mod hybrid;
 mod memory;
@@ -13,15 +13,16 @@ use std::sync::Arc;
 
 use idem_core::AttemptId;
 
-pub use hybrid::{Hybrid, Store as HybridOverDatabase};
+pub(crate) use hybrid::Hybrid;
 pub(crate) use statements::statements;
 
-use crate::Subject;
+use crate::Backend;
 
-/// How many connections a bare pool has: as many as sqlx gives a pool.
+/// How many connections a bare pool has: the default of sqlx.
 const POOL: u32 = 10;
 
-/// How many connections are held by bare statements at their best, and how many a store has that is compared with them.
+/// How many connections bare statements hold at their best, and how many the store has.
+/// In one race of 8, 16, 32 and 64 connections, 64 inserted most: more of them share each flush.
 const HELD: u32 = 64;
 
 /// The backends, in the order of reports.
@@ -35,14 +36,7 @@ fn namespace() -> String {
     format!("idem_bench_{:016x}", random as u64)
 }
 
-/// `IDEM_BENCH_HELD` connections are held by bare statements at most, where it is set: to find out how many are best.
-fn held(best: u32) -> usize {
-    let set = std::env::var("IDEM_BENCH_HELD").ok();
-    set.and_then(|set| set.parse().ok())
-        .unwrap_or(best as usize)
-}
-
-/// Where the server is; a line on standard error tells that it is missing.
+/// Where the server is; `None` with a line on standard error if it is missing.
 fn url(name: &str) -> Option<String> {
     let url = idem_servers::url_for(name);
     if url.is_none() {
@@ -51,26 +45,25 @@ fn url(name: &str) -> Option<String> {
     url
 }
 
-/// The backend of this name; none where its server is missing, of which a line on standard error tells.
+/// The backend of this name; `None` where its server is missing, with a line about that on standard
+/// error.
 #[must_use]
-pub fn subject(name: &str) -> Option<Subject> {
+pub fn backend(name: &str) -> Option<Arc<dyn Backend>> {
     Some(match name {
-        "memory" => memory::subject(),
-        "sqlite" => sqlite::subject(),
-        "postgres" => postgres::subject(url(name)?),
-        "mariadb" => mysql::subject("mariadb", url(name)?),
-        "mysql" => mysql::subject("mysql", url(name)?),
-        "redis" => redis::subject("redis", url(name)?),
-        "valkey" => redis::subject("valkey", url(name)?),
-        "mongo" => mongo::subject(url(name)?),
-        "hybrid" => Subject::new(Arc::new(hybrid()?)),
+        "memory" => Arc::new(memory::Memory::default()),
+        "sqlite" => Arc::new(sqlite::Sqlite),
+        "postgres" => Arc::new(postgres::Postgres::at(url(name)?)),
+        "mariadb" => Arc::new(mysql::MySql::at("mariadb", url(name)?)),
+        "mysql" => Arc::new(mysql::MySql::at("mysql", url(name)?)),
+        "redis" => Arc::new(redis::Redis::at("redis", url(name)?)),
+        "valkey" => Arc::new(redis::Redis::at("valkey", url(name)?)),
+        "mongo" => Arc::new(mongo::Mongo::at(url(name)?)),
+        "hybrid" => Arc::new(hybrid()?),
         _ => return None,
     })
 }
 
-/// Redis in front of PostgreSQL; none where one of them is missing, of which a line on standard error tells.
-#[must_use]
-pub fn hybrid() -> Option<Hybrid> {
-    let database = postgres::subject(url("postgres")?);
-    Some(Hybrid::new(database, url("redis")?))
+/// Redis in front of PostgreSQL; `None` where one of them is missing.
+pub(crate) fn hybrid() -> Option<Hybrid> {
+    Some(Hybrid::new(backend("postgres")?, url("redis")?))
 }

@@ -3,33 +3,28 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, ClaimRequest, IdempotencyStore};
+use idem_core::{BoxError, ClaimRequest};
 use idem_mongo::mongodb::bson::spec::BinarySubtype;
 use idem_mongo::mongodb::bson::{Binary, Document, doc};
 use idem_mongo::mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
 use idem_mongo::mongodb::{Client, Collection};
 use idem_mongo::{Config, MongoStore, Transactions};
 
-use super::namespace;
-use crate::bare::one_row;
-use crate::locker::holding;
-use crate::{Bare, Locker, OpenTransaction, Share, Statements, Subject};
+use super::{HELD, namespace};
+use crate::backend::{holding, one_row};
+use crate::{Backend, Handle, OpenTransaction, Share, Statements};
 
 /// A server; each namespace is a database.
 #[derive(Debug)]
-struct Mongo {
+pub(super) struct Mongo {
     url: String,
 }
 
-pub(super) fn subject(url: String) -> Subject {
-    let mongo = Arc::new(Mongo { url });
-    Subject::new(Arc::clone(&mongo) as Arc<dyn Harness>)
-        .with_bare(Arc::clone(&mongo) as Arc<dyn Bare>)
-        .with_locker(mongo)
-}
-
 impl Mongo {
+    pub(super) fn at(url: String) -> Self {
+        Self { url }
+    }
+
     async fn store(&self, namespace: &str) -> Result<MongoStore, BoxError> {
         let config = Config::new().with_database(namespace)?;
         Ok(MongoStore::connect(&self.url, config).await?)
@@ -58,80 +53,52 @@ impl Mongo {
 }
 
 #[async_trait]
-impl Harness for Mongo {
+impl Backend for Mongo {
     fn name(&self) -> &str {
         "mongo"
-    }
-
-    fn profile(&self) -> Profile {
-        let profile = Profile::new().durable().server_clock();
-        profile.batch().self_expiring()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        let admin = self.client(None).await?.database("admin");
-        let build = admin.run_command(doc! { "buildInfo": 1 }).await?;
-        let version = build.get_str("version").unwrap_or("?");
-        Ok(Product::new("MongoDB or like it", version))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
         let namespace = namespace();
         self.store(&namespace).await?.migrate().await?;
+        let database = self.client(None).await?.database(&namespace);
+        database.create_collection("bare").await?;
         Ok(namespace)
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(self.store(namespace).await?))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(self.store(namespace).await?)))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let database = self.client(None).await?.database(namespace);
         Ok(database.drop().await?)
     }
-}
 
-#[async_trait]
-impl Locker for Mongo {
     async fn lock(
         &self,
         namespace: &str,
         request: &ClaimRequest,
-    ) -> Result<OpenTransaction, BoxError> {
+    ) -> Result<Option<OpenTransaction>, BoxError> {
         let store = self.store(namespace).await?;
         let mut attempts = Transactions::new(store.client().clone()).attempts();
         let mut session = attempts.begin().await?;
         let outcome = store.claim_in(&mut session, request).await?;
         holding(session, &outcome)
     }
-}
 
-/// As many connections as the store has.
-const CONNECTIONS: u32 = 64;
-
-/// The driver's client is a pool that keeps its connections to itself. As people write it, it has the driver's own ten
-/// connections, at its best as many as the store's.
-#[async_trait]
-impl Bare for Mongo {
-    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
-        let database = self.client(None).await?.database(namespace);
-        Ok(database.create_collection("bare").await?)
-    }
-
+    /// The driver's client is a pool that keeps its connections to itself: here with the driver's
+    /// own ten connections, held with as many as the store's.
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         Ok(Some(self.collection(namespace, None).await?))
     }
 
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
-        self.collection(namespace, Some(CONNECTIONS)).await
+        self.collection(namespace, Some(HELD)).await
     }
 
-    fn share(&self) -> Share {
-        Share::One
+    fn share(&self) -> Option<Share> {
+        Some(Share::One)
     }
 }
 

@@ -4,37 +4,31 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, ClaimRequest, IdempotencyStore};
+use idem_core::{BoxError, ClaimRequest};
 use idem_mysql::{Config, MySqlStore, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, MySqlPool, Row};
 use tokio::sync::Mutex;
 
-use super::{POOL, namespace, statements};
-use crate::bare::one_row;
-use crate::locker::holding;
-use crate::{Bare, Filler, Locker, OpenTransaction, Rows, Share, Statements, Subject};
+use super::{HELD, POOL, namespace, statements};
+use crate::backend::{holding, one_row};
+use crate::{Backend, Handle, OpenTransaction, Rows, Share, Statements};
 
 /// A server; each namespace is a database.
 #[derive(Debug)]
-struct MySql {
+pub(super) struct MySql {
     name: &'static str,
     url: String,
 }
 
-pub(super) fn subject(name: &'static str, url: String) -> Subject {
-    let mysql = Arc::new(MySql { name, url });
-    Subject::new(Arc::clone(&mysql) as Arc<dyn Harness>)
-        .with_bare(Arc::clone(&mysql) as Arc<dyn Bare>)
-        .with_filler(Arc::clone(&mysql) as Arc<dyn Filler>)
-        .with_locker(mysql)
-}
-
 impl MySql {
+    pub(super) fn at(name: &'static str, url: String) -> Self {
+        Self { name, url }
+    }
+
     async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
         let config = Config::new().with_database(namespace)?;
-        let config = config.with_max_connections(super::HELD);
+        let config = config.with_max_connections(HELD);
         Ok(MySqlStore::connect(&self.url, config).await?)
     }
 
@@ -51,25 +45,9 @@ impl MySql {
 }
 
 #[async_trait]
-impl Harness for MySql {
+impl Backend for MySql {
     fn name(&self) -> &str {
         self.name
-    }
-
-    fn profile(&self) -> Profile {
-        Profile::new().durable().server_clock().batch()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
-        let version = sqlx::raw_sql("SELECT VERSION()");
-        let row = version.fetch_one(&mut connection).await?;
-        let version: String = row.try_get(0)?;
-        let product = match version.contains("MariaDB") {
-            true => "MariaDB",
-            false => "MySQL",
-        };
-        Ok(Product::new(product, version))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
@@ -77,49 +55,30 @@ impl Harness for MySql {
         let store = self.store(&namespace).await?;
         store.migrate().await?;
         store.pool().close().await;
+        let create = format!("CREATE TABLE `{namespace}`.bare {TABLE}");
+        self.execute(create).await?;
         Ok(namespace)
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(self.store(namespace).await?))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(self.store(namespace).await?)))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let drop = format!("DROP DATABASE IF EXISTS `{namespace}`");
         self.execute(drop).await
     }
-}
 
-#[async_trait]
-impl Locker for MySql {
     async fn lock(
         &self,
         namespace: &str,
         request: &ClaimRequest,
-    ) -> Result<OpenTransaction, BoxError> {
+    ) -> Result<Option<OpenTransaction>, BoxError> {
         let store = self.store(namespace).await?;
         let mut attempts = Transactions::new(store.pool().clone()).attempts();
         let mut transaction = attempts.begin().await?;
         let outcome = store.claim_in(&mut transaction, request).await?;
         holding(transaction, &outcome)
-    }
-}
-
-/// Keys are compared byte by byte, as the store does.
-const TABLE: &str = "(
-    id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
-    response LONGBLOB
-) ENGINE = InnoDB";
-
-#[async_trait]
-impl Bare for MySql {
-    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
-        let create = format!("CREATE TABLE `{namespace}`.bare {TABLE}");
-        self.execute(create).await
     }
 
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
@@ -136,11 +95,33 @@ impl Bare for MySql {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    /// In one race of 8, 16, 32 and 64 connections, 64 inserted most: each flush of the log is shared by more of them.
-    fn share(&self) -> Share {
-        Share::Each(super::held(super::HELD))
+    fn share(&self) -> Option<Share> {
+        Some(Share::Each(HELD as usize))
+    }
+
+    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
+        let (digits, number) = digits(rows);
+        let fill = FILL
+            .replace("{database}", namespace)
+            .replace("{digits}", &digits)
+            .replace("{number}", &number)
+            .replace("{rows}", &rows.to_string())
+            .replace("{ends}", &what.ends_in_micros().to_string());
+        self.execute(fill).await?;
+        let analyze = format!("ANALYZE TABLE `{namespace}`.idem_records");
+        self.execute(analyze).await
+    }
+
+    fn most_rows(&self) -> u64 {
+        1_000_000
     }
 }
+
+/// Keys are compared byte by byte, as the store does.
+const TABLE: &str = "(
+    id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
+    response LONGBLOB
+) ENGINE = InnoDB";
 
 const INSERT: &str = "INSERT IGNORE INTO bare (id) VALUES (?)";
 /// Parameters have no numbers here: the response comes first.
@@ -154,16 +135,7 @@ statements!(Pooled, self => &self.0, response first);
 statements!(Held, self => &mut *self.0.lock().await, response first);
 
 /// Ten digits, crossed as often as it takes. Rows come in the order of their keys, so that no page is split.
-const FILL: &str = "
-SET SESSION sql_mode = '';
-SET @now = CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED);
-INSERT INTO `{database}`.idem_records (token, created_at, lease_ends_at, expires_at, purge_at,
-    sealed_at, attempts, state, scope, operation, id, fingerprint, attempt_id, result)
-SELECT @now - 86400000000, @now - 86400000000, @now - 86400000000, @now + {ends}, @now + {ends},
-    @now - 86400000000, 1, 1, 'bench', 'payments.create', digest,
-    UNHEX(CONCAT('01', REPEAT('ab', 32))), UNHEX(digest), UNHEX(REPEAT('cd', 100))
-FROM (SELECT LEFT(SHA2({number}, 256), 32) AS digest FROM {digits} WHERE {number} < {rows}) AS numbers
-ORDER BY digest";
+const FILL: &str = include_str!("fill/mysql.sql");
 
 const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
@@ -180,24 +152,4 @@ fn digits(rows: u64) -> (String, String) {
         tables.collect::<Vec<_>>().join(" CROSS JOIN "),
         format!("({})", values.collect::<Vec<_>>().join(" + ")),
     )
-}
-
-#[async_trait]
-impl Filler for MySql {
-    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
-        let (digits, number) = digits(rows);
-        let fill = FILL
-            .replace("{database}", namespace)
-            .replace("{digits}", &digits)
-            .replace("{number}", &number)
-            .replace("{rows}", &rows.to_string())
-            .replace("{ends}", &what.ends_in_micros().to_string());
-        self.execute(fill).await?;
-        let analyze = format!("ANALYZE TABLE `{namespace}`.idem_records");
-        self.execute(analyze).await
-    }
-
-    fn most(&self) -> u64 {
-        1_000_000
-    }
 }

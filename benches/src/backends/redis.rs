@@ -3,28 +3,26 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::BoxError;
 use idem_redis::redis::aio::MultiplexedConnection;
 use idem_redis::redis::{self, Client};
 use idem_redis::{Config, RedisStore};
 
 use super::namespace;
-use crate::{Bare, Share, Statements, Subject};
+use crate::{Backend, Handle, Share, Statements};
 
 /// A server; each namespace is a prefix of keys. They go when their server does, or after a day.
 #[derive(Debug)]
-struct Redis {
+pub(super) struct Redis {
     name: &'static str,
     url: String,
 }
 
-pub(super) fn subject(name: &'static str, url: String) -> Subject {
-    let redis = Arc::new(Redis { name, url });
-    Subject::new(Arc::clone(&redis) as Arc<dyn Harness>).with_bare(redis)
-}
-
 impl Redis {
+    pub(super) fn at(name: &'static str, url: String) -> Self {
+        Self { name, url }
+    }
+
     async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
         let config = Config::new().with_namespace(namespace)?;
         Ok(RedisStore::connect(&self.url, config).await?)
@@ -37,43 +35,17 @@ impl Redis {
 }
 
 #[async_trait]
-impl Harness for Redis {
+impl Backend for Redis {
     fn name(&self) -> &str {
         self.name
-    }
-
-    fn profile(&self) -> Profile {
-        Profile::new()
-            .durable()
-            .server_clock()
-            .batch()
-            .self_expiring()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        let mut info = redis::cmd("INFO");
-        info.arg("server");
-        let info: String = info.query_async(&mut self.connection().await?).await?;
-        let field = |name: &str| {
-            let mut lines = info.lines();
-            lines.find_map(|line| line.strip_prefix(name))
-        };
-        Ok(match field("valkey_version:") {
-            Some(version) => Product::new("Valkey", version),
-            None => Product::new("Redis", field("redis_version:").unwrap_or("?")),
-        })
     }
 
     async fn create(&self) -> Result<String, BoxError> {
         Ok(namespace())
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(self.store(namespace).await?))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(self.store(namespace).await?)))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
     }
 
     /// Deletes the namespace's keys, so that the server's memory is not those of all rounds before.
@@ -95,20 +67,9 @@ impl Harness for Redis {
             }
         }
     }
-}
 
-/// Ours goes over one multiplexed connection, on which the driver pipelines what callers ask at the same time. So does the
-/// bare command: the driver has no pool, and a connection for each caller would do less.
-#[async_trait]
-impl Bare for Redis {
-    async fn create(&self, _: &str) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    async fn pooled(&self, _: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
-        Ok(None)
-    }
-
+    /// One multiplexed connection, as the store's: the driver pipelines concurrent calls on it. The
+    /// driver has no pool, and a connection for each caller would do less.
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Ok(Arc::new(Commands {
             connection: self.connection().await?,
@@ -116,8 +77,8 @@ impl Bare for Redis {
         }))
     }
 
-    fn share(&self) -> Share {
-        Share::One
+    fn share(&self) -> Option<Share> {
+        Some(Share::One)
     }
 }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_conformance::{Harness, Product, Profile};
-use idem_core::{BatchStore, BoxError, IdempotencyStore};
+use idem_core::BoxError;
 use idem_sqlite::{Config, SqliteStore};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
@@ -16,20 +15,13 @@ use sqlx::{AssertSqlSafe, Connection, Row, SqlitePool};
 use tokio::sync::Mutex;
 
 use super::{POOL, namespace, statements};
-use crate::bare::one_row;
-use crate::{Bare, Filler, Rows, Share, Statements, Subject};
+use crate::backend::one_row;
+use crate::{Backend, Handle, Rows, Share, Statements};
 
 /// Each namespace is a folder with a database for the store and one for bare statements, which would otherwise wait for
 /// each other's writes.
 #[derive(Debug)]
-struct Sqlite;
-
-pub(super) fn subject() -> Subject {
-    let sqlite = Arc::new(Sqlite);
-    Subject::new(Arc::clone(&sqlite) as Arc<dyn Harness>)
-        .with_bare(Arc::clone(&sqlite) as Arc<dyn Bare>)
-        .with_filler(sqlite)
-}
+pub(super) struct Sqlite;
 
 async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
     let file = Path::new(folder).join("idem.db");
@@ -56,20 +48,9 @@ async fn execute(folder: &str, file: &str, sql: String) -> Result<(), BoxError> 
 }
 
 #[async_trait]
-impl Harness for Sqlite {
+impl Backend for Sqlite {
     fn name(&self) -> &str {
         "sqlite"
-    }
-
-    fn profile(&self) -> Profile {
-        Profile::new().durable().batch()
-    }
-
-    async fn product(&self) -> Result<Product, BoxError> {
-        let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
-        let version = sqlx::query_scalar("SELECT sqlite_version()");
-        let version: String = version.fetch_one(&mut connection).await?;
-        Ok(Product::new("SQLite", version))
     }
 
     async fn create(&self) -> Result<String, BoxError> {
@@ -79,29 +60,16 @@ impl Harness for Sqlite {
         let store = store(&folder).await?;
         store.migrate().await?;
         store.close().await;
+        execute(&folder, FILE, TABLE.to_owned()).await?;
         Ok(folder)
     }
 
-    async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError> {
-        Ok(Arc::new(store(namespace).await?))
-    }
-
-    async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
-        Ok(Some(Arc::new(store(namespace).await?)))
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        Ok(Handle::Batch(Arc::new(store(namespace).await?)))
     }
 
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         Ok(std::fs::remove_dir_all(namespace)?)
-    }
-}
-
-const FILE: &str = "bare.db";
-
-#[async_trait]
-impl Bare for Sqlite {
-    async fn create(&self, namespace: &str) -> Result<(), BoxError> {
-        let table = "CREATE TABLE bare (id TEXT PRIMARY KEY, response BLOB)";
-        execute(namespace, FILE, table.to_owned()).await
     }
 
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
@@ -118,11 +86,25 @@ impl Bare for Sqlite {
 
     /// Only one writes at a time, and those who wait for the lock do so by sleeping: one connection that nobody contends
     /// with, handed from caller to caller, is best.
-    fn share(&self) -> Share {
-        Share::One
+    fn share(&self) -> Option<Share> {
+        Some(Share::One)
+    }
+
+    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
+        let fill = FILL
+            .replace("{rows}", &rows.to_string())
+            .replace("{ends}", &what.ends_in_micros().to_string());
+        execute(namespace, "idem.db", fill).await
+    }
+
+    fn most_rows(&self) -> u64 {
+        1_000_000
     }
 }
 
+const FILE: &str = "bare.db";
+
+const TABLE: &str = "CREATE TABLE bare (id TEXT PRIMARY KEY, response BLOB)";
 const INSERT: &str = "INSERT INTO bare (id) VALUES (?1) ON CONFLICT DO NOTHING";
 const UPDATE: &str = "UPDATE bare SET response = ?2 WHERE id = ?1";
 const SELECT: &str = "SELECT response FROM bare WHERE id = ?1";
@@ -133,28 +115,4 @@ struct Held(Mutex<SqliteConnection>);
 statements!(Pooled, self => &self.0);
 statements!(Held, self => &mut *self.0.lock().await);
 
-const FILL: &str = "
-INSERT INTO idem_records (scope, operation, id, token, state, attempts, created_at, lease_ends_at,
-    expires_at, purge_at, sealed_at, fingerprint, attempt_id, result)
-WITH RECURSIVE
-    numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {rows}),
-    moment (now) AS (SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER))
-SELECT 'bench', 'payments.create', lower(hex(randomblob(16))) AS id, now - 86400000000, 1, 1,
-    now - 86400000000, now - 86400000000, now + {ends}, now + {ends}, now - 86400000000,
-    unhex('01' || printf('%.64c', 'a')), randomblob(16), randomblob(100)
-FROM numbers, moment ORDER BY id;
-PRAGMA wal_checkpoint(TRUNCATE);";
-
-#[async_trait]
-impl Filler for Sqlite {
-    async fn fill(&self, namespace: &str, rows: u64, what: Rows) -> Result<(), BoxError> {
-        let fill = FILL
-            .replace("{rows}", &rows.to_string())
-            .replace("{ends}", &what.ends_in_micros().to_string());
-        execute(namespace, "idem.db", fill).await
-    }
-
-    fn most(&self) -> u64 {
-        1_000_000
-    }
-}
+const FILL: &str = include_str!("fill/sqlite.sql");

@@ -1,20 +1,19 @@
 //! Counts what the memory store allocates and holds, and whether it grows.
 //!
-//! `memory [--quick] [--out FILE]`. The counting allocator is in this program only, so that it slows nothing that is
-//! timed.
+//! The counting allocator is in this program only, so that it slows nothing that is timed.
 
 use std::alloc::System;
 use std::hint::black_box;
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_benches::{Bound, Ratio, Row};
+use clap::Parser;
+use idem_benches::{Report, Row};
 use idem_core::{
     BoxError, Claim, ClaimRequest, Fingerprint, IdempotencyStore, IdempotencyStoreExt, Key,
     MemoryStore, Response,
 };
-use serde::Serialize;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -23,61 +22,15 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const DAY: Duration = Duration::from_secs(86_400);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Bytes of heap per operation. The smallest thing that could be left behind by each has more.
-const GROWTH_TARGET: f64 = 0.1;
-
-/// One line of the report: the number itself stands where others have a ratio.
-#[derive(Serialize)]
-struct Count {
-    #[serde(flatten)]
-    row: Row,
-    unit: &'static str,
-}
-
-#[derive(Serialize)]
-struct Counts {
-    rows: Vec<Count>,
-}
-
-impl Count {
-    fn new(path: &str, number: f64, unit: &'static str, baseline: &str) -> Self {
-        let ratio = Ratio {
-            median: number,
-            spread: [number; 2],
-        };
-        Self {
-            row: Row::new((path, "memory", 1), baseline, ratio),
-            unit,
-        }
-    }
-
-    fn at_most(mut self, target: f64) -> Self {
-        let is_met = Bound::AtMost.is_met(self.row.ratio, target);
-        self.row.target = Some(target);
-        self.row.bound = Some(Bound::AtMost);
-        self.row.met = Some(is_met);
-        self
-    }
-}
-
-/// How much is done.
-#[derive(Clone, Copy)]
-struct Plan {
-    /// Keys that are live at once.
-    live: u64,
-    /// Operations after which growth is counted from, and up to which.
-    churn: [u64; 2],
-}
-
-impl Plan {
-    const FULL: Self = Self {
-        live: 1_000_000,
-        churn: [1_000_000, 10_000_000],
-    };
-    const QUICK: Self = Self {
-        live: 100_000,
-        churn: [100_000, 1_000_000],
-    };
+/// Counts what the memory store allocates and holds.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// A tenth of the keys.
+    #[arg(long)]
+    quick: bool,
+    /// Writes the rows to this file, as JSON.
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 /// Keys of equal length, one after the other.
@@ -89,14 +42,14 @@ struct Requests {
 impl Requests {
     fn next(&mut self) -> Result<ClaimRequest, BoxError> {
         self.next += 1;
-        let key = Key::new("bench", "payments.create", format!("{:032x}", self.next))?;
-        Ok(ClaimRequest::new(key, fingerprint()))
+        request(&format!("{:032x}", self.next))
     }
 }
 
-fn fingerprint() -> Fingerprint {
-    Fingerprint::from_bytes(&[1; Fingerprint::BYTES])
-        .unwrap_or_else(|_| Fingerprint::raw("request"))
+fn request(id: &str) -> Result<ClaimRequest, BoxError> {
+    let fingerprint = Fingerprint::from_bytes(&[1; Fingerprint::BYTES])?;
+    let key = Key::new("bench", "payments.create", id)?;
+    Ok(ClaimRequest::new(key, fingerprint))
 }
 
 /// A small response that owns its body, as one that came from the work does.
@@ -104,7 +57,7 @@ fn response() -> Response {
     Response::new(200, vec![b'x'; 64])
 }
 
-/// Bytes of heap that are in use, as asked for: what the allocator adds is not seen.
+/// Bytes of heap in use, as requested: without what the allocator adds.
 fn heap() -> f64 {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated as f64 - stats.bytes_deallocated as f64
@@ -123,21 +76,18 @@ async fn acquired(store: &dyn IdempotencyStore, request: &ClaimRequest) -> Resul
     claim.ok_or_else(|| "the key was not free".into())
 }
 
-/// Per operation, as the mean over some thousands, so that the growing of tables and queues has its share. The store is
-/// any store, as applications have it: the box of each call's future is counted.
-async fn count_allocations(rows: &mut Vec<Count>) -> Result<(), BoxError> {
+/// Per operation, as the mean over some thousands, so that the growing of tables and queues has its
+/// share. The store is behind a trait object, as applications have it: the box of each call's future
+/// counts.
+async fn count_allocations(rows: &mut Vec<Row>) -> Result<(), BoxError> {
     const OPERATIONS: usize = 20_000;
     let store: Arc<dyn IdempotencyStore> = black_box(Arc::new(MemoryStore::new()));
     let mut requests = Requests::default();
     let mut sums = [0.0; 4];
     for _ in 0..OPERATIONS {
         let id = "0123456789abcdef0123456789abcdef";
-        let (made, request) = allocations(async {
-            let key = Key::new("bench", "payments.create", id)?;
-            Ok::<_, BoxError>(ClaimRequest::new(key, fingerprint()))
-        })
-        .await;
-        drop(request?);
+        let (made, made_request) = allocations(async { request(id) }).await;
+        drop(made_request?);
         let request = requests.next()?;
         let (claimed, claim) = allocations(acquired(&*store, &request)).await;
         let (claim, response) = (claim?, response());
@@ -145,58 +95,48 @@ async fn count_allocations(rows: &mut Vec<Count>) -> Result<(), BoxError> {
         done?;
         let (replayed, outcome) = allocations(store.claim(&request)).await;
         drop(outcome?);
-        for (sum, number) in sums.iter_mut().zip([made, claimed, completed, replayed]) {
-            *sum += number;
+        let counts = [made, claimed, claimed + completed, replayed];
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum += count;
         }
     }
     let [made, claimed, completed, replayed] = sums.map(|sum| sum / OPERATIONS as f64);
-    let unit = "allocations";
+    let count = |path, count, of| Row::count(path, count, "allocations", of);
     rows.extend([
-        Count::new("memory_request", made, unit, "a key and a request"),
-        Count::new("memory_claim", claimed, unit, "a claim"),
-        Count::new(
-            "memory_claim_complete",
-            claimed + completed,
-            unit,
-            "a claim and its result",
-        ),
-        Count::new("memory_replay", replayed, unit, "a replay"),
+        count("memory_request", made, "a key and a request"),
+        count("memory_claim", claimed, "a claim"),
+        count("memory_claim_complete", completed, "a claim and its result"),
+        count("memory_replay", replayed, "a replay"),
     ]);
     Ok(())
 }
 
-/// What a live key comes to, its text and its share of table and queues included.
-async fn count_bytes(plan: Plan, rows: &mut Vec<Count>) -> Result<(), BoxError> {
-    let (store, mut requests) = (MemoryStore::new(), Requests::default());
-    let before = heap();
-    for _ in 0..plan.live {
-        let _ = acquired(&store, &requests.next()?).await?;
-    }
-    let in_flight = (heap() - before) / plan.live as f64;
-    drop(store);
-
-    let (store, mut requests) = (MemoryStore::new(), Requests::default());
-    let before = heap();
-    for _ in 0..plan.live {
-        let claim = acquired(&store, &requests.next()?).await?;
-        store.complete(&claim, &response(), DAY).await?;
-    }
-    let completed = (heap() - before) / plan.live as f64;
-    drop(store);
-    let unit = "bytes";
-    rows.extend([
-        Count::new("memory_bytes_in_flight", in_flight, unit, "a key in flight"),
-        Count::new(
+/// What a live key holds, with its text and its share of table and queues.
+async fn count_bytes(live: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
+    let kinds = [
+        ("memory_bytes_in_flight", "a key in flight", false),
+        (
             "memory_bytes_completed",
-            completed,
-            unit,
             "a completed key, 64 bytes of body",
+            true,
         ),
-    ]);
+    ];
+    for (path, of, is_completed) in kinds {
+        let (store, mut requests) = (MemoryStore::new(), Requests::default());
+        let before = heap();
+        for _ in 0..live {
+            let claim = acquired(&store, &requests.next()?).await?;
+            if is_completed {
+                store.complete(&claim, &response(), DAY).await?;
+            }
+        }
+        let bytes = (heap() - before) / live as f64;
+        rows.push(Row::count(path, bytes, "bytes", of));
+    }
     Ok(())
 }
 
-/// One key's life in three of four cases ends with its retention, otherwise with a release. Nobody purges.
+/// Three of four keys end with their retention, the others with a release. Nobody purges.
 async fn churn(store: &MemoryStore, requests: &mut Requests, lives: u64) -> Result<(), BoxError> {
     let response = response();
     for number in 0..lives {
@@ -210,82 +150,36 @@ async fn churn(store: &MemoryStore, requests: &mut Requests, lives: u64) -> Resu
     Ok(())
 }
 
-/// How much more heap is in use after many operations than after some, with nothing live both times.
-async fn count_growth(plan: Plan, rows: &mut Vec<Count>) -> Result<(), BoxError> {
+/// How much more heap is in use after ten times as many operations, with nothing live both times.
+async fn count_growth(few: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
     let (store, mut requests) = (MemoryStore::new(), Requests::default());
+    let many = 10 * few;
     let mut used = [0.0; 2];
-    let mut done = 0;
-    for (operations, used) in plan.churn.into_iter().zip(&mut used) {
-        churn(&store, &mut requests, operations - done).await?;
-        done = operations;
+    for (operations, used) in [few, many - few].into_iter().zip(&mut used) {
+        churn(&store, &mut requests, operations).await?;
         tokio::time::sleep(10 * MILLISECOND).await;
         store.purge_all().await?;
         *used = heap();
     }
-    let [few, many] = plan.churn;
-    let growth = (used[1] - used[0]) / (many - few) as f64;
+    let [before, after] = used;
+    eprintln!("heap after {few}: {before:.0} bytes, after {many}: {after:.0}");
+    let growth = (after - before) / (many - few) as f64;
     let baseline = format!("operation from {few} to {many}");
-    let row = Count::new("memory_growth", growth, "bytes", &baseline).at_most(GROWTH_TARGET);
-    eprintln!(
-        "heap after {few}: {:.0} bytes, after {many}: {:.0}",
-        used[0], used[1]
-    );
-    rows.push(row);
+    rows.push(Row::count("memory_growth", growth, "bytes", &baseline));
     Ok(())
-}
-
-fn print(rows: &[Count]) {
-    for Count { row, unit } in rows {
-        let verdict = match row.met {
-            None => "",
-            Some(true) => ": met",
-            Some(false) => ": MISSED",
-        };
-        println!(
-            "{:24} {:10.3} {unit} for {}{verdict}",
-            row.path, row.ratio, row.baseline
-        );
-    }
-}
-
-async fn run(plan: Plan, out: Option<String>) -> Result<(), BoxError> {
-    let mut rows = Vec::new();
-    count_allocations(&mut rows).await?;
-    count_bytes(plan, &mut rows).await?;
-    count_growth(plan, &mut rows).await?;
-    print(&rows);
-    if let Some(out) = out {
-        std::fs::write(out, serde_json::to_vec_pretty(&Counts { rows })?)?;
-    }
-    Ok(())
-}
-
-fn arguments(mut given: impl Iterator<Item = String>) -> Result<(Plan, Option<String>), String> {
-    let (mut plan, mut out) = (Plan::FULL, None);
-    while let Some(option) = given.next() {
-        match option.as_str() {
-            "--quick" => plan = Plan::QUICK,
-            "--out" => out = Some(given.next().ok_or("--out takes a value")?),
-            _ => return Err(format!("{option} is not understood")),
-        }
-    }
-    Ok((plan, out))
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let (plan, out) = match arguments(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(plan, out).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+async fn main() -> Result<(), BoxError> {
+    let arguments = Arguments::parse();
+    let keys = if arguments.quick { 100_000 } else { 1_000_000 };
+    let mut rows = Vec::new();
+    count_allocations(&mut rows).await?;
+    count_bytes(keys, &mut rows).await?;
+    count_growth(keys, &mut rows).await?;
+    rows.iter().for_each(|row| println!("{row}"));
+    if let Some(out) = arguments.out {
+        std::fs::write(out, serde_json::to_vec_pretty(&Report { rows })?)?;
     }
+    Ok(())
 }

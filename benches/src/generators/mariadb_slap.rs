@@ -1,46 +1,39 @@
 //! MariaDB's own: `mariadb-slap`.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hdrhistogram::Histogram;
 use idem_core::BoxError;
-use tokio::sync::OnceCell;
+use url::Url;
 
 use super::program::{self, arguments};
-use super::rates::Rates;
-use super::{MOST_CONNECTIONS, PREFIX, ROWS, Statement};
-use crate::{Contender, Round};
+use super::{Generator, PREFIX, ROWS, Statement};
 
-/// `mariadb-slap`, a connection for each caller up to 64. It sends each statement as text, and makes keys on the
-/// server, by `UUID_SHORT()`.
-///
-/// It counts statements, not time: how many make a round is learnt from the round before. It says nothing of single
-/// latencies, and the time that it tells has that of connecting in it.
-pub struct MariadbSlap {
+/// `mariadb-slap`, a connection for each caller up to 64. It sends each statement as text, and makes
+/// keys on the server, by `UUID_SHORT()`. It does not tell single latencies, and its time includes
+/// connecting.
+pub(super) struct MariadbSlap {
     program: PathBuf,
     server: Vec<OsString>,
     statement: Statement,
-    prepared: OnceCell<()>,
-    rates: Rates,
 }
 
+/// One less than the least of the ids, which are about as long as those of `UUID_SHORT()`.
+const FIRST: u64 = 100_000_000_000_000_000;
+
 impl MariadbSlap {
-    /// On the server at `url`; none if the program is missing, with a line about that on standard error.
-    #[must_use]
-    pub fn new(url: &str, statement: Statement) -> Option<Self> {
+    pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
         let Some(server) = server(url) else {
-            eprintln!("mariadb-slap: not run, it needs a URL with a user, a host and a database");
+            eprintln!("mariadb-slap: not run, it needs a URL with a host and a database");
             return None;
         };
         Some(Self {
             program: program::find("mariadb-slap", "mariadb-client")?,
             server,
             statement,
-            prepared: OnceCell::new(),
-            rates: Rates::default(),
         })
     }
 
@@ -52,18 +45,7 @@ impl MariadbSlap {
         }
     }
 
-    /// The table, anew, with the rows that are read.
-    fn tables(&self) -> String {
-        let table = self.table();
-        format!(
-            "DROP TABLE IF EXISTS {table};\
-             CREATE TABLE {table} (id VARCHAR(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, \
-             response LONGBLOB) ENGINE=InnoDB;\
-             INSERT INTO {table} SELECT CONCAT('{PREFIX}', {FIRST} + seq), 'done' FROM seq_1_to_{ROWS}"
-        )
-    }
-
-    /// One operation. A statement that finds its key in a variable finds it by the primary key, too.
+    /// One operation. A statement that takes its key from a variable uses the primary key, too.
     fn script(&self) -> String {
         let table = self.table();
         match self.statement {
@@ -71,10 +53,8 @@ impl MariadbSlap {
                 format!("INSERT IGNORE INTO {table} (id) VALUES (CONCAT('{PREFIX}', UUID_SHORT()))")
             }
             Statement::Select => {
-                format!(
-                    "SELECT response FROM {table} WHERE id = '{PREFIX}{}'",
-                    FIRST + 1
-                )
+                let id = FIRST + 1;
+                format!("SELECT response FROM {table} WHERE id = '{PREFIX}{id}'")
             }
             Statement::InsertUpdate => format!(
                 "INSERT IGNORE INTO {table} (id) VALUES (@id := CONCAT('{PREFIX}', UUID_SHORT()));\
@@ -83,12 +63,9 @@ impl MariadbSlap {
         }
     }
 
-    async fn run(
-        &self,
-        connections: usize,
-        statements: u64,
-        sql: String,
-    ) -> Result<String, BoxError> {
+    /// Runs the whole list so many times. It counts each of the statements as one.
+    async fn lists(&self, connections: usize, times: u64, sql: &str) -> Result<String, BoxError> {
+        let statements = sql.split(';').count() as u64 * times;
         let mut all = arguments(["--no-defaults", "--no-drop", "--csv", "--delimiter=;"]);
         all.extend(self.server.clone());
         all.extend(arguments([
@@ -98,73 +75,47 @@ impl MariadbSlap {
         ]));
         program::run(&self.program, all).await
     }
-
-    /// Each of the statements counts as one, and it runs the whole list as often as they fit in.
-    async fn timed(&self, connections: usize, operations: u64) -> Result<Round, BoxError> {
-        let script = self.script();
-        let statements = script.split(';').count() as u64 * operations;
-        let said = self.run(connections, statements, script).await?;
-        let elapsed = seconds(&said).ok_or("mariadb-slap says no time")?;
-        let round = Round {
-            operations: operations / connections as u64 * connections as u64,
-            elapsed: Duration::from_secs_f64(elapsed.max(0.001)),
-            latencies: None,
-        };
-        self.rates.note(connections, round.per_second());
-        Ok(round)
-    }
-
-    async fn prepare(&self) -> Result<(), BoxError> {
-        let tables = self.tables();
-        let statements = tables.split(';').count() as u64;
-        self.run(1, statements, tables).await?;
-        Ok(())
-    }
 }
-
-/// One less than the least of the ids, which are about as long as those of `UUID_SHORT()`.
-const FIRST: u64 = 100_000_000_000_000_000;
 
 #[async_trait]
-impl Contender for MariadbSlap {
-    fn name(&self) -> &str {
-        "mariadb-slap"
+impl Generator for MariadbSlap {
+    const NAME: &'static str = "mariadb-slap";
+
+    /// The table, anew, with the rows that are read.
+    async fn prepare(&self) -> Result<(), BoxError> {
+        let table = self.table();
+        let sql = format!(
+            "DROP TABLE IF EXISTS {table};\
+             CREATE TABLE {table} (id VARCHAR(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, \
+             response LONGBLOB) ENGINE=InnoDB;\
+             INSERT INTO {table} SELECT CONCAT('{PREFIX}', {FIRST} + seq), 'done' FROM seq_1_to_{ROWS}"
+        );
+        self.lists(1, 1, &sql).await.map(drop)
     }
 
-    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError> {
-        let connections = callers.clamp(1, MOST_CONNECTIONS);
-        self.prepared.get_or_try_init(|| self.prepare()).await?;
-        if self.rates.operations(connections, length).is_none() {
-            self.timed(connections, Rates::first(connections)).await?;
-        }
-        let operations = self.rates.operations(connections, length);
-        self.timed(connections, operations.unwrap_or(1)).await
-    }
-}
-
-/// Without the password.
-impl fmt::Debug for MariadbSlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MariadbSlap")
-            .field("program", &self.program)
-            .field("statement", &self.statement)
-            .finish_non_exhaustive()
+    async fn run(
+        &self,
+        connections: usize,
+        operations: u64,
+    ) -> Result<(Duration, Option<Histogram<u64>>), BoxError> {
+        let said = self.lists(connections, operations, &self.script()).await?;
+        let elapsed = seconds(&said).ok_or("mariadb-slap says no time")?;
+        Ok((Duration::from_secs_f64(elapsed), None))
     }
 }
 
 /// `mysql://user:password@host:port/database` as options.
 fn server(url: &str) -> Option<Vec<OsString>> {
-    let (_, rest) = url.split_once("://")?;
-    let rest = rest.split(['?', '#']).next()?;
-    let (login, place) = rest.rsplit_once('@')?;
-    let (address, database) = place.split_once('/')?;
-    let (user, password) = login.split_once(':').unwrap_or((login, ""));
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, "3306"));
+    let url = Url::parse(url).ok()?;
+    let database = url
+        .path()
+        .strip_prefix('/')
+        .filter(|name| !name.is_empty())?;
     Some(arguments([
-        format!("--user={user}"),
-        format!("--password={password}"),
-        format!("--host={host}"),
-        format!("--port={port}"),
+        format!("--user={}", url.username()),
+        format!("--password={}", url.password().unwrap_or_default()),
+        format!("--host={}", url.host_str()?),
+        format!("--port={}", url.port().unwrap_or(3306)),
         format!("--create-schema={database}"),
     ]))
 }
@@ -197,12 +148,5 @@ mod tests {
         ];
         assert_eq!(all, expected);
         assert_eq!(server("mysql://127.0.0.1"), None);
-    }
-
-    #[test]
-    fn the_password_is_not_shown() {
-        if let Some(slap) = MariadbSlap::new("mysql://i:secret@h/d", Statement::Insert) {
-            assert!(!format!("{slap:?}").contains("secret"));
-        }
     }
 }

@@ -12,47 +12,32 @@ use tokio::sync::OnceCell;
 
 use super::program::{self, arguments};
 use super::{MOST_CONNECTIONS, PREFIX, ROWS, Statement};
-use crate::{Contender, Round};
+use crate::{Contender, Length, Round};
 
-/// `pgbench` with prepared statements (`-M prepared`), a connection for each caller up to 64, and two threads.
+/// `pgbench` with prepared statements, a connection for each caller up to 64, and two threads.
 ///
-/// The keys that a caller inserts grow, as those of a store do whose ids carry a time. It counts whole seconds, so a
-/// round lasts at least one; connecting is not counted. Callers beyond 64 share.
-#[derive(Debug)]
-pub struct Pgbench {
+/// The keys that a caller inserts grow, as those of a store do whose ids carry a time. It counts
+/// whole seconds, so a round lasts at least one. Connecting is not counted.
+pub(super) struct Pgbench {
     program: PathBuf,
     url: String,
     statement: Statement,
     folder: TempDir,
-    table: String,
     prepared: OnceCell<()>,
     /// Each round has keys of its own.
     rounds: AtomicU64,
 }
 
 impl Pgbench {
-    /// On the server at `url`; none if the program is missing, with a line about that on standard error.
-    #[must_use]
-    pub fn new(url: &str, statement: Statement) -> Option<Self> {
+    pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
         let program = program::find("pgbench", "postgresql")?;
-        let folder = match tempfile::tempdir() {
-            Ok(folder) => folder,
-            Err(error) => {
-                eprintln!("pgbench: not run, it has no folder: {error}");
-                return None;
-            }
-        };
-        let kind = match statement {
-            Statement::Insert => "insert",
-            Statement::Select => "select",
-            Statement::InsertUpdate => "insert_update",
-        };
+        let folder = tempfile::tempdir()
+            .inspect_err(|error| eprintln!("pgbench: not run, it has no folder: {error}"));
         Some(Self {
             program,
             url: url.to_owned(),
             statement,
-            folder,
-            table: format!("pgbench_bare_{kind}"),
+            folder: folder.ok()?,
             prepared: OnceCell::new(),
             rounds: AtomicU64::new(1),
         })
@@ -62,9 +47,17 @@ impl Pgbench {
         self.folder.path().join(name)
     }
 
+    fn table(&self) -> &'static str {
+        match self.statement {
+            Statement::Insert => "pgbench_bare_insert",
+            Statement::Select => "pgbench_bare_select",
+            Statement::InsertUpdate => "pgbench_bare_insert_update",
+        }
+    }
+
     /// The table, anew, with the rows that are read.
     fn tables(&self) -> String {
-        let table = &self.table;
+        let table = self.table();
         format!(
             "DROP TABLE IF EXISTS {table};\n\
              CREATE TABLE {table} (id TEXT PRIMARY KEY, response TEXT);\n\
@@ -73,9 +66,9 @@ impl Pgbench {
         )
     }
 
-    /// What is measured.
+    /// The operation.
     fn script(&self) -> String {
-        let table = &self.table;
+        let table = self.table();
         let next = "\\set n :n + 1\n\
             \\set id :run * 1000000000000 + :client_id * 1000000000 + :n\n";
         let insert = format!(
@@ -100,8 +93,7 @@ impl Pgbench {
         std::fs::write(self.file("script.sql"), self.script())?;
         let mut once = arguments(["-n", "-t", "1", "-f"]);
         once.extend([tables.into(), self.url.clone().into()]);
-        program::run(&self.program, once).await?;
-        Ok(())
+        program::run(&self.program, once).await.map(drop)
     }
 }
 
@@ -114,16 +106,22 @@ impl Contender for Pgbench {
         "pgbench"
     }
 
-    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError> {
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
         self.prepared.get_or_try_init(|| self.prepare()).await?;
         let run = FIRST / 1_000_000_000_000 + self.rounds.fetch_add(1, Ordering::Relaxed);
         let connections = callers.clamp(1, MOST_CONNECTIONS);
+        let length = match length {
+            Length::Time(length) => format!("--time={}", length.as_secs_f64().ceil().max(1.0)),
+            Length::Operations(count) => {
+                format!("--transactions={}", count.div_ceil(connections as u64))
+            }
+        };
         let mut all = arguments(["-n", "-M", "prepared", "-D", "n=0", "--log"]);
         all.extend(arguments([
             format!("--define=run={run}"),
             format!("--client={connections}"),
             format!("--jobs={}", connections.min(2)),
-            format!("--time={}", length.as_secs_f64().ceil().max(1.0)),
+            length,
             format!("--log-prefix={}", self.file("log").display()),
             format!("--file={}", self.file("script.sql").display()),
             self.url.clone(),

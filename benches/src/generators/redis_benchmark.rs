@@ -6,36 +6,28 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
-use tokio::sync::OnceCell;
 
 use super::program::{self, arguments};
-use super::rates::Rates;
-use super::{ROWS, Statement};
-use crate::{Contender, Round};
+use super::{Generator, ROWS, Statement};
 
-/// `redis-benchmark` without pipelining: a connection for each caller, one thread.
-///
-/// It counts requests, not time: how many make a round is learnt from the round before.
-#[derive(Debug)]
-pub struct RedisBenchmark {
+/// `redis-benchmark` without pipelining, one thread.
+pub(super) struct RedisBenchmark {
     program: PathBuf,
     url: String,
     statement: Statement,
-    prepared: OnceCell<()>,
-    rates: Rates,
 }
 
 /// How long a key is kept, in milliseconds.
 const DAY: &str = "86400000";
 
-/// What keys are drawn from: they are of 31 random bits, so those of a run hardly ever meet.
-const FRESH: u64 = 2_000_000_000;
+/// Fresh keys are drawn from so many: those of a run hardly ever meet.
+const FRESH: usize = 2_000_000_000;
+
+const READ: &str = "bench:read:payments:__rand_int__";
 
 impl RedisBenchmark {
-    /// On the server at `url`; none if the program is missing, with a line about that on standard error, and none
-    /// for two statements on one key, which it cannot do.
-    #[must_use]
-    pub fn new(url: &str, statement: Statement) -> Option<Self> {
+    /// None for two statements on one key, which it cannot do.
+    pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
         if statement == Statement::InsertUpdate {
             return None;
         }
@@ -43,159 +35,98 @@ impl RedisBenchmark {
             program: program::find("redis-benchmark", "redis-tools")?,
             url: url.to_owned(),
             statement,
-            prepared: OnceCell::new(),
-            rates: Rates::default(),
         })
+    }
+
+    async fn requests(
+        &self,
+        connections: usize,
+        requests: u64,
+        drawn: usize,
+        command: &[&str],
+    ) -> Result<String, BoxError> {
+        let (clients, requests) = (connections.to_string(), requests.to_string());
+        let drawn = drawn.to_string();
+        let mut all = arguments(["--csv", "-u", &self.url]);
+        all.extend(arguments(["-c", &clients, "-n", &requests, "-r", &drawn]));
+        all.extend(arguments(command));
+        program::run(&self.program, all).await
+    }
+}
+
+#[async_trait]
+impl Generator for RedisBenchmark {
+    const NAME: &'static str = "redis-benchmark";
+
+    /// Ten times as many writes as there are keys leave hardly any out.
+    async fn prepare(&self) -> Result<(), BoxError> {
+        if self.statement == Statement::Select {
+            let fill = ["SET", READ, "done", "PX", DAY];
+            self.requests(64, 10 * ROWS as u64, ROWS, &fill).await?;
+        }
+        Ok(())
     }
 
     async fn run(
         &self,
         connections: usize,
-        requests: u64,
-        what: &[&str],
-    ) -> Result<String, BoxError> {
-        let drawn = match self.statement {
-            Statement::Select => ROWS as u64,
-            Statement::Insert | Statement::InsertUpdate => FRESH,
+        operations: u64,
+    ) -> Result<(Duration, Option<Histogram<u64>>), BoxError> {
+        let fresh = "bench:payments.create:__rand_int__";
+        let (drawn, command): (_, &[&str]) = match self.statement {
+            Statement::Select => (ROWS, &["GET", READ]),
+            _ => (FRESH, &["SET", fresh, "pending", "NX", "PX", DAY]),
         };
-        let mut all = arguments([
-            "-u".to_owned(),
-            self.url.clone(),
-            "-c".to_owned(),
-            connections.to_string(),
-            "-n".to_owned(),
-            requests.to_string(),
-            "-r".to_owned(),
-            drawn.to_string(),
-        ]);
-        all.extend(arguments(what.iter().copied()));
-        program::run(&self.program, all).await
-    }
-
-    /// Ten times as many writes as there are keys leave hardly any out.
-    async fn prepare(&self) -> Result<(), BoxError> {
-        if self.statement == Statement::Select {
-            let fill = ["SET", "bench:read:payments:__rand_int__", "done", "PX", DAY];
-            self.run(64, 10 * ROWS as u64, &fill).await?;
-        }
-        Ok(())
-    }
-
-    async fn timed(&self, connections: usize, requests: u64) -> Result<Round, BoxError> {
-        let what: &[&str] = match self.statement {
-            Statement::Select => &["GET", "bench:read:payments:__rand_int__"],
-            Statement::Insert | Statement::InsertUpdate => &[
-                "SET",
-                "bench:payments.create:__rand_int__",
-                "pending",
-                "NX",
-                "PX",
-                DAY,
-            ],
-        };
-        let said = self.run(connections, requests, what).await?;
-        let rate = throughput(&said).ok_or("redis-benchmark says no throughput")?;
-        self.rates.note(connections, rate);
-        Ok(Round {
-            operations: requests,
-            elapsed: Duration::from_secs_f64(requests as f64 / rate.max(1.0)),
-            latencies: Some(percentiles(&said)?),
-        })
+        let said = self
+            .requests(connections, operations, drawn, command)
+            .await?;
+        let figures = figures(&said).ok_or("redis-benchmark has another form")?;
+        let rate = figures[0].max(1.0);
+        let elapsed = Duration::from_secs_f64(operations as f64 / rate);
+        Ok((elapsed, Some(latencies(&figures, operations)?)))
     }
 }
 
-#[async_trait]
-impl Contender for RedisBenchmark {
-    fn name(&self) -> &str {
-        "redis-benchmark"
-    }
-
-    async fn round(&self, callers: usize, length: Duration) -> Result<Round, BoxError> {
-        let connections = callers.max(1);
-        self.prepared.get_or_try_init(|| self.prepare()).await?;
-        if self.rates.operations(connections, length).is_none() {
-            self.timed(connections, Rates::first(connections)).await?;
-        }
-        let requests = self.rates.operations(connections, length);
-        self.timed(connections, requests.unwrap_or(1)).await
-    }
+/// The numbers behind the test's name: requests a second, then the average, least, 50th, 95th, 99th
+/// percentile and greatest of the latencies in milliseconds.
+fn figures(said: &str) -> Option<[f64; 7]> {
+    let line = said.lines().rfind(|line| line.starts_with('"'))?;
+    let cells = line.split("\",\"").skip(1);
+    let numbers = cells.map(|cell| cell.trim_end_matches('"').parse());
+    let numbers: Vec<f64> = numbers.collect::<Result<_, _>>().ok()?;
+    numbers.try_into().ok()
 }
 
-/// Requests a second.
-fn throughput(said: &str) -> Option<f64> {
-    let line = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("throughput summary: "))?;
-    line.split(' ').next()?.parse().ok()
-}
-
-/// The latencies, as exactly as the percentiles that it prints: those between two of them count as the greater one.
-fn percentiles(said: &str) -> Result<Histogram<u64>, BoxError> {
+/// As exactly as percentiles tell: the latencies between two of them count as the greater one.
+fn latencies(figures: &[f64; 7], operations: u64) -> Result<Histogram<u64>, BoxError> {
     let mut latencies = Histogram::new(3)?;
-    let mut counted = 0;
-    let lines = said
-        .lines()
-        .skip_while(|line| !line.starts_with("Latency by percentile"))
-        .skip(1)
-        .take_while(|line| !line.trim().is_empty());
-    for line in lines {
-        let (milliseconds, count) = percentile(line).ok_or("redis-benchmark has another form")?;
+    let [.., p50, p95, p99, greatest] = *figures;
+    for (percent, milliseconds) in [(50, p50), (45, p95), (4, p99), (1, greatest)] {
         let nanoseconds = (milliseconds * 1e6) as u64;
-        latencies.record_n(nanoseconds, count.saturating_sub(counted))?;
-        counted = count;
+        latencies.record_n(nanoseconds, operations * percent / 100)?;
     }
     Ok(latencies)
-}
-
-/// `50.000% <= 0.775 milliseconds (cumulative count 10028)`: the two last numbers.
-fn percentile(line: &str) -> Option<(f64, u64)> {
-    let (_, rest) = line.split_once("<= ")?;
-    let (milliseconds, count) = rest.split_once(" milliseconds (cumulative count ")?;
-    Some((
-        milliseconds.parse().ok()?,
-        count.trim_end().strip_suffix(')')?.parse().ok()?,
-    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SAID: &str = "\
-====== SET bench:payments.create:__rand_int__ x NX PX 86400000 ======
-  20000 requests completed in 0.90 seconds
-  64 parallel clients
-
-Latency by percentile distribution:
-0.000% <= 0.127 milliseconds (cumulative count 1)
-50.000% <= 0.775 milliseconds (cumulative count 10028)
-75.000% <= 2.655 milliseconds (cumulative count 15004)
-99.219% <= 12.767 milliseconds (cumulative count 19845)
-100.000% <= 31.519 milliseconds (cumulative count 20000)
-
-Cumulative distribution of latencies:
-0.000% <= 0.103 milliseconds (cumulative count 0)
-2.760% <= 0.207 milliseconds (cumulative count 552)
-
-Summary:
-  throughput summary: 22222.22 requests per second
-  latency summary (msec):
-          avg       min       p50       p95       p99       max
-        1.984     0.120     0.775     6.663    12.439    31.519
-";
+    const SAID: &str = r#""test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
+"SET bench:payments.create:__rand_int__ x NX PX 86400000","22222.22","1.984","0.120","0.775","6.663","12.439","31.519"
+"#;
 
     #[test]
-    fn the_summary_tells_the_rate() {
-        assert_eq!(throughput(SAID), Some(22_222.22));
-        assert_eq!(throughput("====== SET ======\n"), None);
-    }
-
-    #[test]
-    fn each_latency_counts_once() {
-        let latencies = percentiles(SAID).unwrap();
+    fn the_last_line_has_the_figures() {
+        let figures = figures(SAID).unwrap();
+        assert_eq!(
+            figures,
+            [22_222.22, 1.984, 0.12, 0.775, 6.663, 12.439, 31.519]
+        );
+        assert_eq!(super::figures("ERR unknown command\n"), None);
+        let latencies = latencies(&figures, 20_000).unwrap();
         assert_eq!(latencies.len(), 20_000);
         let at = |quantile| latencies.value_at_quantile(quantile) / 1_000;
-        assert_eq!((at(0.5), at(0.99)), (775, 12_771));
-        assert!(percentiles("Latency by percentile distribution:\nnone\n").is_err());
+        assert_eq!((at(0.5), at(0.99)), (775, 12_439));
     }
 }

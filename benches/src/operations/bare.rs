@@ -1,190 +1,136 @@
-//! The same by hand.
+//! The bare statements.
 
 use std::sync::Arc;
 
 use idem_core::{BoxError, Bytes};
 
+use super::Operation;
 use crate::ids::text;
-use crate::{Arena, Bare, Ids, Operation, Share, Statements, Way};
+use crate::{Arena, Backend, Share, Statements};
 
-/// Where bare statements go, for each caller of an operation.
+/// The connections that bare statements use, for each caller of an operation.
 #[derive(Clone)]
-pub struct Connections {
-    bare: Arc<dyn Bare>,
+pub(crate) struct Connections {
+    backend: Arc<dyn Backend>,
     namespace: Arc<str>,
-    /// By all callers.
+    share: Share,
+    /// Of all callers.
     shared: Option<Arc<dyn Statements>>,
 }
 
 impl Connections {
-    /// To the arena's namespace; none where its subject is compared with nothing, or not in this way.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    pub async fn of(arena: &Arena, way: Way) -> Result<Option<Self>, BoxError> {
-        let Some(bare) = arena.subject().bare() else {
+    /// Each caller's own connections; `None` where the backend has no bare statements.
+    pub(crate) async fn held(arena: &Arena) -> Result<Option<Self>, BoxError> {
+        let backend = arena.backend();
+        let Some(share) = backend.share() else {
             return Ok(None);
         };
-        let shared = match (way, bare.share()) {
-            (Way::Pooled, _) => match bare.pooled(arena.namespace()).await? {
-                None => return Ok(None),
-                pool => pool,
-            },
-            (Way::Held, Share::One) => Some(bare.held(arena.namespace()).await?),
-            (Way::Held, Share::Each(_)) => None,
+        let shared = match share {
+            Share::One => Some(backend.held(arena.namespace()).await?),
+            Share::Each(_) => None,
         };
         Ok(Some(Self {
-            bare: Arc::clone(bare),
+            backend: Arc::clone(backend),
             namespace: arena.namespace().into(),
+            share,
             shared,
         }))
     }
 
-    /// What everybody shares, or a connection of the caller's own.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    pub async fn statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
+    /// The bare statements at their best, then through the driver's pool, each with its name.
+    pub(crate) async fn all(arena: &Arena) -> Result<Vec<(&'static str, Self)>, BoxError> {
+        let Some(held) = Self::held(arena).await? else {
+            return Ok(Vec::new());
+        };
+        let pool = held.backend.pooled(arena.namespace()).await?;
+        let pooled = pool.map(|pool| Self {
+            share: Share::One,
+            shared: Some(pool),
+            ..held.clone()
+        });
+        let pooled = pooled.map(|pooled| ("bare pooled", pooled));
+        Ok([("bare held", held)].into_iter().chain(pooled).collect())
+    }
+
+    async fn statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
         match &self.shared {
             Some(shared) => Ok(Arc::clone(shared)),
-            None => self.bare.held(&self.namespace).await,
+            None => self.new_statements().await,
         }
+    }
+
+    /// Bare statements on a new connection.
+    async fn new_statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
+        self.backend.held(&self.namespace).await
     }
 
     fn tasks(&self, callers: usize) -> usize {
-        match (&self.shared, self.bare.share()) {
-            (None, Share::Each(most)) => callers.min(most),
-            _ => callers,
+        match self.share {
+            Share::Each(most) => callers.min(most),
+            Share::One => callers,
         }
     }
 }
 
-impl std::fmt::Debug for Connections {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections")
-            .field("shared", &self.shared.is_some())
-            .finish_non_exhaustive()
+/// An insert of a fresh key.
+pub(crate) struct BareClaims {
+    pub(crate) connections: Connections,
+    /// With which the key is updated after its insert, if there is one.
+    pub(crate) response: Option<Bytes>,
+}
+
+impl Operation for BareClaims {
+    type Connection = Arc<dyn Statements>;
+
+    fn tasks(&self, callers: usize) -> usize {
+        self.connections.tasks(callers)
+    }
+
+    async fn connect(&self) -> Result<Self::Connection, BoxError> {
+        self.connections.statements().await
+    }
+
+    async fn step(&self, statements: &mut Self::Connection, id: &str) -> Result<(), BoxError> {
+        let id = text(id);
+        statements.insert(&id).await?;
+        match &self.response {
+            Some(response) => statements.update(&id, response).await,
+            None => Ok(()),
+        }
     }
 }
 
-/// A caller that inserts keys.
-type Inserter = (Arc<dyn Statements>, Ids);
+/// A select by primary key.
+pub(crate) struct BareSelect(pub(crate) Connections);
 
-/// The insert.
-#[derive(Debug)]
-pub struct BareInsert(pub Connections);
-
-impl Operation for BareInsert {
-    type Caller = Inserter;
+impl Operation for BareSelect {
+    type Connection = Arc<dyn Statements>;
 
     fn tasks(&self, callers: usize) -> usize {
         self.0.tasks(callers)
     }
 
-    async fn caller(&self, _: usize) -> Result<Inserter, BoxError> {
-        Ok((self.0.statements().await?, Ids::series()))
+    async fn connect(&self) -> Result<Self::Connection, BoxError> {
+        self.0.statements().await
     }
 
-    async fn step(&self, (statements, ids): &mut Inserter) -> Result<(), BoxError> {
-        statements.insert(&text(&ids.next_id())).await
-    }
-}
-
-/// The insert, then the update with the response.
-#[derive(Debug)]
-pub struct BareLife {
-    /// Where.
-    pub connections: Connections,
-    /// With what.
-    pub response: Bytes,
-}
-
-impl Operation for BareLife {
-    type Caller = Inserter;
-
-    fn tasks(&self, callers: usize) -> usize {
-        self.connections.tasks(callers)
-    }
-
-    async fn caller(&self, _: usize) -> Result<Inserter, BoxError> {
-        Ok((self.connections.statements().await?, Ids::series()))
-    }
-
-    async fn step(&self, (statements, ids): &mut Inserter) -> Result<(), BoxError> {
-        let id = text(&ids.next_id());
-        statements.insert(&id).await?;
-        statements.update(&id, &self.response).await
+    async fn step(&self, statements: &mut Self::Connection, id: &str) -> Result<(), BoxError> {
+        statements.select(&text(id)).await.map(drop)
     }
 }
 
-/// The select by primary key, of many keys in turns.
-#[derive(Debug)]
-pub struct BareSelect {
-    connections: Connections,
-    ids: Arc<[String]>,
-}
-
-impl BareSelect {
-    /// Inserts so many keys with a response, of which each is selected then.
-    ///
-    /// # Errors
-    ///
-    /// The driver's.
-    pub async fn prepared(
-        connections: Connections,
-        keys: usize,
-        response: Bytes,
-    ) -> Result<Self, BoxError> {
-        let life = BareLife {
-            connections,
-            response,
-        };
-        let mut caller = life.caller(0).await?;
-        let next = caller.1.clone();
-        for _ in 0..keys {
-            life.step(&mut caller).await?;
-        }
-        let mut ids = next;
-        Ok(Self {
-            connections: life.connections,
-            ids: (0..keys).map(|_| text(&ids.next_id())).collect(),
-        })
-    }
-}
-
-impl Operation for BareSelect {
-    type Caller = (Arc<dyn Statements>, usize);
-
-    fn tasks(&self, callers: usize) -> usize {
-        self.connections.tasks(callers)
-    }
-
-    async fn caller(&self, number: usize) -> Result<Self::Caller, BoxError> {
-        Ok((self.connections.statements().await?, number))
-    }
-
-    async fn step(&self, (statements, next): &mut Self::Caller) -> Result<(), BoxError> {
-        *next += 1;
-        let id = &self.ids[*next % self.ids.len()];
-        statements.select(id).await.map(drop)
-    }
-}
-
-/// A new connection, and its first insert.
-#[derive(Debug)]
-pub struct BareStart(pub Connections);
+/// Connecting, and an insert of a fresh key.
+pub(crate) struct BareStart(pub(crate) Connections);
 
 impl Operation for BareStart {
-    type Caller = Ids;
+    type Connection = ();
 
-    async fn caller(&self, _: usize) -> Result<Ids, BoxError> {
-        Ok(Ids::series())
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
     }
 
-    async fn step(&self, ids: &mut Ids) -> Result<(), BoxError> {
-        let statements = self.0.bare.held(&self.0.namespace).await?;
-        statements.insert(&text(&ids.next_id())).await
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        let statements = self.0.new_statements().await?;
+        statements.insert(&text(id)).await
     }
 }

@@ -1,174 +1,170 @@
-//! What a store is asked.
+//! The calls of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_conformance::Harness;
 use idem_core::{BoxError, ClaimOutcome, IdempotencyStore, Response};
+use tokio::sync::Mutex;
 
-use crate::ids::request;
-use crate::{Ids, Operation};
+use super::{Keys, Operation, Turns};
+use crate::Backend;
+use crate::ids::{request, response};
 
 /// How long responses are replayed.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn other(outcome: &ClaimOutcome) -> BoxError {
+fn unexpected(outcome: &ClaimOutcome) -> BoxError {
     format!("a claim was answered {}", outcome.name()).into()
 }
 
-/// A claim of a key that nobody has claimed.
-#[derive(Debug)]
-pub struct ClaimFresh<S: ?Sized = dyn IdempotencyStore>(pub Arc<S>);
-
-impl<S: IdempotencyStore + ?Sized> Operation for ClaimFresh<S> {
-    type Caller = Ids;
-
-    async fn caller(&self, _: usize) -> Result<Ids, BoxError> {
-        Ok(Ids::series())
-    }
-
-    async fn step(&self, ids: &mut Ids) -> Result<(), BoxError> {
-        match self.0.claim(&request(&ids.next_id())).await? {
-            ClaimOutcome::Acquired(_) => Ok(()),
-            outcome => Err(other(&outcome)),
-        }
-    }
+/// A claim of a fresh key.
+pub(crate) struct Claims<S: ?Sized = dyn IdempotencyStore> {
+    pub(crate) store: Arc<S>,
+    /// With which the claim is completed, if there is one.
+    pub(crate) response: Option<Response>,
 }
 
-/// The life of a key: a claim, then its response.
-#[derive(Debug)]
-pub struct ClaimComplete<S: ?Sized = dyn IdempotencyStore> {
-    /// Where.
-    pub store: Arc<S>,
-    /// With what.
-    pub response: Response,
-}
-
-impl<S: IdempotencyStore + ?Sized> ClaimComplete<S> {
-    async fn life(&self, id: &str) -> Result<(), BoxError> {
-        match self.store.claim(&request(id)).await? {
-            ClaimOutcome::Acquired(claim) => {
-                Ok(self.store.complete(&claim, &self.response, DAY).await?)
-            }
-            outcome => Err(other(&outcome)),
-        }
-    }
-}
-
-impl<S: IdempotencyStore + ?Sized> Operation for ClaimComplete<S> {
-    type Caller = Ids;
-
-    async fn caller(&self, _: usize) -> Result<Ids, BoxError> {
-        Ok(Ids::series())
-    }
-
-    async fn step(&self, ids: &mut Ids) -> Result<(), BoxError> {
-        self.life(&ids.next_id()).await
-    }
-}
-
-/// A claim of a completed key, one of many in turns.
-#[derive(Debug)]
-pub struct Replay<S: ?Sized = dyn IdempotencyStore> {
-    store: Arc<S>,
-    ids: Arc<[String]>,
-}
-
-impl<S: IdempotencyStore + ?Sized> Replay<S> {
-    /// Completes so many keys, of which each is replayed then.
-    ///
-    /// # Errors
-    ///
-    /// The store's.
-    pub async fn prepared(
-        store: Arc<S>,
-        keys: usize,
-        response: Response,
-    ) -> Result<Self, BoxError> {
-        let life = ClaimComplete {
-            store: Arc::clone(&store),
-            response,
-        };
-        let mut ids = Ids::series();
-        let ids: Vec<_> = (0..keys).map(|_| ids.next_id()).collect();
-        for id in &ids {
-            life.life(id).await?;
-        }
-        Ok(Self {
+impl<S: IdempotencyStore + ?Sized> Claims<S> {
+    /// The claim alone.
+    pub(crate) fn fresh(store: Arc<S>) -> Self {
+        Self {
             store,
-            ids: ids.into(),
-        })
+            response: None,
+        }
     }
 
-    /// Replays each key once.
-    ///
-    /// # Errors
-    ///
-    /// The store's; that a key is not completed.
-    pub async fn once_each(&self) -> Result<(), BoxError> {
-        for next in 0..self.ids.len() {
-            self.step(&mut next.clone()).await?;
+    /// The whole life of a key.
+    pub(crate) fn completed(store: Arc<S>) -> Self {
+        Self {
+            store,
+            response: Some(response()),
         }
+    }
+}
+
+impl<S: IdempotencyStore + ?Sized> Operation for Claims<S> {
+    type Connection = ();
+
+    async fn connect(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// The keys.
-    #[must_use]
-    pub fn ids(&self) -> Arc<[String]> {
-        Arc::clone(&self.ids)
-    }
-
-    /// The same keys through another handle.
-    #[must_use]
-    pub fn through<T: IdempotencyStore + ?Sized>(&self, store: Arc<T>) -> Replay<T> {
-        Replay {
-            store,
-            ids: Arc::clone(&self.ids),
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        match (self.store.claim(&request(id)).await?, &self.response) {
+            (ClaimOutcome::Acquired(_), None) => Ok(()),
+            (ClaimOutcome::Acquired(claim), Some(response)) => {
+                Ok(self.store.complete(&claim, response, DAY).await?)
+            }
+            (outcome, _) => Err(unexpected(&outcome)),
         }
     }
 }
+
+/// A claim of a completed key.
+pub(crate) struct Replay<S: ?Sized = dyn IdempotencyStore>(pub(crate) Arc<S>);
 
 impl<S: IdempotencyStore + ?Sized> Operation for Replay<S> {
-    /// The number of the next key.
-    type Caller = usize;
+    type Connection = ();
 
-    async fn caller(&self, number: usize) -> Result<usize, BoxError> {
-        Ok(number)
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
     }
 
-    async fn step(&self, next: &mut usize) -> Result<(), BoxError> {
-        *next += 1;
-        let id = &self.ids[*next % self.ids.len()];
-        match self.store.claim(&request(id)).await? {
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        match self.0.claim(&request(id)).await? {
             ClaimOutcome::Completed(_) => Ok(()),
-            outcome => Err(other(&outcome)),
+            outcome => Err(unexpected(&outcome)),
         }
     }
 }
 
-/// A new handle, and its first claim.
-pub struct ColdStart {
-    /// Who opens it.
-    pub harness: Arc<dyn Harness>,
-    /// Of which namespace.
-    pub namespace: String,
+/// Many claims of a fresh key at once; over when each has its answer.
+pub(crate) struct Crowd {
+    pub(crate) store: Arc<dyn IdempotencyStore>,
+    pub(crate) callers: usize,
+}
+
+impl Operation for Crowd {
+    type Connection = ();
+
+    fn tasks(&self, _: usize) -> usize {
+        1
+    }
+
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        let id: Arc<str> = id.into();
+        let claims: Vec<_> = (0..self.callers)
+            .map(|_| {
+                let (store, id) = (Arc::clone(&self.store), Arc::clone(&id));
+                tokio::spawn(async move { store.claim(&request(&id)).await })
+            })
+            .collect();
+        let mut winners = 0;
+        for claim in claims {
+            winners += u32::from(matches!(claim.await??, ClaimOutcome::Acquired(_)));
+        }
+        match winners {
+            1 => Ok(()),
+            winners => Err(format!("{winners} winners").into()),
+        }
+    }
+}
+
+/// A claim of a fresh key, then one of a completed key.
+pub(crate) struct ClaimReplay {
+    claims: Claims,
+    replay: Replay,
+    completed: Mutex<Turns>,
+}
+
+impl ClaimReplay {
+    pub(crate) async fn prepared(store: Arc<dyn IdempotencyStore>) -> Result<Self, BoxError> {
+        let completed = Keys::used(&Claims::completed(Arc::clone(&store)), 100).await?;
+        Ok(Self {
+            claims: Claims::fresh(Arc::clone(&store)),
+            replay: Replay(store),
+            completed: Mutex::new(completed.turns(0)),
+        })
+    }
+}
+
+impl Operation for ClaimReplay {
+    type Connection = ();
+
+    fn tasks(&self, _: usize) -> usize {
+        1
+    }
+
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        self.claims.step(&mut (), id).await?;
+        let mut completed = self.completed.lock().await;
+        self.replay.step(&mut (), &completed.next_id()).await
+    }
+}
+
+/// Opening the store, and a claim of a fresh key.
+pub(crate) struct ColdStart {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) namespace: String,
 }
 
 impl Operation for ColdStart {
-    type Caller = Ids;
+    type Connection = ();
 
-    async fn caller(&self, _: usize) -> Result<Ids, BoxError> {
-        Ok(Ids::series())
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
     }
 
-    async fn step(&self, ids: &mut Ids) -> Result<(), BoxError> {
-        let store = self.harness.open(&self.namespace).await?;
-        ClaimFresh(store).step(ids).await
-    }
-}
-
-impl std::fmt::Debug for ColdStart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ColdStart").finish_non_exhaustive()
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        let handle = self.backend.open(&self.namespace).await?;
+        Claims::fresh(handle.store()).step(&mut (), id).await
     }
 }

@@ -2,91 +2,84 @@
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore};
+use idem_core::BoxError;
 
-use super::claim_fresh::IDEM;
-use super::{Contenders, Group};
+use super::key::bare_select;
+use super::{HELD, IDEM, KEYS, Meter, Scene};
 use crate::backends::{self, Hybrid};
-use crate::ids::response;
-use crate::operations::{BareSelect, ClaimFresh, Connections, Replay};
-use crate::{Arena, Measured, Plan, Row, Subject, Way};
+use crate::measured::Measured;
+use crate::operations::{Claims, Connections, Keys, Replay};
+use crate::{Arena, Backend, Plan};
 
-const NAME: &str = "hybrid";
-const KEYS: usize = 200;
+pub(super) const NAME: &str = "hybrid";
 const ALONE: &str = "database alone";
 
+pub(super) async fn visit(
+    backend: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    if backend.name() != NAME {
+        return Ok(());
+    }
+    let (Some(hybrid), Some(cache)) = (backends::hybrid(), backends::backend("redis")) else {
+        return Ok(());
+    };
+    hits(&hybrid, &cache, plan, meter).await?;
+    misses("hybrid_miss", &hybrid, plan, meter).await?;
+    misses("hybrid_cache_down", &hybrid.down(), plan, meter).await
+}
+
 /// Replays from the cache, and the plain read of it.
-pub async fn hit_group(hybrid: &Hybrid, up: &Arena, cache: &Arena) -> Result<Contenders, BoxError> {
-    let store = hybrid.store(up.namespace()).await?;
-    let database = up.batch().ok_or("no batches")?;
-    let replay = Replay::prepared(database, KEYS, response()).await?;
-    let replay = replay.through(Arc::clone(&store));
+async fn hits(
+    hybrid: &Hybrid,
+    cache: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    let arena = Arena::new(hybrid.database()).await?;
+    let cache = Arena::new(cache).await?;
+    let store = hybrid.store(arena.namespace()).await?;
+    let database = arena.batch().await?.ok_or("no batches")?;
+    let keys = Keys::used(&Claims::completed(database), KEYS).await?;
     for _ in 0..2 {
-        replay.once_each().await?;
+        keys.once_each(&Replay(Arc::clone(&store))).await?;
         store.settled().await;
     }
     let hits = store.metrics().hits;
     if hits < KEYS as u64 {
         return Err(format!("{hits} of {KEYS} keys are in the cache").into());
     }
-    let mut group = Contenders::new();
-    group.push(Measured::boxed(IDEM, replay));
-    if let Some(connections) = Connections::of(cache, Way::Held).await? {
-        let body = response().body().clone();
-        let select = BareSelect::prepared(connections, KEYS, body).await?;
-        group.push(Measured::boxed(Way::Held.name(), select));
+    let mut contenders = vec![Measured::on(&keys, IDEM, Replay(store))];
+    if let Some(connections) = Connections::held(&cache).await? {
+        contenders.push(bare_select(HELD, connections).await?);
     }
-    Ok(group)
+    let callers = plan.pick(&[1, 64, 512][..], &[64]);
+    let scene = Scene::new(("hybrid_hit", NAME, callers), contenders, |heat| {
+        heat.rows("hybrid_hit", IDEM, &[])
+    });
+    meter.measure(scene).await?;
+    cache.close().await?;
+    arena.close().await
 }
 
 /// Claims of fresh keys through the cache, and of the database alone.
-pub fn miss_group(store: Arc<dyn IdempotencyStore>, database: &Arena) -> Contenders {
-    vec![
-        Measured::boxed(IDEM, ClaimFresh(store)),
-        Measured::boxed(ALONE, ClaimFresh(database.store())),
-    ]
-}
-
-async fn hits(hybrid: &Hybrid, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let up = hybrid.database().arena().await?;
-    let Some(cache) = backends::subject("redis") else {
-        return Ok(Vec::new());
-    };
-    let cache = cache.arena().await?;
-    let group = Group::from(hit_group(hybrid, &up, &cache).await?);
-    let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 64, 512][..], &[64]) {
-        let heat = group.race(callers, plan).await?;
-        rows.extend(heat.rows(("hybrid_hit", NAME), IDEM, &[]));
-    }
-    cache.close().await?;
-    up.close().await?;
-    Ok(rows)
-}
-
-async fn misses(hybrid: &Hybrid, path: &str, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let database = hybrid.database().arena().await?;
-    let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 64][..], &[64]) {
-        let store = hybrid.store(database.namespace()).await?;
-        let group = miss_group(store, &database);
-        let heat = Group::from(group).race(callers, plan).await?;
-        rows.extend(heat.rows((path, NAME), IDEM, &[]));
-    }
-    database.close().await?;
-    Ok(rows)
-}
-
-pub(super) async fn measure(subject: &Subject, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let hybrid = match subject.name() {
-        NAME => backends::hybrid(),
-        _ => None,
-    };
-    let Some(hybrid) = hybrid else {
-        return Ok(Vec::new());
-    };
-    let mut rows = hits(&hybrid, plan).await?;
-    rows.extend(misses(&hybrid, "hybrid_miss", plan).await?);
-    rows.extend(misses(&hybrid.down(), "hybrid_cache_down", plan).await?);
-    Ok(rows)
+async fn misses(
+    path: &'static str,
+    hybrid: &Hybrid,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    let arena = Arena::new(hybrid.database()).await?;
+    let store = hybrid.store(arena.namespace()).await?;
+    let contenders = vec![
+        Measured::boxed(IDEM, Claims::fresh(store)),
+        Measured::boxed(ALONE, Claims::fresh(arena.store())),
+    ];
+    let callers = plan.pick(&[1, 64][..], &[64]);
+    let scene = Scene::new((path, NAME, callers), contenders, |heat| {
+        heat.rows(heat.path, IDEM, &[])
+    });
+    meter.measure(scene).await?;
+    arena.close().await
 }

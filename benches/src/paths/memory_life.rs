@@ -1,19 +1,17 @@
-//! The life of a key in memory, against a sharded map; no more is boxed than an application boxes.
+//! The life of a key in memory against a sharded map. Only what an application boxes is boxed.
 
 use std::sync::Arc;
 
 use dashmap::DashMap;
 use idem_core::{BoxError, MemoryStore};
 
-use super::Contenders;
-use super::claim_fresh::IDEM;
-use super::group::{Group, Heat};
+use super::{IDEM, Meter, Scene};
 use crate::ids::{response, text};
-use crate::operations::ClaimComplete;
-use crate::{Ids, Measured, Operation, Plan, Ratio, Row, Subject};
+use crate::measured::Measured;
+use crate::operations::{Claims, Operation};
+use crate::{Backend, Plan, Ratio};
 
 const MAP: &str = "dashmap";
-const PATH: &str = "memory_life";
 const MILLION: f64 = 1e6;
 
 /// `insert`, then `get_mut`.
@@ -23,14 +21,14 @@ struct MapLife {
 }
 
 impl Operation for MapLife {
-    type Caller = Ids;
+    type Connection = ();
 
-    async fn caller(&self, _: usize) -> Result<Ids, BoxError> {
-        Ok(Ids::series())
+    async fn connect(&self) -> Result<(), BoxError> {
+        Ok(())
     }
 
-    async fn step(&self, ids: &mut Ids) -> Result<(), BoxError> {
-        let id = text(&ids.next_id());
+    async fn step(&self, (): &mut (), id: &str) -> Result<(), BoxError> {
+        let id = text(id);
         self.map.insert(id.clone(), None);
         let mut entry = self.map.get_mut(&id).ok_or("no such key")?;
         *entry = Some(self.response.clone());
@@ -38,42 +36,36 @@ impl Operation for MapLife {
     }
 }
 
-pub(super) async fn measure(subject: &Subject, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    if subject.name() != "memory" {
-        return Ok(Vec::new());
+pub(super) async fn visit(
+    backend: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    if backend.name() != "memory" {
+        return Ok(());
     }
-    let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 2, 64][..], &[64]) {
-        let mut group = Contenders::new();
-        let life = ClaimComplete {
-            store: Arc::new(MemoryStore::new()),
-            response: response(),
-        };
-        group.push(Measured::boxed(IDEM, life));
+    // Neither side starts with the keys of another number of callers.
+    for callers in plan.pick(&[&[1], &[2], &[64]][..], &[&[64]]) {
+        let life = Claims::completed(Arc::new(MemoryStore::new()));
         let map = MapLife {
             map: DashMap::new(),
             response: response().body().to_vec().into(),
         };
-        group.push(Measured::boxed(MAP, map));
-        let heat = Group::from(group).race(callers, plan).await?;
-        rows.extend(heat.row((PATH, "memory"), IDEM, MAP));
-        if callers == 64 {
-            rows.extend(rate(&heat));
-        }
+        let contenders = vec![Measured::boxed(IDEM, life), Measured::boxed(MAP, map)];
+        let scene = Scene::new(
+            ("memory_life", backend.name(), *callers),
+            contenders,
+            |heat| {
+                let rates = heat.standings.rates(IDEM).into_iter();
+                let millions = Ratio::of(rates.map(|rate| rate / MILLION).collect());
+                let sides = [IDEM, "a million a second"];
+                let rate = millions.filter(|_| heat.callers == 64);
+                let rate = rate.map(|rate| heat.with("memory_life_rate", sides, rate));
+                let life = heat.row("memory_life", IDEM, MAP);
+                life.into_iter().chain(rate).collect()
+            },
+        );
+        meter.measure(scene).await?;
     }
-    Ok(rows)
-}
-
-/// Millions a second.
-fn rate(heat: &Heat) -> Option<Row> {
-    let figures = heat.standings().figures(IDEM)?;
-    let rates = heat.standings().rates(IDEM)?;
-    let millions: Vec<_> = rates.into_iter().map(|rate| rate / MILLION).collect();
-    let ratio = Ratio::of(&millions)?;
-    let row = Row::new(
-        ("memory_life_rate", "memory", 64),
-        "a million a second",
-        ratio,
-    );
-    Some(row.with_figures(Some(figures), None).judged())
+    Ok(())
 }

@@ -1,51 +1,39 @@
-//! The engine, against the calls of the store that it makes.
+//! The engine against the calls of the store that it makes.
+
+use std::sync::Arc;
 
 use idem_core::BoxError;
 
-use super::{Contenders, Group};
-use crate::ids::response;
-use crate::operations::{ClaimComplete, Replay, Run, RunReplayed};
-use crate::{Arena, Measured, Plan, Row, Subject};
+use super::{KEYS, Meter, Scene};
+use crate::measured::Measured;
+use crate::operations::{Claims, Keys, Replay, Run};
+use crate::{Arena, Backend, Plan};
 
 const ENGINE: &str = "engine";
 const CALLS: &str = "store's own calls";
 
-/// How many keys are replayed in turns.
-const KEYS: usize = 200;
-
-/// Who takes turns: a run of work that takes no time, and claim and completion.
-pub fn fresh_group(arena: &Arena) -> Contenders {
-    let life = ClaimComplete {
-        store: arena.store(),
-        response: response(),
-    };
-    vec![
-        Measured::boxed(ENGINE, Run::new(arena.store(), response())),
-        Measured::boxed(CALLS, life),
-    ]
-}
-
-/// Who takes turns: a run of a key that has a result, and its claim.
-pub async fn replayed_group(arena: &Arena) -> Result<Contenders, BoxError> {
-    let replay = Replay::prepared(arena.store(), KEYS, response()).await?;
-    let run = RunReplayed::new(arena.store(), response(), replay.ids());
-    Ok(vec![
-        Measured::boxed(ENGINE, run),
-        Measured::boxed(CALLS, replay),
-    ])
-}
-
-pub(super) async fn measure(subject: &Subject, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let arena = subject.arena().await?;
-    let fresh = Group::from(fresh_group(&arena));
-    let replayed = Group::from(replayed_group(&arena).await?);
-    let mut rows = Vec::new();
-    for &callers in plan.pick(&[1, 32, 64, 512][..], &[1, 64]) {
-        for (path, group) in [("run_fresh", &fresh), ("run_replayed", &replayed)] {
-            let heat = group.race(callers, plan).await?;
-            rows.extend(heat.row((path, subject.name()), ENGINE, CALLS));
-        }
+pub(super) async fn visit(
+    backend: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    let arena = Arena::new(backend).await?;
+    let completed = || Claims::completed(arena.store());
+    let fresh = vec![
+        Measured::boxed(ENGINE, Run::new(arena.store(), true)),
+        Measured::boxed(CALLS, completed()),
+    ];
+    let keys = Keys::used(&completed(), KEYS).await?;
+    let replayed = vec![
+        Measured::on(&keys, ENGINE, Run::new(arena.store(), false)),
+        Measured::on(&keys, CALLS, Replay(arena.store())),
+    ];
+    let callers = plan.pick(&[1, 32, 64, 512][..], &[1, 64]);
+    for (path, contenders) in [("run_fresh", fresh), ("run_replayed", replayed)] {
+        let scene = Scene::new((path, backend.name(), callers), contenders, |heat| {
+            heat.row(heat.path, ENGINE, CALLS).into_iter().collect()
+        });
+        meter.measure(scene).await?;
     }
-    arena.close().await?;
-    Ok(rows)
+    arena.close().await
 }

@@ -1,60 +1,53 @@
 //! Claims of fresh keys beside few rows and beside many.
 
+use std::sync::Arc;
+
 use idem_core::BoxError;
 
-use super::{Contenders, Group};
-use crate::operations::ClaimFresh;
-use crate::{Arena, Measured, Plan, Row, Rows, Subject};
+use super::{Meter, Scene};
+use crate::measured::Measured;
+use crate::operations::Claims;
+use crate::{Arena, Backend, Plan, Rows};
 
-const CALLERS: usize = 8;
+/// How many rows there are, the contender's name, and the path of its row.
+type Size = (u64, &'static str, &'static str);
 
-/// How many rows there are, what that is called, and what its row in the report is called.
-pub type Size = (u64, &'static str, &'static str);
-
-/// The sizes.
-pub const SIZES: [Size; 3] = [
-    (10_000, "1e4 rows", "table_size_1e4"),
+const SIZES: [Size; 4] = [
+    (10_000, FEW, "table_size_1e4"),
+    (100_000, "1e5 rows", "table_size_1e5"),
     (1_000_000, "1e6 rows", "table_size_1e6"),
     (10_000_000, "1e7 rows", "table_size_1e7"),
 ];
-/// Fewer of them.
-pub const QUICK: [Size; 2] = [SIZES[0], (100_000, "1e5 rows", "table_size_1e5")];
+const FEW: &str = "1e4 rows";
 
-/// A table of each size that the backend makes in reasonable time, and who takes turns; nobody where it makes none.
-pub async fn group(
-    subject: &Subject,
-    sizes: &[Size],
-) -> Result<(Vec<Arena>, Contenders), BoxError> {
-    let (mut arenas, mut group) = (Vec::new(), Contenders::new());
-    let Some(filler) = subject.filler() else {
-        return Ok((arenas, group));
-    };
-    for (rows, name, _) in sizes.iter().filter(|(rows, ..)| *rows <= filler.most()) {
-        let arena = subject.arena().await?;
-        filler
-            .fill(arena.namespace(), *rows, Rows::Completed)
-            .await?;
-        group.push(Measured::boxed(*name, ClaimFresh(arena.store())));
+pub(super) async fn visit(
+    backend: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    let (mut arenas, mut contenders) = (Vec::new(), Vec::new());
+    let sizes = plan.pick(&[SIZES[0], SIZES[2], SIZES[3]][..], &SIZES[..2]);
+    for (rows, name, _) in sizes
+        .iter()
+        .filter(|(rows, ..)| *rows <= backend.most_rows())
+    {
+        let arena = Arena::new(backend).await?;
+        let namespace = arena.namespace();
+        backend.fill(namespace, *rows, Rows::Completed).await?;
+        contenders.push(Measured::boxed(*name, Claims::fresh(arena.store())));
         arenas.push(arena);
     }
-    Ok((arenas, group))
-}
-
-pub(super) async fn measure(subject: &Subject, plan: &Plan) -> Result<Vec<Row>, BoxError> {
-    let sizes = plan.pick(&SIZES[..], &QUICK);
-    let (arenas, group) = group(subject, sizes).await?;
     if arenas.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let heat = Group::from(group).race(CALLERS, plan).await?;
-    let (_, few, _) = sizes[0];
-    let rows = sizes
-        .iter()
-        .skip(1)
-        .filter_map(|(_, name, path)| heat.row((path, subject.name()), name, few));
-    let rows = rows.collect();
+    let scene = Scene::new(("table_size", backend.name(), &[8]), contenders, |heat| {
+        let many = SIZES.iter().skip(1);
+        let rows = many.filter_map(|(_, name, path)| heat.row(path, name, FEW));
+        rows.collect()
+    });
+    meter.measure(scene).await?;
     for arena in arenas {
         arena.close().await?;
     }
-    Ok(rows)
+    Ok(())
 }

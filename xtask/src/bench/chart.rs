@@ -1,100 +1,241 @@
-//! Throughput and latency by backend and concurrency, as SVG.
+//! Throughput by backend and number of callers, as SVG.
 //!
-//! A panel for each backend, a line for each contender. Both axes are logarithmic and the same in all panels of a chart,
-//! so that panels compare. The colours are those of Okabe and Ito, which people tell apart who are blind to some, and
-//! each contender has a mark of its own beside its colour.
+//! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic and
+//! the same in all panels, so that panels compare. Contenders differ in colour (of the palette by
+//! Okabe and Ito, which colour-blind people tell apart) and in the shape of their marks.
 
-mod draw;
-mod panel;
-
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ops::Range;
 use std::path::Path;
 
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
 use crate::Result;
-use crate::bench::row::{Figures, Row};
-use draw::Scale;
-use panel::panels;
+use crate::bench::backends::BACKENDS;
+use crate::bench::judge::Judged;
 
-/// A path in words, and the bare statement beside it.
-const PATHS: [(&str, &str); 3] = [
-    ("claim_fresh", "claim of a fresh key"),
-    ("claim_complete", "claim and completion"),
-    ("replay", "replay"),
+/// The paths that are drawn, each in a chart of its own.
+const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
+
+/// Name, colour and mark; a mark is a polygon around its point.
+type Contender = (&'static str, RGBColor, &'static [(i32, i32)]);
+
+const CONTENDERS: [Contender; 4] = [
+    (
+        "idem",
+        RGBColor(0, 114, 178),
+        &[(0, -5), (5, 0), (0, 5), (-5, 0)],
+    ),
+    (
+        "idem, coalesced",
+        RGBColor(213, 94, 0),
+        &[(0, -5), (5, 4), (-5, 4)],
+    ),
+    (
+        "bare held",
+        RGBColor(60, 60, 60),
+        &[(-3, -3), (3, -3), (3, 3), (-3, 3)],
+    ),
+    (
+        "bare pooled",
+        RGBColor(0, 158, 115),
+        &[(0, 5), (5, -4), (-5, -4)],
+    ),
 ];
 
-/// What is drawn of it.
-struct Quantity {
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    of: fn(Figures) -> Option<f64>,
-}
+/// Operations per second by number of callers, for each of [`CONTENDERS`].
+type Lines = [BTreeMap<u64, f64>; CONTENDERS.len()];
 
-const QUANTITIES: [Quantity; 2] = [
-    Quantity {
-        name: "throughput",
-        title: "operations a second (more is better)",
-        unit: "operations / s",
-        of: |figures| Some(figures.per_second),
-    },
-    Quantity {
-        name: "p99",
-        title: "99th percentile of latency (less is better)",
-        unit: "µs",
-        of: |figures| figures.p99_us,
-    },
-];
+const ACROSS: usize = 3;
+const PANEL: (u32, u32) = (330, 240);
+const TITLE: u32 = 36;
+const FONT: &str = "sans-serif";
 
-/// Draws each chart that there are figures for into a folder; the names of their files.
+/// Draws each chart that has figures into a folder; returns the names of the files.
 ///
 /// # Errors
 ///
 /// A file cannot be written.
-pub(crate) fn draw(rows: &[Row], folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    for (path, words) in PATHS {
-        for quantity in &QUANTITIES {
-            let panels = panels(rows, path, quantity.of);
-            let Some(scale) = Scale::around(&panels, quantity.unit) else {
-                continue;
-            };
-            let name = format!("bench-{}-{}.svg", path.replace('_', "-"), quantity.name);
-            let title = format!("{words}: {}", quantity.title);
-            draw::chart(&folder.join(&name), &title, &panels, &scale)
-                .map_err(|error| format!("{name}: {error}"))?;
-            files.push(name);
+    for path in PATHS {
+        let panels = panels(rows, path);
+        if panels.is_empty() {
+            continue;
         }
+        let name = format!("bench-{}.svg", path.replace('_', "-"));
+        chart(&folder.join(&name), path, &panels).map_err(|error| format!("{name}: {error}"))?;
+        files.push(name);
     }
     Ok(files)
+}
+
+/// The lines of each backend that was measured.
+fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
+    let coalesced = format!("{path}_coalesced");
+    let lines = |backend: &str| {
+        let mut lines = Lines::default();
+        for row in rows
+            .iter()
+            .map(|judged| &judged.row)
+            .filter(|row| row.backend == backend)
+        {
+            let ours = match &row.path {
+                name if name == path => "idem",
+                name if *name == coalesced => "idem, coalesced",
+                _ => continue,
+            };
+            for (name, rate) in [ours, &row.baseline].into_iter().zip(row.per_second()) {
+                let index = CONTENDERS.iter().position(|(other, ..)| *other == name);
+                if let (Some(index), Some(rate)) = (index, rate) {
+                    // A contender is in several rows of a run, with the same figures.
+                    lines[index].entry(row.callers).or_insert(rate);
+                }
+            }
+        }
+        lines
+    };
+    let panels = BACKENDS.iter().map(|(name, _)| (*name, lines(name)));
+    panels
+        .filter(|(_, lines)| lines.iter().any(|line| !line.is_empty()))
+        .collect()
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn chart(
+    file: &Path,
+    path: &str,
+    panels: &[(&str, Lines)],
+) -> std::result::Result<(), Box<dyn Error>> {
+    let across = panels.len().min(ACROSS);
+    let down = panels.len().div_ceil(ACROSS);
+    let size = (PANEL.0 * across as u32, TITLE + PANEL.1 * down as u32);
+    let root = SVGBackend::new(file, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let title = format!("{path}: operations per second by number of callers");
+    let body = root.titled(&title, (FONT, 16))?;
+    let points = || panels.iter().flat_map(|(_, lines)| lines.iter().flatten());
+    let callers = powers(2.0, points().map(|(callers, _)| *callers as f64));
+    let rates = powers(10.0, points().map(|(_, rate)| *rate));
+    for (index, (area, (backend, lines))) in body
+        .split_evenly((down, across))
+        .iter()
+        .zip(panels)
+        .enumerate()
+    {
+        let is_first = index == 0;
+        panel(
+            area,
+            (backend, lines),
+            (callers.clone(), rates.clone()),
+            is_first,
+        )?;
+    }
+    Ok(root.present()?)
+}
+
+/// The powers of the base around all values.
+fn powers(base: f64, values: impl Iterator<Item = f64>) -> Range<f64> {
+    let (low, high) = values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    let low = low.log(base).floor();
+    base.powf(low)..base.powf(high.log(base).ceil().max(low + 1.0))
+}
+
+fn panel(
+    area: &Area<'_>,
+    (backend, lines): (&str, &Lines),
+    (callers, rates): (Range<f64>, Range<f64>),
+    has_legend: bool,
+) -> std::result::Result<(), Box<dyn Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .caption(backend, (FONT, 14))
+        .margin(8)
+        .x_label_area_size(20)
+        .y_label_area_size(44)
+        .build_cartesian_2d(callers.log_scale().base(2.0), rates.log_scale())?;
+    chart
+        .configure_mesh()
+        .max_light_lines(0)
+        .x_labels(6)
+        .y_labels(5)
+        .label_style((FONT, 12))
+        .bold_line_style(BLACK.mix(0.12))
+        .x_label_formatter(&|callers| format!("{callers:.0}"))
+        .y_label_formatter(&|rate| format!("{rate:.0e}"))
+        .draw()?;
+    // The store's own line comes last, above the others.
+    for ((name, colour, mark), line) in CONTENDERS.iter().zip(lines).rev() {
+        let points = || line.iter().map(|(callers, rate)| (*callers as f64, *rate));
+        let marked = |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled());
+        chart
+            .draw_series(LineSeries::new(points(), colour.stroke_width(2)))?
+            .label(*name)
+            .legend(move |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled()));
+        chart.draw_series(points().map(marked))?;
+    }
+    if has_legend {
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::LowerRight)
+            .background_style(WHITE.mix(0.8))
+            .draw()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::judge::Judge;
     use crate::bench::row::tests::row;
 
     #[test]
     fn a_chart_is_drawn_where_there_are_figures() {
-        let rows: Vec<_> = [1, 8, 64, 512]
-            .map(|callers| {
-                row(&format!(
-                    r#"{{"path":"replay","backend":"postgres","callers":{callers},"ratio":0.9,"baseline":"bare held",
-                        "idem":{{"per_second":{0}00.5,"p99_us":900}},"bare":{{"per_second":{0}10.5}}}}"#,
-                    callers * 3
-                ))
-            })
-            .into();
+        let rows = [1, 8, 64, 512].map(|callers| {
+            row(&format!(
+                r#"{{"path":"replay","backend":"postgres","callers":{callers},"ratio":0.9,
+                    "baseline":"bare held",
+                    "idem":{{"per_second":{callers}00.5}},"bare":{{"per_second":{callers}10.5}}}}"#
+            ))
+        });
+        let rows = Judge::default().judge(rows.into());
         let folder = std::env::temp_dir().join(format!("idem-chart-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let files = draw(&rows, &folder).unwrap();
-        assert_eq!(
-            files,
-            ["bench-replay-throughput.svg", "bench-replay-p99.svg"]
-        );
+        assert_eq!(files, ["bench-replay.svg"]);
         let drawn = std::fs::read_to_string(folder.join(&files[0])).unwrap();
-        for word in ["postgres", "idem", "bare held", "callers", "operations / s"] {
+        for word in ["postgres", "idem", "bare held", "callers", "per second"] {
             assert!(drawn.contains(word), "{word}");
         }
         assert!(draw(&[], &folder).unwrap().is_empty());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn axes_end_at_powers() {
+        assert_eq!(powers(2.0, [1.0, 512.0].into_iter()), 1.0..512.0);
+        assert_eq!(powers(10.0, [20.0, 90.0].into_iter()), 10.0..100.0);
+    }
+
+    #[test]
+    fn a_contender_is_one_line_however_many_rows_it_is_in() {
+        let rows = [
+            r#"{"path":"replay","backend":"redis","callers":8,"ratio":0.9,"baseline":"bare held",
+                "idem":{"per_second":90},"bare":{"per_second":100}}"#,
+            r#"{"path":"replay","backend":"redis","callers":8,"ratio":1.8,"baseline":"pgbench",
+                "idem":{"per_second":91},"bare":{"per_second":50}}"#,
+            r#"{"path":"replay_coalesced","backend":"redis","callers":8,"ratio":2.0,
+                "baseline":"bare pooled","idem":{"per_second":200},"bare":{"per_second":40}}"#,
+        ];
+        let rows = Judge::default().judge(rows.map(row).into());
+        let panels = panels(&rows, "replay");
+        let line = |rate| BTreeMap::from([(8, rate)]);
+        let lines = [90.0, 200.0, 100.0, 40.0].map(line);
+        assert_eq!(panels, [("redis", lines)]);
     }
 }

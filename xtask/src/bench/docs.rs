@@ -1,27 +1,30 @@
-//! The generated part of `docs/performance.md`.
+//! The generated part of `docs/performance.md`, and the files beside it.
 
 use std::path::Path;
 
 use crate::Result;
+use crate::bench::judge::Judged;
 use crate::bench::report::Report;
-use crate::bench::{chart, table};
+use crate::bench::{chart, data, table};
 
 const PAGE: &str = "docs/performance.md";
+const DATA: &str = "docs/performance.csv";
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench --docs` -->";
 const END: &str = "<!-- end -->";
 
-/// Puts the figures into the page and the charts beside it.
+/// Writes the targets into the page, every figure into the data file, and the charts.
 ///
 /// # Errors
 ///
-/// The page is not there or has no place for figures; a file cannot be written.
-pub(crate) fn write(report: &Report) -> Result {
+/// The page is missing or has no markers; a file cannot be written.
+pub(crate) fn write(report: &Report, rows: &[Judged]) -> Result {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
-    let charts = chart::draw(&report.rows(), Path::new("docs"))?;
-    let page = replaced(&page, &figures(report, &charts))
+    let charts = chart::draw(rows, Path::new("docs"))?;
+    data::write(rows, Path::new(DATA))?;
+    let page = replaced(&page, &figures(report, rows, &charts))
         .ok_or_else(|| format!("{PAGE}: no lines `{BEGIN}` and `{END}`"))?;
     std::fs::write(PAGE, page)?;
-    println!("    {PAGE}, docs/bench-*.svg");
+    println!("    {PAGE}, {DATA}, {}", charts.join(", "));
     Ok(())
 }
 
@@ -29,15 +32,15 @@ pub(crate) fn write(report: &Report) -> Result {
 fn replaced(page: &str, figures: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!(
-        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
-        figures.trim()
-    ))
+    let figures = figures.trim();
+    Some(format!("{before}{BEGIN}\n\n{figures}\n\n{END}{after}"))
 }
 
-fn figures(report: &Report, charts: &[String]) -> String {
+fn figures(report: &Report, rows: &[Judged], charts: &[String]) -> String {
     let mut text = machine(report);
-    text.push_str(&table::markdown(&report.rows()));
+    text.push_str("### Targets\n\n");
+    text.push_str(&table::targets(rows));
+    text.push_str("\n### Charts\n");
     for chart in charts {
         let title = chart.trim_start_matches("bench-").trim_end_matches(".svg");
         text.push_str(&format!("\n![{}]({chart})\n", title.replace('-', " ")));
@@ -52,21 +55,18 @@ fn machine(report: &Report) -> String {
         machine.date, machine.cpu, machine.cores, machine.memory, machine.kernel
     );
     if let Some(sync) = machine.sync_us {
-        text.push_str(&format!("; to have a page on the disk takes {sync:.0} µs"));
+        text.push_str(&format!(". Writing a page to the disk takes {sync:.0} µs"));
     }
-    if let Some(load) = machine
-        .load
-        .filter(|load| *load > machine.cores as f64 / 2.0)
-    {
+    let busy = machine.cores as f64 / 2.0;
+    if let Some(load) = machine.load.filter(|load| *load > busy) {
         text.push_str(&format!(
-            ".\nThe machine was busy with something else when this began (load {load:.1}): the figures are not to be relied on"
+            ".\nDo not rely on these figures: the machine was busy when the run began (load {load:.1})"
         ));
     }
-    text.push_str(if report.quick {
-        ".\nThe rounds were few and short (`--quick`).\n\n"
-    } else {
-        ".\n\n"
-    });
+    if report.quick {
+        text.push_str(".\nThe rounds were few and short (`--quick`)");
+    }
+    text.push_str(".\n\n");
     for server in &report.servers {
         let version = server.version.as_deref().unwrap_or("of unknown version");
         text.push_str(&format!(
@@ -80,11 +80,14 @@ fn machine(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::bench::machine::Machine;
     use crate::bench::report::tests::machine;
 
     #[test]
-    fn only_what_is_between_the_markers_is_written_anew() {
+    fn only_the_text_between_the_markers_is_replaced() {
         let page = format!("# Speed\n\n{BEGIN}\nold\n{END}\n\nHow to read it.\n");
         let new = replaced(&page, "new\n").unwrap();
         assert_eq!(
@@ -96,67 +99,78 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_is_told_as_such() {
-        let quick = |quick| figures(&Report::new(machine(), Vec::new(), quick), &[]);
-        assert!(quick(true).contains("`--quick`") && !quick(false).contains("quick"));
-        assert!(quick(false).starts_with("Measured 2026-11-22 on AMD EPYC (2 cores), 23.5 GiB"));
+    fn the_page_says_on_what_and_how_the_figures_were_measured() {
+        let text = |load, quick| {
+            let machine = Machine { load, ..machine() };
+            figures(&Report::new(machine, Vec::new(), quick), &[], &[])
+        };
+        let idle = text(Some(0.3), false);
+        assert!(idle.starts_with("Measured 2026-11-22 on AMD EPYC (2 cores), 23.5 GiB"));
+        assert!(!idle.contains("busy") && !idle.contains("--quick"));
+        assert!(text(Some(14.2), false).contains("busy"));
+        assert!(text(None, true).contains("`--quick`"));
+    }
+
+    fn file(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
     }
 
     #[test]
-    fn a_busy_machine_is_told_as_such() {
-        let busy = |load| {
-            let machine = crate::bench::machine::Machine { load, ..machine() };
-            figures(&Report::new(machine, Vec::new(), false), &[]).contains("busy")
-        };
-        assert!(busy(Some(14.2)) && !busy(Some(0.3)) && !busy(None));
-    }
-
-    /// The cells of the lines of a table that begins with this heading.
-    fn cells(page: &str, heading: &str) -> Vec<Vec<String>> {
-        let lines = page.lines().skip_while(|line| *line != heading).skip(2);
-        let lines = lines.take_while(|line| line.starts_with('|')).skip(2);
-        let cells = |line: &str| {
-            let cells = line.trim_matches('|').split('|');
-            cells.map(|cell| cell.trim().to_owned()).collect()
-        };
-        lines.map(cells).collect()
-    }
-
-    #[test]
-    fn every_target_of_the_page_has_a_verdict_and_every_miss_its_reason() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
-        let page = std::fs::read_to_string(file).unwrap();
-        let rows = cells(&page, "### Targets");
-        assert!(!rows.is_empty(), "the page has no targets");
-        for row in rows {
-            assert_eq!(row.len(), 11, "{row:?}");
-            let ratio: f64 = row[3].split(' ').next().unwrap().parse().unwrap();
-            // What the memory grows by may be less than nothing.
-            let may_be_below_zero = row[3].ends_with("bytes");
-            assert!(ratio > 0.0 || may_be_below_zero, "{row:?}");
-            assert!(ratio.is_finite() && !row[6].is_empty(), "{row:?}");
-            match row[7].strip_prefix("missed ") {
-                None => assert_eq!(row[7], "met", "{row:?}"),
-                Some(reason) => assert!(page.contains(&format!("\n{reason} ")), "{row:?}"),
+    fn the_page_is_short_and_every_miss_has_its_reason() {
+        let page = std::fs::read_to_string(file(PAGE)).unwrap();
+        assert!(page.len() <= 12_000, "{} bytes", page.len());
+        let table = page.lines().skip_while(|line| *line != "### Targets");
+        let table = table.skip_while(|line| !line.starts_with('|')).skip(2);
+        let lines: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
+        assert!(!lines.is_empty(), "the page has no targets");
+        for line in lines {
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            assert!(cells[3].starts_with(['>', '<']), "{line}");
+            for cell in cells[4..].iter().filter(|cell| !cell.is_empty()) {
+                let (ratio, reason) = cell.split_once(' ').unwrap_or((cell, ""));
+                assert!(ratio.parse::<f64>().unwrap().is_finite(), "{line}");
+                assert!(page.contains(&format!("\n{reason}")), "{line}");
             }
         }
+        assert!(!page.contains("Not explained"));
     }
 
     #[test]
-    fn the_charts_of_the_page_are_there() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        let page = std::fs::read_to_string(folder.join("performance.md")).unwrap();
-        let mut links = page
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next());
-        let charts: Vec<_> = links
-            .by_ref()
-            .filter(|link| link.ends_with(".svg"))
-            .collect();
-        assert!(!charts.is_empty());
-        for chart in charts {
-            assert!(folder.join(chart).is_file(), "{chart}");
+    fn the_files_of_the_page_are_there_and_small() {
+        let page = std::fs::read_to_string(file(PAGE)).unwrap();
+        let links = page.split("](").skip(1);
+        let links: Vec<_> = links.filter_map(|rest| rest.split(')').next()).collect();
+        assert!(links.contains(&"performance.csv"));
+        for link in links.iter().filter(|link| !link.contains('#')) {
+            let file = file("docs").join(link);
+            let length = file
+                .metadata()
+                .unwrap_or_else(|error| panic!("{link}: {error}"))
+                .len();
+            assert!(
+                !link.ends_with(".svg") || length <= 60_000,
+                "{link}: {length} bytes"
+            );
         }
+    }
+
+    #[test]
+    fn every_row_of_the_data_file_has_every_column() {
+        let mut data = csv::Reader::from_path(file(DATA)).unwrap();
+        let page = std::fs::read_to_string(file(PAGE)).unwrap();
+        for column in data.headers().unwrap() {
+            assert!(
+                page.contains(&format!("`{column}`")),
+                "{column} is not described"
+            );
+        }
+        let rows: Vec<_> = data.records().map(|row| row.unwrap()).collect();
+        let verdicts = |verdict| rows.iter().filter(|row| &row[9] == verdict).count();
+        let (met, missed) = (verdicts("met"), verdicts("missed"));
+        let sum = format!("\n{met} of {} targets are met.\n", met + missed);
+        assert!(
+            page.contains(&sum),
+            "the page is of other figures than the data file"
+        );
     }
 }

@@ -1,13 +1,12 @@
 //! Instructions per operation, counted by callgrind: numbers that do not depend on how busy the machine is.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::Result;
-use crate::step::{self, cargo, output};
-use crate::workspace::Workspace;
+use crate::bench::row::Row;
+use crate::step;
+use crate::{Result, workspace};
 
 /// Of `idem-benches`, and of its feature.
 pub(crate) const NAME: &str = "instructions";
@@ -29,30 +28,21 @@ pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
         println!("    installing packages: {VALGRIND}");
         idem_servers::install(&[VALGRIND])?;
     }
-    let workspace = Workspace::all()?;
-    let library = workspace
-        .packages()
-        .find(|package| package.name() == "gungraun")
-        .ok_or("nothing depends on gungraun")?;
-    let version = library.version();
-    let tools = target.join("idem/tools");
-    let set = std::env::var_os("GUNGRAUN_RUNNER").map(PathBuf::from);
-    let places = set.into_iter().chain([tools.join("bin/gungraun-runner")]);
-    let is_right = |program: &PathBuf| {
-        let told = output(Command::new(program).arg("--version"));
-        told.is_ok_and(|told| told.trim().ends_with(version))
-    };
-    if let Some(program) = places.into_iter().find(is_right) {
-        return Ok(program);
+    let workspace = workspace::all()?;
+    let mut packages = workspace.packages.iter();
+    let library = packages.find(|package| package.name == "gungraun");
+    let version = library
+        .ok_or("nothing depends on gungraun")?
+        .version
+        .to_string();
+    if let Some(program) = std::env::var_os("GUNGRAUN_RUNNER") {
+        return Ok(program.into());
     }
-    let exact = format!("={version}");
-    let mut install = cargo(&["install", "--quiet", "--locked", "gungraun-runner"]);
-    install.args(["--version", &exact, "--root"]).arg(&tools);
-    if step::run("install gungraun-runner", &mut install)? {
-        Ok(tools.join("bin/gungraun-runner"))
-    } else {
-        Err("gungraun-runner cannot be installed".into())
-    }
+    step::installed(
+        "gungraun-runner",
+        Some(&version),
+        &target.join("idem/tools"),
+    )
 }
 
 /// Where the summaries of an earlier run are.
@@ -72,7 +62,7 @@ pub(crate) fn forget(target: &Path) {
 /// # Errors
 ///
 /// A summary is in another form.
-pub(crate) fn rows(target: &Path) -> Result<Vec<Value>> {
+pub(crate) fn rows(target: &Path) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for file in summaries(&folder(target)) {
         let summary: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
@@ -82,7 +72,7 @@ pub(crate) fn rows(target: &Path) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-fn row(summary: &Value) -> Option<Value> {
+fn row(summary: &Value) -> Option<Row> {
     let profiles = summary["profiles"].as_array()?;
     let callgrind = profiles
         .iter()
@@ -90,17 +80,14 @@ fn row(summary: &Value) -> Option<Value> {
     let metrics = &callgrind["data"]["total"]["metrics"];
     let count = metrics["Ir"]["values"]["new"].as_f64()?;
     let name = summary["function_name"].as_str()?;
-    Some(json!({
-        "path": format!("{NAME}_{name}"),
-        "backend": "memory",
-        "callers": 1,
-        "ratio": (count / OPERATIONS).round(),
-        "unit": "per operation",
-        "baseline": "",
-        "target": null,
-        "met": null,
-        "reason": "",
-    }))
+    Some(Row {
+        path: format!("{NAME}_{name}"),
+        backend: "memory".to_owned(),
+        callers: 1,
+        ratio: (count / OPERATIONS).round(),
+        unit: "per operation".to_owned(),
+        ..Row::default()
+    })
 }
 
 /// Each `summary.json` within, in the order of names.
@@ -135,8 +122,8 @@ mod tests {
             "Ir":{"values":{"new":3131262,"old":3131000}}},"regressions":[]}}}]}"#;
         std::fs::write(place.join("summary.json"), text).unwrap();
         let found = rows(&target).unwrap();
-        assert_eq!(found[0]["path"], "instructions_coalesced_claim");
-        assert_eq!(found[0]["ratio"], 3131.0);
+        assert_eq!(found[0].path, "instructions_coalesced_claim");
+        assert_eq!(found[0].ratio, 3131.0);
         std::fs::write(place.join("summary.json"), "{}").unwrap();
         assert!(rows(&target).is_err());
         forget(&target);

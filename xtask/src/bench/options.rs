@@ -1,9 +1,10 @@
+use crate::bench::backends;
+
 /// What is measured, and what is done with the figures.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct BenchOptions {
-    /// Measures these backends only: `memory`, `sqlite`, `postgres`, `mariadb`, `mysql`, `redis`, `valkey`, `mongo`,
-    /// `hybrid`.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    /// Measures these backends only.
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = backends::names())]
     pub(crate) backend: Vec<String>,
     /// Measures these paths only, such as `claim_fresh` and `replay`, and nothing but ratios.
     #[arg(long, value_name = "NAME", num_args = 1..)]

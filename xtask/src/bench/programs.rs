@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bench::durable::Durable;
 use crate::bench::{BenchOptions, backends, instructions};
+use crate::pool::Pool;
 use crate::step::cargo;
 
 /// One of them.
@@ -51,12 +51,12 @@ pub(crate) fn set_up(servers: &[&str]) {
 }
 
 /// What is run, in order.
-pub(crate) fn all(options: &BenchOptions, servers: &Durable, folder: &Path) -> Vec<Program> {
-    let ready = backends::ready(options, &servers.names());
+pub(crate) fn all(options: &BenchOptions, servers: &Pool, folder: &Path) -> Vec<Program> {
+    let ready = backends::ready(options, servers.instances());
     let mut programs = vec![ratios(options, &ready, folder)];
     if options.path.is_empty() {
         if ready.contains(&"memory") {
-            programs.push(memory(options, folder));
+            programs.push(program("memory", options, folder));
             programs.extend(counts(options, folder));
         }
         if options.draws_pages() {
@@ -68,37 +68,27 @@ pub(crate) fn all(options: &BenchOptions, servers: &Durable, folder: &Path) -> V
 
 /// Ratios to the bare statements.
 fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
-    let rows = folder.join("bench-ratios.json");
-    let run = ["run", "--release", "--quiet", "--bin", "ratios", "--"];
-    let mut command = benches(options, &run);
+    let mut program = program("ratios", options, folder);
     for backend in ready {
-        command.args(["--backend", backend]);
+        program.command.args(["--backend", backend]);
     }
     for path in &options.path {
-        command.args(["--path", path]);
+        program.command.args(["--path", path]);
     }
-    if options.quick {
-        command.arg("--quick");
-    }
-    command.arg("--out").arg(&rows);
-    Program {
-        title: "ratios",
-        command,
-        rows: Rows::In(rows),
-    }
+    program
 }
 
-/// Allocations and bytes of the memory store.
-fn memory(options: &BenchOptions, folder: &Path) -> Program {
-    let rows = folder.join("bench-memory.json");
-    let run = ["run", "--release", "--quiet", "--bin", "memory", "--"];
+/// A program of the crate, which writes its rows to a file.
+fn program(name: &'static str, options: &BenchOptions, folder: &Path) -> Program {
+    let rows = folder.join(format!("bench-{name}.json"));
+    let run = ["run", "--release", "--quiet", "--bin", name, "--"];
     let mut command = benches(options, &run);
     if options.quick {
         command.arg("--quick");
     }
     command.arg("--out").arg(&rows);
     Program {
-        title: "memory",
+        title: name,
         command,
         rows: Rows::In(rows),
     }
@@ -124,25 +114,9 @@ fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
     })
 }
 
-/// Criterion's benchmarks.
-const CRITERION: [&str; 9] = [
-    "claim_fresh",
-    "claim_complete",
-    "replay",
-    "contended",
-    "payload",
-    "hybrid",
-    "purge",
-    "table_size",
-    "cold_start",
-];
-
-/// They write no rows but pages.
+/// Criterion's benchmarks, which write no rows but pages.
 fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
-    let mut command = benches(options, &["bench", "--quiet"]);
-    for name in CRITERION {
-        command.args(["--bench", name]);
-    }
+    let mut command = benches(options, &["bench", "--quiet", "--bench", "paths"]);
     command.env("IDEM_BENCH_BACKENDS", ready.join(","));
     Program {
         title: "criterion",
@@ -167,22 +141,6 @@ fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn criterion_runs_every_benchmark_that_is_there() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/benches");
-        let mut there: Vec<_> = std::fs::read_dir(folder)
-            .unwrap()
-            .filter_map(|entry| {
-                let name = entry.unwrap().file_name().into_string().unwrap();
-                name.strip_suffix(".rs").map(ToOwned::to_owned)
-            })
-            .collect();
-        there.sort();
-        let mut run: Vec<_> = CRITERION.into_iter().chain([instructions::NAME]).collect();
-        run.sort_unstable();
-        assert_eq!(run, there);
-    }
 
     #[test]
     fn a_first_impression_has_neither_pages_nor_counts() {

@@ -1,13 +1,11 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::Result;
 use crate::bench::backends::BACKENDS;
-use crate::bench::durable::Facts;
+use crate::bench::facts::Facts;
 use crate::bench::machine::Machine;
-use crate::bench::reasons::Reasons;
 use crate::bench::row::Row;
 
 /// All that was measured, and on what: `bench.json`.
@@ -17,8 +15,7 @@ pub(crate) struct Report {
     /// Whether the rounds were few and short.
     pub(crate) quick: bool,
     pub(crate) servers: Vec<Facts>,
-    /// With all that the programs said of them, be it known here or not.
-    rows: Vec<Value>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Report {
@@ -36,28 +33,16 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or a row of it is in another form.
+    /// The file cannot be read, or has another form.
     pub(crate) fn add_file(&mut self, file: &Path) -> Result {
+        #[derive(Deserialize)]
+        struct Rows {
+            rows: Vec<Row>,
+        }
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
         let text = std::fs::read(file).map_err(|error| told(&error))?;
-        let mut all: Value = serde_json::from_slice(&text).map_err(|error| told(&error))?;
-        let Value::Array(rows) = all["rows"].take() else {
-            return Err(told(&"it has no rows").into());
-        };
-        self.add(rows).map_err(|error| told(&error))?;
-        Ok(())
-    }
-
-    /// Adds rows.
-    ///
-    /// # Errors
-    ///
-    /// A row is in another form.
-    pub(crate) fn add(&mut self, rows: Vec<Value>) -> serde_json::Result<()> {
-        for row in &rows {
-            Row::deserialize(row)?;
-        }
-        self.rows.extend(rows);
+        let all: Rows = serde_json::from_slice(&text).map_err(|error| told(&error))?;
+        self.rows.extend(all.rows);
         Ok(())
     }
 
@@ -68,10 +53,15 @@ impl Report {
         if same(&earlier.machine) != same(&self.machine) || earlier.quick != self.quick {
             return;
         }
-        let subject = |row: &Value| (row["path"].clone(), row["backend"].clone());
-        let new: Vec<_> = self.rows.iter().map(subject).collect();
-        let others = earlier.rows.into_iter();
-        let others: Vec<_> = others.filter(|row| !new.contains(&subject(row))).collect();
+        let is_new = |old: &Row| {
+            let mut new = self.rows.iter();
+            new.any(|row| (&row.path, &row.backend) == (&old.path, &old.backend))
+        };
+        let others: Vec<_> = earlier
+            .rows
+            .into_iter()
+            .filter(|row| !is_new(row))
+            .collect();
         self.rows.extend(others);
         for server in earlier.servers {
             if !self.servers.iter().any(|known| known.name == server.name) {
@@ -80,18 +70,9 @@ impl Report {
         }
     }
 
-    /// Tells the reasons of misses anew.
-    pub(crate) fn explain(&mut self, reasons: &Reasons) {
-        self.rows.iter_mut().for_each(|row| reasons.explain(row));
-    }
-
     /// The rows: path by path, and of each the backends, then the callers, in order.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self
-            .rows
-            .iter()
-            .filter_map(|row| Row::deserialize(row).ok())
-            .collect();
+        let mut rows = self.rows.clone();
         let mut paths: Vec<String> = Vec::new();
         for row in &rows {
             if !paths.contains(&row.path) {
@@ -130,7 +111,7 @@ impl Report {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -146,9 +127,9 @@ pub(crate) mod tests {
         }
     }
 
-    fn report(rows: &Value) -> Report {
+    fn report(rows: Value) -> Report {
         let mut report = Report::new(machine(), Vec::new(), false);
-        report.add(rows.as_array().unwrap().clone()).unwrap();
+        report.rows = serde_json::from_value(rows).unwrap();
         report
     }
 
@@ -160,7 +141,7 @@ pub(crate) mod tests {
 
     #[test]
     fn rows_are_sorted_by_path_backend_and_callers() {
-        let report = report(&json!([
+        let report = report(json!([
             {"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.9},
             {"path": "replay", "backend": "postgres", "callers": 64, "ratio": 0.8},
             {"path": "claim_fresh", "backend": "memory", "callers": 1, "ratio": 0.7},
@@ -177,37 +158,35 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_measured_again_takes_the_place_of_what_was() {
-        let earlier = report(&json!([
+        let earlier = report(json!([
             {"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.5},
             {"path": "replay", "backend": "mongo", "callers": 8, "ratio": 0.5},
         ]));
         let mut now =
-            report(&json!([{"path": "replay", "backend": "redis", "callers": 1, "ratio": 0.9}]));
+            report(json!([{"path": "replay", "backend": "redis", "callers": 1, "ratio": 0.9}]));
         now.keep_others_of(earlier.clone());
         assert_eq!(named(&now), ["replay redis 1 0.9", "replay mongo 8 0.5"]);
-        let mut elsewhere = report(&json!([]));
+        let mut elsewhere = report(json!([]));
         elsewhere.machine.cpu = "another".into();
         elsewhere.keep_others_of(earlier);
         assert!(elsewhere.rows().is_empty());
     }
 
     #[test]
-    fn a_report_keeps_what_it_does_not_know() {
+    fn a_report_is_read_as_it_was_written() {
         let folder = std::env::temp_dir().join(format!("idem-report-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let (rows, file) = (folder.join("rows.json"), folder.join("bench.json"));
-        let text =
-            r#"{"rows":[{"path":"replay","backend":"redis","callers":8,"ratio":0.5,"later":[1]}]}"#;
-        std::fs::write(&rows, text).unwrap();
-        let mut report = report(&json!([]));
-        report.add_file(&rows).unwrap();
-        report.write(&file).unwrap();
-        let read = Report::read(&file).unwrap();
-        assert_eq!(read, report);
-        assert!(std::fs::read_to_string(&file).unwrap().contains("later"));
-        std::fs::write(&rows, r#"{"rows":[{"path":"replay"}]}"#).unwrap();
-        let error = report.add_file(&rows).unwrap_err().to_string();
-        assert!(error.contains("rows.json"), "{error}");
+        let file = folder.join("bench.json");
+        let earlier =
+            report(json!([{"path": "replay", "backend": "redis", "callers": 8, "ratio": 0.5}]));
+        earlier.write(&file).unwrap();
+        assert_eq!(Report::read(&file).unwrap(), earlier);
+        let mut all = report(json!([]));
+        all.add_file(&file).unwrap();
+        assert_eq!(all.rows, earlier.rows);
+        std::fs::write(&file, r#"{"rows":[{"path":"replay"}]}"#).unwrap();
+        let error = all.add_file(&file).unwrap_err().to_string();
+        assert!(error.contains("bench.json"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

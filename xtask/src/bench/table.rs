@@ -1,166 +1,196 @@
-//! The table of ratios: for a terminal and for a page.
+//! The tables of figures: all of them for a terminal, the targets for a page.
 
-use crate::bench::grid::Grid;
-use crate::bench::row::{Row, number};
+use crate::bench::backends::BACKENDS;
+use crate::bench::judge::Judged;
+use crate::bench::row::number;
+use crate::columns::aligned;
 
-const COLUMNS: [&str; 11] = [
-    "path", "backend", "callers#", "ratio#", "spread#", "to", "target#", "verdict", "idem/s#",
-    "base/s#", "p99 us#",
+/// Columns of the terminal's table, and which of them are numbers.
+const COLUMNS: [(&str, bool); 11] = [
+    ("path", false),
+    ("backend", false),
+    ("callers", true),
+    ("ratio", true),
+    ("spread", true),
+    ("to", false),
+    ("target", true),
+    ("verdict", false),
+    ("idem/s", true),
+    ("base/s", true),
+    ("p99 us", true),
 ];
 
 /// Every row, then how many targets are met, then why the others are not.
-pub(crate) fn plain(rows: &[Row]) -> String {
+pub(crate) fn plain(rows: &[Judged]) -> String {
     let reasons = Reasons::of(rows);
-    format!("{}\n{}", grid(rows, &reasons).plain(), reasons.told(rows))
-}
-
-/// The rows that something is asked of, how many of them are met, why the others are not; then the other rows.
-pub(crate) fn markdown(rows: &[Row]) -> String {
-    let reasons = Reasons::of(rows);
-    let (asked, others): (Vec<Row>, Vec<Row>) =
-        rows.iter().cloned().partition(|row| row.target.is_some());
-    format!(
-        "### Targets\n\n{}\n{}\n### Other figures\n\n{}",
-        grid(&asked, &reasons).markdown(),
-        reasons.told(rows),
-        grid(&others, &reasons).markdown()
-    )
-}
-
-fn grid(rows: &[Row], reasons: &Reasons) -> Grid {
-    let mut grid = Grid::new(&COLUMNS);
-    let per_second = |figures: Option<super::row::Figures>| {
-        figures.map_or_else(String::new, |figures| number(figures.per_second))
+    let pair = |both: [Option<f64>; 2], between: &str| {
+        let both: Vec<_> = both.into_iter().flatten().map(number).collect();
+        both.join(between)
     };
-    for row in rows {
-        let p99 = |figures: Option<super::row::Figures>| {
-            figures
-                .and_then(|figures| figures.p99_us)
-                .map_or_else(String::new, number)
-        };
-        let both = [p99(row.idem), p99(row.bare)].join(" : ");
-        grid.push(vec![
+    let line = |judged: &Judged| {
+        let row = &judged.row;
+        let [idem, base] = row.per_second();
+        vec![
             row.path.clone(),
             row.backend.clone(),
             row.callers.to_string(),
-            row.value(),
-            row.spread(),
+            format!("{} {}", number(row.ratio), row.unit)
+                .trim()
+                .to_owned(),
+            pair(row.spread().map_or([None; 2], |both| both.map(Some)), "-"),
             row.baseline.clone(),
-            row.target(),
-            reasons.verdict(row),
-            per_second(row.idem),
-            per_second(row.bare),
-            both.trim_matches([' ', ':']).to_owned(),
-        ]);
+            judged
+                .target
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
+            reasons.verdict(judged),
+            idem.map_or_else(String::new, number),
+            base.map_or_else(String::new, number),
+            pair(row.p99_us(), " : "),
+        ]
+    };
+    let table = aligned(&COLUMNS, rows.iter().map(line).collect());
+    format!("{table}\n{}", reasons.listed(rows))
+}
+
+/// A line for each path, baseline, number of callers and target; a column for each backend that has a target.
+pub(crate) fn targets(rows: &[Judged]) -> String {
+    let reasons = Reasons::of(rows);
+    let backends: Vec<_> = BACKENDS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| {
+            let mut asked = rows.iter().filter(|judged| judged.target.is_some());
+            asked.any(|judged| judged.row.backend == *name)
+        })
+        .collect();
+    let mut lines: Vec<([String; 4], Vec<String>)> = Vec::new();
+    for judged in rows {
+        let Some(target) = &judged.target else {
+            continue;
+        };
+        let row = &judged.row;
+        let head = [
+            row.path.clone(),
+            row.baseline.clone(),
+            row.callers.to_string(),
+            target.to_string(),
+        ];
+        let index = lines.iter().position(|(known, _)| *known == head);
+        let index = index.unwrap_or_else(|| {
+            lines.push((head, vec![String::new(); backends.len()]));
+            lines.len() - 1
+        });
+        if let Some(column) = backends.iter().position(|name| *name == row.backend) {
+            let cell = format!("{} {}", number(row.ratio), reasons.number(judged));
+            cell.trim().clone_into(&mut lines[index].1[column]);
+        }
     }
-    grid
+    let head = ["path", "against", "callers", "target"];
+    let head: Vec<_> = head.into_iter().chain(backends).collect();
+    let mut text = format!(
+        "| {} |\n|{}\n",
+        head.join(" | "),
+        " --- |".repeat(head.len())
+    );
+    for (head, cells) in lines {
+        let cells: Vec<_> = head.into_iter().chain(cells).collect();
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    format!("{text}\n{}", reasons.listed(rows))
 }
 
 /// Why targets are missed: each reason once, with a number.
 struct Reasons(Vec<String>);
 
 impl Reasons {
-    fn of(rows: &[Row]) -> Self {
+    fn of(rows: &[Judged]) -> Self {
         let mut all = Vec::new();
-        let is_missed = |row: &&Row| row.target.is_some() && row.met != Some(true);
-        for row in rows.iter().filter(is_missed) {
-            let reason = reason(row);
-            if !all.contains(&reason) {
-                all.push(reason);
+        for judged in rows {
+            if judged.is_met() == Some(false) && !all.contains(&judged.reason) {
+                all.push(judged.reason.clone());
             }
         }
         Self(all)
     }
 
-    fn verdict(&self, row: &Row) -> String {
-        match (row.target, row.met) {
-            (None, _) => String::new(),
-            (Some(_), Some(true)) => "met".to_owned(),
-            (Some(_), _) => {
-                let reason = reason(row);
-                let place = self.0.iter().position(|known| *known == reason);
-                format!("missed [{}]", place.map_or(0, |place| place + 1))
-            }
+    /// `[1]`; empty where no target is missed.
+    fn number(&self, judged: &Judged) -> String {
+        let missed = judged.is_met() == Some(false);
+        let index = self.0.iter().position(|reason| *reason == judged.reason);
+        match index.filter(|_| missed) {
+            Some(index) => format!("[{}]", index + 1),
+            None => String::new(),
         }
     }
 
-    fn told(&self, rows: &[Row]) -> String {
-        let asked = rows.iter().filter(|row| row.target.is_some());
-        let met = asked.clone().filter(|row| row.met == Some(true)).count();
-        let mut text = format!("{met} of {} targets are met.\n", asked.count());
-        for (place, reason) in self.0.iter().enumerate() {
-            text.push_str(&format!("\n[{}] {reason}\n", place + 1));
+    fn verdict(&self, judged: &Judged) -> String {
+        match judged.is_met() {
+            None => String::new(),
+            Some(true) => "met".to_owned(),
+            Some(false) => format!("missed {}", self.number(judged)),
+        }
+    }
+
+    /// How many targets are met, then each reason behind its number.
+    fn listed(&self, rows: &[Judged]) -> String {
+        let verdicts: Vec<_> = rows.iter().filter_map(Judged::is_met).collect();
+        let met = verdicts.iter().filter(|is_met| **is_met).count();
+        let mut text = format!("{met} of {} targets are met.\n", verdicts.len());
+        for (index, reason) in self.0.iter().enumerate() {
+            text.push_str(&format!("\n[{}] {reason}\n", index + 1));
         }
         text
     }
 }
 
-fn reason(row: &Row) -> String {
-    let reason = row.reason.trim();
-    let reason = if reason.is_empty() {
-        "not explained"
-    } else {
-        reason
-    };
-    reason.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::judge::tests::judge;
     use crate::bench::row::tests::row;
 
-    fn rows() -> Vec<Row> {
-        [
-            r#"{"path":"replay","backend":"postgres","callers":8,"ratio":0.95,"baseline":"bare held","target":0.9,
-                "bound":"at_least","met":true,"reason":"",
+    fn rows() -> Vec<Judged> {
+        let rows = [
+            r#"{"path":"replay","backend":"postgres","callers":8,"ratio":0.95,"baseline":"bare held",
                 "idem":{"per_second":9500,"p99_us":300},"bare":{"per_second":10000,"p99_us":280}}"#,
-            r#"{"path":"replay","backend":"mysql","callers":8,"ratio":0.85,"baseline":"bare held","target":0.9,
-                "bound":"at_least","met":false,"reason":"two statements"}"#,
-            r#"{"path":"replay","backend":"mongo","callers":8,"ratio":0.8,"baseline":"bare held","target":0.9,
-                "bound":"at_least","met":false,"reason":"two statements"}"#,
-            r#"{"path":"payload_1024","backend":"mysql","callers":8,"ratio":0.85,"baseline":"bare held"}"#,
-        ]
-        .map(row)
-        .into()
+            r#"{"path":"replay","backend":"mysql","callers":8,"ratio":0.85,"baseline":"bare held"}"#,
+            r#"{"path":"replay","backend":"mongo","callers":8,"ratio":0.8,"baseline":"bare held",
+                "spread":[0.7,0.9]}"#,
+            r#"{"path":"payload_1024","backend":"mysql","callers":8,"ratio":412,"unit":"bytes"}"#,
+        ];
+        judge().judge(rows.map(row).into())
     }
 
     #[test]
-    fn a_missed_target_has_its_reason_under_the_table() {
+    fn a_terminal_shows_every_row_in_columns() {
         let expected = "\
-path          backend   callers  ratio  spread  to         target  verdict     idem/s  base/s     p99 us
-replay        postgres        8   0.95          bare held  >= 0.90  met          9 500  10 000  300 : 280
+path          backend   callers      ratio     spread  to          target  verdict     idem/s  base/s     p99 us
+replay        postgres        8       0.95             bare held  >= 0.90  met           9500   10000  300 : 280
+replay        mysql           8       0.85             bare held  >= 0.90  missed [1]
+replay        mongo           8       0.80  0.70-0.90  bare held  >= 0.90  missed [1]
+payload_1024  mysql           8  412 bytes
+
+1 of 3 targets are met.
+
+[1] Two statements.
 ";
         let text = plain(&rows());
-        assert_eq!(text.lines().count(), 9, "{text}");
-        let words = |line: &str| {
-            line.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            words(text.lines().nth(1).unwrap()),
-            words(expected.lines().nth(1).unwrap())
-        );
-        assert!(text.contains("missed [1]") && !text.contains("missed [2]"));
-        assert!(
-            text.ends_with("1 of 3 targets are met.\n\n[1] two statements\n"),
-            "{text}"
-        );
+        let text: Vec<_> = text.lines().map(str::trim_end).collect();
+        assert_eq!(text, expected.lines().collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_page_has_the_targets_first() {
-        let text = markdown(&rows());
-        let (targets, others) = text.split_once("### Other figures").unwrap();
-        assert!(targets.contains("mysql") && !targets.contains("payload_1024"));
-        assert!(others.contains("payload_1024") && !others.contains("replay"));
-    }
+    fn a_page_has_a_column_for_each_backend_with_targets() {
+        let expected = "\
+| path | against | callers | target | postgres | mysql | mongo |
+| --- | --- | --- | --- | --- | --- | --- |
+| replay | bare held | 8 | >= 0.90 | 0.95 | 0.85 [1] | 0.80 [1] |
 
-    #[test]
-    fn a_missed_target_without_a_reason_is_told_as_such() {
-        let mut rows = rows();
-        rows[1].reason.clear();
-        assert!(plain(&rows).contains("[1] not explained\n"));
+1 of 3 targets are met.
+
+[1] Two statements.
+";
+        assert_eq!(targets(&rows()), expected);
     }
 }

@@ -1,0 +1,174 @@
+//! [`Backend`]: what is measured, and what it is compared with.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idem_conformance::Harness;
+use idem_core::{BatchStore, BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore};
+
+/// A backend. What it is compared with is optional.
+///
+/// The bare statements are those that one would write by hand, on a table of
+/// `(id PRIMARY KEY, response)`, through the store's driver, in the store's namespace. They keep no
+/// law: the first insert wins, nothing ends, nobody is fenced off.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Its name in reports: `postgres`.
+    fn name(&self) -> &str;
+
+    /// Makes a fresh namespace, with the table of the bare statements.
+    async fn create(&self) -> Result<String, BoxError>;
+
+    /// Opens the namespace, with connections of its own.
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError>;
+
+    /// Removes the namespace.
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
+
+    /// How bare statements share connections at their best. Default: there are no bare statements.
+    fn share(&self) -> Option<Share> {
+        None
+    }
+
+    /// Bare statements on a connection that the caller keeps, shared as [`share`](Self::share) says.
+    async fn held(&self, _namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
+        Err("there are no bare statements".into())
+    }
+
+    /// Bare statements through the driver's pool with the driver's defaults, for all callers.
+    /// Default: the driver has no pool.
+    async fn pooled(&self, _namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
+        Ok(None)
+    }
+
+    /// How many rows [`fill`](Self::fill) makes in reasonable time. Default: it makes none.
+    fn most_rows(&self) -> u64 {
+        0
+    }
+
+    /// Lets the server put so many rows into the store's table.
+    async fn fill(&self, _namespace: &str, _rows: u64, _what: Rows) -> Result<(), BoxError> {
+        Err("the table cannot be filled".into())
+    }
+
+    /// Claims the key in a caller's transaction, which stays open. Default: there are none.
+    async fn lock(
+        &self,
+        _namespace: &str,
+        _request: &ClaimRequest,
+    ) -> Result<Option<OpenTransaction>, BoxError> {
+        Ok(None)
+    }
+}
+
+/// An opened namespace.
+#[derive(Debug, Clone)]
+pub enum Handle {
+    /// A store with batches.
+    Batch(Arc<dyn BatchStore>),
+    /// A store without.
+    Plain(Arc<dyn IdempotencyStore>),
+}
+
+impl Handle {
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn IdempotencyStore> {
+        match self {
+            Self::Batch(store) => Arc::clone(store) as _,
+            Self::Plain(store) => Arc::clone(store),
+        }
+    }
+}
+
+/// How connections are shared at their best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// One for each of at most so many tasks. More callers share the tasks: more connections would
+    /// only be in each other's way.
+    Each(usize),
+    /// One for all.
+    One,
+}
+
+/// The bare statements. Each fails if it does not meet exactly one row.
+#[async_trait]
+pub trait Statements: Send + Sync + 'static {
+    /// `INSERT … ON CONFLICT DO NOTHING`, without a response.
+    async fn insert(&self, id: &str) -> Result<(), BoxError>;
+
+    /// `UPDATE … SET response = … WHERE id = …`.
+    async fn update(&self, id: &str, response: &[u8]) -> Result<(), BoxError>;
+
+    /// `SELECT response … WHERE id = …`; returns its length.
+    async fn select(&self, id: &str) -> Result<usize, BoxError>;
+}
+
+/// Fails unless there is exactly one row.
+pub(crate) fn one_row(rows: u64) -> Result<(), BoxError> {
+    match rows {
+        1 => Ok(()),
+        rows => Err(format!("{rows} rows instead of one").into()),
+    }
+}
+
+/// The rows that fill a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Completed keys that are replayed for a day.
+    Completed,
+    /// Completed keys whose retention has ended.
+    Expired,
+}
+
+impl Rows {
+    /// When the retention of such a row ends, in microseconds from now.
+    #[must_use]
+    pub fn ends_in_micros(self) -> i64 {
+        const HOUR: i64 = 3_600_000_000;
+        match self {
+            Self::Completed => 24 * HOUR,
+            Self::Expired => -HOUR,
+        }
+    }
+}
+
+/// An open transaction. Dropped, it is rolled back.
+pub type OpenTransaction = Box<dyn Send>;
+
+/// The transaction, in which the claim has to be acquired.
+pub(crate) fn holding(
+    transaction: impl Send + 'static,
+    outcome: &ClaimOutcome,
+) -> Result<Option<OpenTransaction>, BoxError> {
+    match outcome {
+        ClaimOutcome::Acquired(_) => Ok(Some(Box::new(transaction))),
+        other => Err(format!("the claim to hold was answered {}", other.name()).into()),
+    }
+}
+
+/// The backend of a conformance suite's harness, compared with nothing.
+#[derive(Debug, Clone)]
+pub struct Suite<H>(pub H);
+
+#[async_trait]
+impl<H: Harness> Backend for Suite<H> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn create(&self) -> Result<String, BoxError> {
+        self.0.create().await
+    }
+
+    async fn open(&self, namespace: &str) -> Result<Handle, BoxError> {
+        match self.0.open_batch(namespace).await? {
+            Some(store) => Ok(Handle::Batch(store)),
+            None => Ok(Handle::Plain(self.0.open(namespace).await?)),
+        }
+    }
+
+    async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
+        self.0.destroy(namespace).await
+    }
+}

@@ -1,0 +1,243 @@
+//! Claims of fresh keys beside other work, and without it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use idem_core::{AttemptId, BoxError, ClaimRequest, ErrorKind, IdempotencyStore};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Meter, Scene};
+use crate::ids::{Ids, request};
+use crate::measured::Measured;
+use crate::operations::Claims;
+use crate::{Arena, Backend, Contender, Length, Plan, Round, Rows};
+
+/// The other work.
+#[async_trait]
+trait Work: Send + Sync {
+    /// Sets the work up; the tasks go on with it until it is over.
+    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError>;
+}
+
+/// Whether the claims have ended.
+type IsOver = watch::Receiver<bool>;
+
+/// How a task of the other work ends.
+type Done = Result<(), BoxError>;
+
+/// Claims while other work goes on.
+struct Beside<W> {
+    claims: Measured<Claims>,
+    work: W,
+}
+
+#[async_trait]
+impl<W: Work> Contender for Beside<W> {
+    fn name(&self) -> &str {
+        self.claims.name()
+    }
+
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
+        let (end, is_over) = watch::channel(false);
+        let mut tasks = self.work.start(is_over).await?;
+        let round = self.claims.round(callers, length).await;
+        end.send_replace(true);
+        while let Some(task) = tasks.join_next().await {
+            task??;
+        }
+        round
+    }
+}
+
+/// Callers of other keys, and as many of the locked one.
+const CALLERS_OF_LOCKED: usize = 64;
+const LOCKED: &str = "beside a locked key";
+const NOT_LOCKED: &str = "no locked key";
+const COALESCED_LOCKED: &str = "coalesced beside a locked key";
+const COALESCED_NOT_LOCKED: &str = "coalesced, no locked key";
+
+/// A caller of the locked key waits so long after each answer: the engine's pauses are longer.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A caller's transaction holds a key that 64 callers want.
+struct LockedKey {
+    store: Arc<dyn IdempotencyStore>,
+    backend: Arc<dyn Backend>,
+    namespace: String,
+}
+
+/// Claims the locked key until it is over.
+async fn want(store: Arc<dyn IdempotencyStore>, wanted: ClaimRequest, is_over: IsOver) -> Done {
+    while !*is_over.borrow() {
+        let wanted = wanted.clone().with_attempt(AttemptId::random());
+        match store.claim(&wanted).await {
+            Err(error) if error.kind() == ErrorKind::Contention => {}
+            Err(error) if *is_over.borrow() => drop(error),
+            Err(error) => return Err(error.into()),
+            Ok(outcome) => {
+                return Err(format!("a locked key was answered {}", outcome.name()).into());
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Work for LockedKey {
+    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError> {
+        let wanted = request(&Ids::series().next_id());
+        let held = self.backend.lock(&self.namespace, &wanted).await?;
+        let mut callers = JoinSet::new();
+        for _ in 0..CALLERS_OF_LOCKED {
+            let (store, is_over) = (Arc::clone(&self.store), is_over.clone());
+            callers.spawn(want(store, wanted.clone(), is_over));
+        }
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while let Some(caller) = callers.join_next().await {
+                caller??;
+            }
+            drop(held);
+            Ok(())
+        });
+        Ok(tasks)
+    }
+}
+
+/// Claims beside a key that an open transaction holds. No scene without transactions.
+pub(super) async fn locked_key(
+    backend: &Arc<dyn Backend>,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    let arena = Arena::new(backend).await?;
+    let probe = request(&Ids::series().next_id());
+    if backend.lock(arena.namespace(), &probe).await?.is_none() {
+        return arena.close().await;
+    }
+    let plain = Some((arena.store(), LOCKED, NOT_LOCKED));
+    let coalesced = arena.coalesced().await?;
+    let coalesced = coalesced.map(|store| (store, COALESCED_LOCKED, COALESCED_NOT_LOCKED));
+    let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+    for (store, beside, alone) in plain.into_iter().chain(coalesced) {
+        contenders.push(Box::new(Beside {
+            claims: Measured::new(beside, Claims::fresh(Arc::clone(&store))),
+            work: LockedKey {
+                store: Arc::clone(&store),
+                backend: Arc::clone(backend),
+                namespace: arena.namespace().to_owned(),
+            },
+        }));
+        contenders.push(Measured::boxed(alone, Claims::fresh(store)));
+    }
+    let scene = Scene::new(("locked_key", backend.name(), &[64]), contenders, |heat| {
+        let plain = heat.row("locked_key", LOCKED, NOT_LOCKED);
+        let path = "locked_key_coalesced";
+        let coalesced = heat.row(path, COALESCED_LOCKED, COALESCED_NOT_LOCKED);
+        plain.into_iter().chain(coalesced).collect()
+    });
+    // Each round begins with a wait for the lock.
+    meter.measure(scene.longer(4)).await?;
+    arena.close().await
+}
+
+const PURGED: &str = "beside purge";
+const HURRIED: &str = "beside purge without a pause";
+const NOT_PURGED: &str = "no purge";
+
+/// How many rows are purged at a time.
+const BATCH: u32 = 1000;
+/// After a batch the purge rests so many times as long as it took, as `purge_beside_traffic` does.
+const RESTS: u32 = 9;
+
+/// Expired rows are purged.
+struct Purge {
+    store: Arc<dyn IdempotencyStore>,
+    rests: u32,
+    purged: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Work for Purge {
+    async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError> {
+        let (store, purged) = (Arc::clone(&self.store), Arc::clone(&self.purged));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(purge_until(is_over, store, self.rests, purged));
+        Ok(tasks)
+    }
+}
+
+/// Purges until it is over or nothing is left, at least once.
+async fn purge_until(
+    mut is_over: IsOver,
+    store: Arc<dyn IdempotencyStore>,
+    rests: u32,
+    purged: Arc<AtomicU64>,
+) -> Done {
+    let before = purged.load(Ordering::Relaxed);
+    loop {
+        let began = Instant::now();
+        let batch = store.delete_expired(BATCH).await?;
+        purged.fetch_add(batch, Ordering::Relaxed);
+        if batch == u64::from(BATCH) && !*is_over.borrow() {
+            // Ends at once when it is over.
+            let _ = tokio::time::timeout(began.elapsed() * rests, is_over.changed()).await;
+        }
+        if batch < u64::from(BATCH) || *is_over.borrow() {
+            break;
+        }
+    }
+    match purged.load(Ordering::Relaxed) - before {
+        0 => Err("nothing was left to purge".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Tells how many rows went.
+impl Drop for Purge {
+    fn drop(&mut self) {
+        let purged = self.purged.load(Ordering::Relaxed);
+        eprintln!(
+            "{purged} rows were purged, with {} rests a batch",
+            self.rests
+        );
+    }
+}
+
+/// Claims beside a purge of many expired rows. No scene where the table cannot be filled.
+pub(super) async fn purge(
+    backend: &Arc<dyn Backend>,
+    plan: &Plan,
+    meter: &mut dyn Meter,
+) -> Result<(), BoxError> {
+    if backend.most_rows() == 0 {
+        return Ok(());
+    }
+    let arena = Arena::new(backend).await?;
+    // More than are purged while somebody is measured.
+    let expired = *plan.pick(&1_000_000, &100_000);
+    let namespace = arena.namespace();
+    backend.fill(namespace, expired, Rows::Expired).await?;
+    let mut contenders = vec![Measured::boxed(NOT_PURGED, Claims::fresh(arena.store()))];
+    for (name, rests) in [(PURGED, RESTS), (HURRIED, 0)] {
+        contenders.push(Box::new(Beside {
+            claims: Measured::new(name, Claims::fresh(arena.store())),
+            work: Purge {
+                store: backend.open(namespace).await?.store(),
+                rests,
+                purged: Arc::default(),
+            },
+        }));
+    }
+    let scene = Scene::new(("purge", backend.name(), &[8]), contenders, |heat| {
+        let purged = heat.row("purge", PURGED, NOT_PURGED);
+        let hurried = heat.row("purge_without_a_pause", HURRIED, NOT_PURGED);
+        purged.into_iter().chain(hurried).collect()
+    });
+    // So that some batches and rests fall into each round.
+    meter.measure(scene.longer(3)).await?;
+    arena.close().await
+}

@@ -1,0 +1,191 @@
+//! [`Scene`]: who takes turns, and the rows that come of it.
+
+use async_trait::async_trait;
+use idem_core::BoxError;
+
+use crate::generators::{self, generator};
+use crate::measured::Measured;
+use crate::race::race;
+use crate::rival::Rival;
+use crate::standings::Standings;
+use crate::{Contender, Plan, Ratio, Row};
+
+/// Contenders that take turns.
+pub struct Scene {
+    path: &'static str,
+    backend: String,
+    callers: &'static [usize],
+    contenders: Vec<Box<dyn Contender>>,
+    /// How many times as long the rounds are.
+    longer: u32,
+    rows: fn(&Heat) -> Vec<Row>,
+}
+
+impl Scene {
+    /// A scene of a path and a backend, at each of these numbers of callers; `rows` compares the
+    /// contenders.
+    pub(super) fn new(
+        (path, backend, callers): (&'static str, &str, &'static [usize]),
+        contenders: Vec<Box<dyn Contender>>,
+        rows: fn(&Heat) -> Vec<Row>,
+    ) -> Self {
+        Self {
+            path,
+            backend: backend.to_owned(),
+            callers,
+            contenders,
+            longer: 1,
+            rows,
+        }
+    }
+
+    /// The same with longer rounds.
+    pub(super) fn longer(mut self, times: u32) -> Self {
+        self.longer = times;
+        self
+    }
+
+    /// The path: `payload_1KiB`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.path
+    }
+
+    /// The backend's name.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        &self.backend
+    }
+
+    /// At how many callers the contenders are compared.
+    #[must_use]
+    pub fn callers(&self) -> &[usize] {
+        self.callers
+    }
+
+    /// Who takes turns.
+    #[must_use]
+    pub fn contenders(&self) -> &[Box<dyn Contender>] {
+        &self.contenders
+    }
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene")
+            .field("path", &self.path)
+            .field("backend", &self.backend)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Measures the contenders of a scene.
+#[async_trait]
+pub trait Meter: Send {
+    /// Measures them. The scene's namespaces are removed afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The contenders'.
+    async fn measure(&mut self, scene: Scene) -> Result<(), BoxError>;
+}
+
+/// The meter of ratios.
+pub(super) struct Race {
+    plan: Plan,
+    rows: Vec<Row>,
+}
+
+impl Race {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            plan: *plan,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+}
+
+#[async_trait]
+impl Meter for Race {
+    async fn measure(&mut self, scene: Scene) -> Result<(), BoxError> {
+        let plan = Plan {
+            round: self.plan.round * scene.longer,
+            ..self.plan
+        };
+        for &callers in scene.callers {
+            let guests = guests(&scene, callers);
+            let all = scene.contenders.iter().chain(&guests);
+            let all: Vec<&dyn Contender> = all.map(|contender| &**contender).collect();
+            let heat = Heat {
+                path: scene.path,
+                backend: scene.backend.clone(),
+                callers,
+                standings: race(&all, callers, &plan).await?,
+            };
+            self.rows.extend((scene.rows)(&heat));
+        }
+        Ok(())
+    }
+}
+
+/// The server's own load generator at 64 callers, and the store of another crate at 512.
+fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
+    let Some(url) = idem_servers::url_for(&scene.backend) else {
+        return Vec::new();
+    };
+    let generated = generators::Statement::of(scene.path).filter(|_| callers == 64);
+    let generated = generated.and_then(|statement| generator(&scene.backend, statement, &url));
+    let has_rival = ["redis", "valkey"].contains(&scene.backend.as_str())
+        && (scene.path, callers) == ("claim_fresh", 512);
+    let rival = has_rival.then(|| Measured::boxed(Rival::NAME, Rival::new(url)));
+    generated.into_iter().chain(rival).collect()
+}
+
+/// How the contenders of a scene did at one number of callers.
+pub(super) struct Heat {
+    pub(super) path: &'static str,
+    backend: String,
+    pub(super) callers: usize,
+    pub(super) standings: Standings,
+}
+
+impl Heat {
+    /// Throughput of `ours` against that of `base`; `None` where one of them did not take part.
+    pub(super) fn row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
+        Some(self.with(path, [ours, base], self.standings.ratio(ours, base)?))
+    }
+
+    /// Time per operation of `ours` against that of `base`.
+    pub(super) fn time_row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
+        Some(self.with(path, [ours, base], self.standings.time_ratio(ours, base)?))
+    }
+
+    /// 99th percentile of latency of `ours` against that of `base`.
+    pub(super) fn p99_row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
+        Some(self.with(path, [ours, base], self.standings.p99_ratio(ours, base)?))
+    }
+
+    /// A row with what both come to.
+    pub(super) fn with(&self, path: &str, [ours, base]: [&str; 2], ratio: Ratio) -> Row {
+        Row {
+            idem: self.standings.figures(ours),
+            bare: self.standings.figures(base),
+            ..Row::new((path, &self.backend, self.callers), base, ratio)
+        }
+    }
+
+    /// Throughput of `ours` against that of everybody except `others`; against itself if there is
+    /// nobody else.
+    pub(super) fn rows(&self, path: &str, ours: &str, others: &[&str]) -> Vec<Row> {
+        let is_alone = self.standings.names().all(|name| name == ours);
+        let bases = self.standings.names();
+        bases
+            .filter(|base| is_alone || (*base != ours && !others.contains(base)))
+            .filter_map(|base| self.row(path, ours, base))
+            .collect()
+    }
+}
