@@ -1,5 +1,6 @@
 //! What an error of the driver or the server means for the caller.
 
+pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
@@ -13,15 +14,6 @@ use crate::codes::{
     DUPLICATE_KEY, MAX_TIME_EXPIRED, Meaning, NO_TRANSACTIONS, WRITE_CONCERN_TIMEOUT,
     WRITE_CONFLICT, by_code,
 };
-
-/// Whether the failed call could have changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing was sent yet, or only a read.
-    Read,
-    /// A statement that writes was sent.
-    Write,
-}
 
 /// The driver's error as one of ours; the driver's is kept as the source, unless it quotes the key.
 pub(crate) fn classify(error: MongoError, sent: Access) -> Error {

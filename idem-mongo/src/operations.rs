@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, StoredRecord, check, encode_failure};
+use idem_core::backend::{DuplicateEstimator, FinalResult, StoredRecord, check, encode_failure};
 use idem_core::{
-    Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record,
-    Response, Result,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Response,
+    Result,
 };
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
@@ -36,14 +36,6 @@ pub(crate) struct Operations {
     pub(crate) has_transactions: AtomicBool,
     pub(crate) patience: Patience,
     pub(crate) estimator: DuplicateEstimator,
-}
-
-/// What a claim is sealed with, in stored form.
-#[derive(Debug)]
-pub(crate) struct FinalResult {
-    state: i64,
-    result: Bytes,
-    retention: i64,
 }
 
 /// The database of a client whose URL names none.
@@ -219,19 +211,11 @@ impl Operations {
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::COMPLETED,
-            retention: check::retention(retention)?,
-            result: check::response(response, &self.config.limits())?,
-        })
+        FinalResult::completed(response, retention, &self.config.limits())
     }
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::FAILED,
-            retention: check::retention(retention)?,
-            result: check::failure(failure, &self.config.limits())?,
-        })
+        FinalResult::failed(failure, retention, &self.config.limits())
     }
 
     pub(crate) async fn seal(
@@ -242,7 +226,7 @@ impl Operations {
     ) -> Result<()> {
         self.ready(session).await?;
         for _ in 0..MAX_RETRIES {
-            let update = statements::seal(sealing.state, &sealing.result, sealing.retention);
+            let update = statements::seal(sealing.state(), sealing.bytes(), sealing.retention());
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());
             }
@@ -256,9 +240,9 @@ impl Operations {
                 _ if !row.is_live()? => return Err(Error::claim_lost()),
                 // Committed by a caller's transaction a moment ago.
                 StoredRecord::IN_FLIGHT => {}
-                state if state == sealing.state => {
+                state if state == sealing.state() => {
                     return match row.take_result()? {
-                        Some(result) if result == sealing.result => Ok(()),
+                        Some(result) if result == sealing.bytes() => Ok(()),
                         _ => Err(Error::already_sealed()),
                     };
                 }

@@ -216,14 +216,14 @@ impl<'s> Session<'s> {
                 .with_source(failed);
                 Err(failed)
             }
-            Err(_) => Err(timed_out(self.timeout, sent)),
+            Err(_) => Err(sent.timed_out(self.timeout)),
         }
     }
 
     /// Waits for a read that others do, for no longer than the operation's time.
     pub(crate) async fn waits_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
         let read = timeout_at(self.deadline, read).await;
-        read.map_err(|_| timed_out(self.timeout, Access::Read))
+        read.map_err(|_| Access::Read.timed_out(self.timeout))
     }
 
     /// What is left of the operation's time, for the server; never zero, which would mean for ever.
@@ -261,7 +261,7 @@ async fn in_time<T>(
     statement: impl Future<Output = Result<T, MongoError>> + Send,
 ) -> Result<Result<T, MongoError>> {
     let done = timeout_at(deadline, statement).await;
-    done.map_err(|_| timed_out(timeout, sent))
+    done.map_err(|_| sent.timed_out(timeout))
 }
 
 /// Waits before an ask that follows this many; those who lost together do not come back together.
@@ -275,16 +275,4 @@ fn effect(sent: Access) -> Effect {
         Access::Read => Effect::None,
         Access::Write => Effect::Unknown,
     }
-}
-
-fn timed_out(timeout: Duration, sent: Access) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        effect(sent),
-        format!(
-            "no answer within {} ms; a transaction holds the record, the server is overloaded, or the pool is too \
-             small",
-            timeout.as_millis()
-        ),
-    )
 }

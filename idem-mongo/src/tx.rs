@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use idem_core::backend::RetryPauses;
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
     Failure, Key, Response, Result,
@@ -251,22 +252,18 @@ impl Transactions {
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
             transactions: self.clone(),
-            deadline: Instant::now() + self.limit,
-            pause: FIRST_PAUSE,
+            pauses: RetryPauses::new(self.limit),
         }
     }
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Those that come back too soon are in the way of the next one, and all of them starve: hence so long, and the jitter.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
 pub struct TransactionRetry {
     transactions: Transactions,
-    deadline: Instant,
-    pause: Duration,
+    pauses: RetryPauses,
 }
 
 impl TransactionRetry {
@@ -321,15 +318,12 @@ impl TransactionRetry {
                 Err(error)
             }
         };
-        match result {
-            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
-            result => Some(result),
-        }
+        self.pauses.settle(result, is_transaction_retryable).await
     }
 
     /// A commit whose outcome is not known is sent again, which the server takes for the same one.
     async fn commit(&self, mut session: ClientSession) -> Result<()> {
-        let deadline = self.deadline;
+        let deadline = self.pauses.deadline();
         let committing = tokio::spawn(async move {
             loop {
                 match session.commit_transaction().await {
@@ -345,16 +339,6 @@ impl TransactionRetry {
         });
         let committed = committing.await.map_err(task_failed)?;
         committed.map_err(|error| classify(error, Access::Write))
-    }
-
-    /// Waits for the next attempt; `false` when the limit has passed.
-    async fn wait(&mut self) -> bool {
-        if Instant::now() + self.pause >= self.deadline {
-            return false;
-        }
-        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.0..=1.0))).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
     }
 }
 

@@ -10,11 +10,13 @@ use idem_core::{
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
-use crate::operations::{FinalResult, Operations, is_abandoned};
+use crate::operations::Operations;
 use crate::pool::Pool;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
+use idem_core::backend::FinalResult;
+use idem_core::backend::decision::is_abandoned;
 
 /// Most items, and about most bytes of results, that one statement takes; larger batches take several.
 const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
@@ -210,7 +212,11 @@ impl Operations {
                 }
             }
         }
-        let bytes = |position: usize| sealings[position].as_ref().map_or(0, FinalResult::len);
+        let bytes = |position: usize| {
+            sealings[position]
+                .as_ref()
+                .map_or(0, |sealing| sealing.bytes().len())
+        };
         let mut singly = Vec::new();
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
@@ -274,7 +280,7 @@ impl Operations {
             query = with_key(query, item.claim.key())
                 .bind(item.claim.token().as_i64())
                 .bind(item.claim.attempt().as_bytes().to_vec())
-                .bind(if counts { sealing.result() } else { &[] })
+                .bind(if counts { sealing.bytes() } else { &[] })
                 .bind(sealing.retention());
         }
         let rows = match session.rows(query, Access::Write).await {

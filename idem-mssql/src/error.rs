@@ -1,5 +1,6 @@
 //! What an error of the driver or the server means for the caller.
 
+pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 use std::{fmt, io};
 
@@ -8,15 +9,6 @@ use idem_core::{Effect, Error, ErrorKind};
 use tiberius::error::{Error as DriverError, TokenError};
 
 use crate::codes;
-
-/// Whether the failed call could have changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing was sent yet, or only a read.
-    Read,
-    /// A statement that writes was sent.
-    Write,
-}
 
 /// From this severity on, the server closes the connection:
 /// <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities>.

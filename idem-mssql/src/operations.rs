@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::backend::{StoredRecord, check, encode_failure};
+use idem_core::backend::decision::is_abandoned;
+use idem_core::backend::{FinalResult, StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
     Record, Response, Result, StalePolicy, Timestamp,
@@ -35,28 +36,6 @@ pub(crate) struct Operations {
     pub(crate) locked: Gate,
     pub(crate) locked_marks: Gate,
     server: OnceCell<Server>,
-}
-
-/// What a claim is sealed with, in stored form.
-#[derive(Debug)]
-pub(crate) struct FinalResult {
-    state: i64,
-    result: Vec<u8>,
-    retention: i64,
-}
-
-impl FinalResult {
-    pub(crate) fn len(&self) -> usize {
-        self.result.len()
-    }
-
-    pub(crate) fn result(&self) -> &[u8] {
-        &self.result
-    }
-
-    pub(crate) fn retention(&self) -> i64 {
-        self.retention
-    }
 }
 
 impl Operations {
@@ -186,19 +165,11 @@ impl Operations {
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::COMPLETED,
-            retention: check::retention(retention)?,
-            result: check::response(response, &self.config.limits())?.into(),
-        })
+        FinalResult::completed(response, retention, &self.config.limits())
     }
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::FAILED,
-            retention: check::retention(retention)?,
-            result: check::failure(failure, &self.config.limits())?.into(),
-        })
+        FinalResult::failed(failure, retention, &self.config.limits())
     }
 
     pub(crate) async fn seal(
@@ -208,14 +179,14 @@ impl Operations {
         sealing: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
-            .bind(sealing.retention)
-            .bind(sealing.state)
-            .bind(&sealing.result[..]);
+            .bind(sealing.retention())
+            .bind(sealing.state())
+            .bind(sealing.bytes());
         let owned = self.step(session, claim, query).await?;
         match owned {
             Step::Done(_) => Ok(()),
-            Step::Met(state, result) if state == sealing.state => {
-                if result.as_deref() == Some(&sealing.result[..]) {
+            Step::Met(state, result) if state == sealing.state() => {
+                if result.as_deref() == Some(sealing.bytes()) {
                     Ok(())
                 } else {
                     Err(Error::already_sealed())
@@ -378,12 +349,6 @@ async fn in_steps<'q>(
         }
     }
     Ok(done.into())
-}
-
-/// Whether a claim has met a stale record that is to be failed.
-pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
-    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
-        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }
 
 pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> {

@@ -5,7 +5,7 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 use crate::ddl::{SCHEMA_VERSION, create_script};
 use crate::error::{Access, classify, is_created_elsewhere};
 use crate::row::Columns;
-use crate::session::{ConnectionGuard, Query, timed_out};
+use crate::session::{ConnectionGuard, Query};
 use crate::store::{BACKEND, MssqlStore};
 
 /// The first release that has all that the statements use, and is still supported.
@@ -64,7 +64,7 @@ impl MssqlStore {
         };
         let results = match tokio::time::timeout(config.timeout(), work).await {
             Ok(results) => results?,
-            Err(_) => return Err(timed_out(config, Access::Write)),
+            Err(_) => return Err(Access::Write.timed_out(config.timeout())),
         };
         let row = results.iter().flatten().next();
         let row = Columns(row.ok_or_else(|| Error::corrupt("a lock's answer has no row"))?);

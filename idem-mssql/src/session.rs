@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use deadpool::managed::Object;
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::Result;
 use tiberius::{ColumnData, IntoSql, Row};
 
 use crate::config::Config;
@@ -151,24 +151,8 @@ async fn on_pool(
     };
     match tokio::time::timeout(config.timeout(), work).await {
         Ok(result) => result,
-        Err(_) => Err(timed_out(config, under_way)),
+        Err(_) => Err(under_way.timed_out(config.timeout())),
     }
-}
-
-/// What an operation that took too long may have done.
-pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
-    let effect = match under_way {
-        Access::Read => Effect::None,
-        Access::Write => Effect::Unknown,
-    };
-    Error::new(
-        ErrorKind::Unavailable,
-        effect,
-        format!(
-            "no answer within {} ms; a lock is held, the server is overloaded, or the pool is too small",
-            config.timeout().as_millis()
-        ),
-    )
 }
 
 /// A connection of a pool that is closed at once, instead of waiting to be refused, when it is given back dirty: an open

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use idem_core::backend::RetryPauses;
 use idem_core::{
     BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Response,
     Result,
 };
-use tokio::time::Instant;
 
 use crate::config::MAX_TIMEOUT;
 use crate::error::{Access, classify, is_transaction_retryable};
@@ -302,22 +302,16 @@ impl Transactions {
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
             transactions: self.clone(),
-            deadline: Instant::now() + self.limit,
-            pause: FIRST_PAUSE,
+            pauses: RetryPauses::new(self.limit),
         }
     }
 }
-
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Those that come back too soon lock what the next one needs, and all of them starve: hence so long, and the jitter.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
 pub struct TransactionRetry {
     transactions: Transactions,
-    deadline: Instant,
-    pause: Duration,
+    pauses: RetryPauses,
 }
 
 impl TransactionRetry {
@@ -334,7 +328,8 @@ impl TransactionRetry {
         let Transactions {
             pool, isolation, ..
         } = &self.transactions;
-        let begun = tokio::time::timeout_at(self.deadline, Transaction::begin(pool, *isolation));
+        let begun =
+            tokio::time::timeout_at(self.pauses.deadline(), Transaction::begin(pool, *isolation));
         begun.await.unwrap_or_else(|_| {
             let message =
                 "no transaction began in time; the server is overloaded, or the pool is too small";
@@ -368,19 +363,6 @@ impl TransactionRetry {
                 Err(error)
             }
         };
-        match result {
-            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
-            result => Some(result),
-        }
-    }
-
-    /// Waits for the next attempt; `false` when the limit has passed.
-    async fn wait(&mut self) -> bool {
-        if Instant::now() + self.pause >= self.deadline {
-            return false;
-        }
-        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.0..=1.0))).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
+        self.pauses.settle(result, is_transaction_retryable).await
     }
 }

@@ -7,10 +7,11 @@ use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
-use crate::operations::{FinalResult, Operations, bind_claim, bind_key};
+use crate::operations::{Operations, bind_claim, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, filled_up};
+use idem_core::backend::FinalResult;
 
 /// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
@@ -284,7 +285,11 @@ impl Operations {
                 }
             }
         }
-        let bytes = |position: usize| sealings[position].as_ref().map_or(0, FinalResult::len);
+        let bytes = |position: usize| {
+            sealings[position]
+                .as_ref()
+                .map_or(0, |sealing| sealing.bytes().len())
+        };
         let most_bytes = self.most_bytes(session).await;
         while !pending.is_empty() {
             let key = |position: usize| completions[position].claim.key();
@@ -347,7 +352,7 @@ impl Operations {
                 },
             );
             let results = filled_up(&items, size)
-                .fold(rows, |query, (_, sealing)| query.bind(sealing.result()));
+                .fold(rows, |query, (_, sealing)| query.bind(sealing.bytes()));
             filled_up(&items, size).fold(results, |query, (item, _)| {
                 sql.bind_probe(query, item.claim.key())
             })

@@ -15,7 +15,7 @@ use crate::error::Access;
 use crate::operations::{Operations, bind_key};
 use crate::own::Own;
 use crate::row::Columns;
-use crate::session::{Session, timed_out};
+use crate::session::Session;
 use crate::statements::filled_up;
 
 /// What one statement reads at most; each record may come with its result.
@@ -74,7 +74,7 @@ impl Operations {
             Ok(Some(Ok(row))) => Ok(row),
             // What was wrong may have been another's.
             Ok(Some(Err(_)) | None) => self.look_alone(session, asked).await,
-            Err(_) => Err(timed_out(&self.config, Access::Read)),
+            Err(_) => Err(Access::Read.timed_out(self.config.timeout())),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, check};
+use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, check};
 use idem_core::{Claim, Error, Failure, Key, Record, Response, Result, Timestamp};
 use sqlx::Row;
 
@@ -30,28 +30,6 @@ pub(crate) struct Operations {
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
     facts: OnceLock<Facts>,
-}
-
-/// What a claim is sealed with, in stored form.
-#[derive(Debug)]
-pub(crate) struct FinalResult {
-    state: i64,
-    result: Vec<u8>,
-    retention: i64,
-}
-
-impl FinalResult {
-    pub(crate) fn len(&self) -> usize {
-        self.result.len()
-    }
-
-    pub(crate) fn result(&self) -> &[u8] {
-        &self.result
-    }
-
-    pub(crate) fn retention(&self) -> i64 {
-        self.retention
-    }
 }
 
 impl Operations {
@@ -91,19 +69,11 @@ impl Operations {
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::COMPLETED,
-            retention: check::retention(retention)?,
-            result: check::response(response, &self.config.limits())?.into(),
-        })
+        FinalResult::completed(response, retention, &self.config.limits())
     }
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::FAILED,
-            retention: check::retention(retention)?,
-            result: check::failure(failure, &self.config.limits())?.into(),
-        })
+        FinalResult::failed(failure, retention, &self.config.limits())
     }
 
     pub(crate) async fn seal(
@@ -115,10 +85,10 @@ impl Operations {
         let sql = self.sql(session).await?;
         let query = || {
             let mut query = sqlx::query(sql.seal.text())
-                .bind(sealing.state)
-                .bind(&sealing.result[..]);
+                .bind(sealing.state())
+                .bind(sealing.bytes());
             for _ in 0..RETENTIONS_OF_SEAL {
-                query = query.bind(sealing.retention);
+                query = query.bind(sealing.retention());
             }
             sql.bind_probe(bind_claim(query, claim), claim.key())
         };
@@ -126,8 +96,8 @@ impl Operations {
             return Ok(());
         }
         match self.owned(session, sql, claim).await? {
-            Some((state, result)) if state == sealing.state => {
-                if result.as_deref() == Some(&sealing.result[..]) {
+            Some((state, result)) if state == sealing.state() => {
+                if result.as_deref() == Some(sealing.bytes()) {
                     Ok(())
                 } else {
                     Err(Error::already_sealed())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::backend::MAX_LOCK_WAIT;
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::{Error, Result};
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlQueryResult, MySqlRow};
 use sqlx::{Connection, Executor, MySql, MySqlPool};
 use tokio::time::{Instant, timeout_at};
@@ -396,8 +396,8 @@ impl Stored<'_> {
         if self.connection.is_none() {
             // Boxed, because it may be the making of a connection, which is large.
             let acquired = timeout_at(self.deadline, Box::pin(self.acquire())).await;
-            let acquired =
-                acquired.map_err(|_| Fault::Answer(timed_out(self.config, Access::Read)))?;
+            let acquired = acquired
+                .map_err(|_| Fault::Answer(Access::Read.timed_out(self.config.timeout())))?;
             // Nothing was sent.
             let acquired =
                 acquired.map_err(|error| Fault::Answer(classify(error, Access::Read)))?;
@@ -422,7 +422,8 @@ impl Stored<'_> {
             return Ok(());
         }
         let checked = timeout_at(deadline, settings::check(connection)).await;
-        let checked = checked.unwrap_or_else(|_| Err(timed_out(self.config, Access::Read)));
+        let checked =
+            checked.unwrap_or_else(|_| Err(Access::Read.timed_out(self.config.timeout())));
         checked.map_err(Fault::Answer)
     }
 
@@ -453,7 +454,7 @@ impl Stored<'_> {
                 self.busy = error.as_database_error().is_none();
                 Err(Fault::Driver(error))
             }
-            Err(_) => Err(Fault::Answer(timed_out(self.config, sent))),
+            Err(_) => Err(Fault::Answer(sent.timed_out(self.config.timeout()))),
         }
     }
 }
@@ -468,19 +469,4 @@ impl Drop for Stored<'_> {
             }
         }
     }
-}
-
-pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
-    let effect = match under_way {
-        Access::Read => Effect::None,
-        Access::Write => Effect::Unknown,
-    };
-    Error::new(
-        ErrorKind::Unavailable,
-        effect,
-        format!(
-            "no answer within {} ms; a lock is held, the server is overloaded, or the pool is too small",
-            config.timeout().as_millis()
-        ),
-    )
 }

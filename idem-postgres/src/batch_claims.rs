@@ -9,13 +9,13 @@ use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePoli
 use crate::batch::{
     AT_A_TIME, Item, KeyParts, Split, may_be_anothers, next_round, parts, split, unanswered,
 };
-use crate::claims::is_abandoned;
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::query::Query;
 use crate::row::Columns;
 use crate::session::Session;
 use crate::statements::Statement;
+use idem_core::backend::decision::is_abandoned;
 
 /// A claim of a batch.
 struct ClaimParams<'r> {

@@ -8,10 +8,11 @@ use sqlx::postgres::PgRow;
 
 use crate::batch::{AT_A_TIME, Item, Split, may_be_anothers, next_round, split, unanswered};
 use crate::error::Access;
-use crate::operations::{FinalResult, Operations};
+use crate::operations::Operations;
 use crate::query::Query;
 use crate::row::cell;
 use crate::session::Session;
+use idem_core::backend::FinalResult;
 
 /// A completion of a batch.
 struct ClaimParams<'c> {
@@ -26,7 +27,7 @@ impl Item for ClaimParams<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.sealing.len()
+        self.sealing.bytes().len()
     }
 }
 
@@ -119,7 +120,7 @@ impl Operations {
         let attempts = asked
             .iter()
             .map(|a| *a.completion.claim.attempt().as_bytes());
-        let results = asked.iter().map(|a| a.sealing.result());
+        let results = asked.iter().map(|a| a.sealing.bytes());
         let retentions = asked.iter().map(|a| a.sealing.retention());
         let query = self
             .sql

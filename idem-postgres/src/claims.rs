@@ -1,6 +1,7 @@
 //! Claims.
 
 use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{LockedKeys, check, encode_failure};
 use idem_core::{
     ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
@@ -228,10 +229,4 @@ enum Next {
     Insert,
     /// Sends the statement that decides everything.
     Decide,
-}
-
-/// Whether a claim has met a stale record that is to be failed.
-pub(crate) fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
-    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
-        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }

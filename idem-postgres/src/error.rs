@@ -1,5 +1,6 @@
 //! What an error of the driver or the server means for the caller.
 
+pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
@@ -7,15 +8,6 @@ use sqlx::Error as SqlxError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
-
-/// Whether the failed call could have changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing was sent yet, or only a read.
-    Read,
-    /// A statement that writes was sent.
-    Write,
-}
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {

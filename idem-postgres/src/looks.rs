@@ -10,7 +10,7 @@ use crate::connection::{ConnectionSource, End};
 use crate::error::Access;
 use crate::operations::{Operations, with_key};
 use crate::row::Columns;
-use crate::session::{Session, alone, timed_out};
+use crate::session::{Session, alone};
 
 /// What one statement reads at most; each record may come with its result.
 const MOST: usize = 128;
@@ -72,7 +72,7 @@ impl Operations {
             Ok(Some(Ok(row))) => Ok(row),
             // What was wrong may have been another's.
             Ok(Some(Err(_)) | None) => self.record_row_alone(session, request).await,
-            Err(_) => Err(timed_out(&self.config, Access::Read)),
+            Err(_) => Err(Access::Read.timed_out(self.config.timeout())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, LockedKeys, StoredRecord, Turn, check};
+use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, Turn, check};
 use idem_core::{
     Claim, Effect, Error, ErrorKind, Failure, Key, Record, Response, Result, Timestamp,
 };
@@ -27,28 +27,6 @@ pub(crate) struct Operations {
     pub(crate) locked_marks: LockedKeys,
 }
 
-/// What a claim is sealed with, in stored form.
-#[derive(Debug)]
-pub(crate) struct FinalResult {
-    state: i64,
-    result: Vec<u8>,
-    retention: i64,
-}
-
-impl FinalResult {
-    pub(crate) fn len(&self) -> usize {
-        self.result.len()
-    }
-
-    pub(crate) fn result(&self) -> &[u8] {
-        &self.result
-    }
-
-    pub(crate) fn retention(&self) -> i64 {
-        self.retention
-    }
-}
-
 impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         let sql = Statements::new(&config);
@@ -62,19 +40,11 @@ impl Operations {
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::COMPLETED,
-            retention: check::retention(retention)?,
-            result: check::response(response, &self.config.limits())?.into(),
-        })
+        FinalResult::completed(response, retention, &self.config.limits())
     }
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::FAILED,
-            retention: check::retention(retention)?,
-            result: check::failure(failure, &self.config.limits())?.into(),
-        })
+        FinalResult::failed(failure, retention, &self.config.limits())
     }
 
     pub(crate) async fn seal(
@@ -85,14 +55,14 @@ impl Operations {
     ) -> Result<()> {
         let query = || {
             let query = with_claim(&self.sql.seal, claim)
-                .bind(sealing.state)
-                .bind(&sealing.result[..])
-                .bind(sealing.retention);
+                .bind(sealing.state())
+                .bind(sealing.bytes())
+                .bind(sealing.retention());
             self.telling(query, claim.key())
         };
         self.step(session, claim, query, |owned| match owned.state {
             state
-                if state == sealing.state && owned.result.as_deref() == Some(sealing.result()) =>
+                if state == sealing.state() && owned.result.as_deref() == Some(sealing.bytes()) =>
             {
                 Some(Ok(()))
             }

@@ -8,7 +8,6 @@ use crate::config::{Config, StatementMode};
 use crate::defaults::{SESSION, SessionState};
 use crate::error::{Access, classify, decode};
 use crate::inspection::no_row;
-use crate::session::timed_out;
 use crate::store::{BACKEND, PostgresStore};
 
 /// The version of the schema that this crate works with, of each of its tables.
@@ -183,7 +182,7 @@ impl PostgresStore {
     pub(crate) async fn read(&self, sql: String) -> Result<Vec<PgRow>> {
         let query = sqlx::raw_sql(AssertSqlSafe(sql));
         let rows = tokio::time::timeout(self.config().timeout(), query.fetch_all(&self.pool)).await;
-        let rows = rows.map_err(|_| timed_out(self.config(), Access::Read))?;
+        let rows = rows.map_err(|_| Access::Read.timed_out(self.config().timeout()))?;
         rows.map_err(|error| classify(error, Access::Read))
     }
 }

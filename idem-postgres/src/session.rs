@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use idem_core::Result;
 use idem_core::backend::MAX_LOCK_WAIT;
-use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres};
@@ -146,7 +146,7 @@ pub(crate) async fn alone(
     let under_way = if progress.is_sent { sent } else { Access::Read };
     match rows {
         Ok(rows) => rows.map_err(|error| classify(error, under_way)),
-        Err(_) => Err(timed_out(config, under_way)),
+        Err(_) => Err(under_way.timed_out(config.timeout())),
     }
 }
 
@@ -173,21 +173,6 @@ pub(crate) fn wait(is_locked: bool) -> Duration {
         true => Duration::from_millis(1),
         false => MAX_LOCK_WAIT,
     }
-}
-
-pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
-    let effect = match under_way {
-        Access::Read => Effect::None,
-        Access::Write => Effect::Unknown,
-    };
-    Error::new(
-        ErrorKind::Unavailable,
-        effect,
-        format!(
-            "no answer within {} ms; a lock is held, the server is overloaded, or the pool is too small",
-            config.timeout().as_millis()
-        ),
-    )
 }
 
 /// Closes the connection instead of handing it back to the pool when what was begun on it was not finished.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use idem_core::backend::LockedKeys;
+use idem_core::backend::{LockedKeys, RetryPauses};
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
     Response, Result,
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
-use tokio::time::Instant;
 
 use crate::config::LONGEST;
 use crate::error::{Access, classify, is_transaction_retryable};
@@ -259,21 +258,16 @@ impl Transactions {
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
             transactions: self.clone(),
-            deadline: Instant::now() + self.limit,
-            pause: FIRST_PAUSE,
+            pauses: RetryPauses::new(self.limit),
         }
     }
 }
-
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
 pub struct TransactionRetry {
     transactions: Transactions,
-    deadline: Instant,
-    pause: Duration,
+    pauses: RetryPauses,
 }
 
 impl TransactionRetry {
@@ -323,19 +317,6 @@ impl TransactionRetry {
                 Err(error)
             }
         };
-        match result {
-            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
-            result => Some(result),
-        }
-    }
-
-    /// Waits for the next attempt; `false` when the limit has passed.
-    async fn wait(&mut self) -> bool {
-        if Instant::now() + self.pause >= self.deadline {
-            return false;
-        }
-        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
+        self.pauses.settle(result, is_transaction_retryable).await
     }
 }

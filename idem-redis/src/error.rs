@@ -1,5 +1,6 @@
 //! What an error of the driver or the server means for the caller.
 
+pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 use std::sync::Arc;
 
@@ -7,24 +8,6 @@ use idem_core::{Effect, Error, ErrorKind};
 use redis::RedisError;
 
 use crate::codes::{Meaning, by_code, by_text};
-
-/// Whether the failed call could have changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing was sent yet, or only a read.
-    Read,
-    /// Something that writes was sent.
-    Write,
-}
-
-impl Access {
-    pub(crate) fn effect(self) -> Effect {
-        match self {
-            Self::Read => Effect::None,
-            Self::Write => Effect::Unknown,
-        }
-    }
-}
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: RedisError, sent: Access) -> Error {

@@ -1,20 +1,12 @@
 //! What an error of the driver or of SQLite means for the caller.
 
+pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
 use sqlx::Error as SqlxError;
 
 use crate::codes::{by_code, is_lock};
-
-/// Whether the failed call could have changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Nothing was begun yet, or only a read.
-    Read,
-    /// A statement that writes was begun.
-    Write,
-}
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {

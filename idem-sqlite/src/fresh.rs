@@ -14,7 +14,7 @@ use crate::batch::Answers;
 use crate::error::{Access, decode};
 use crate::operations::Operations;
 use crate::pools::Pools;
-use crate::session::{Query, Session, timed_out};
+use crate::session::{Query, Session};
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
 use crate::store::SqliteStore;
@@ -60,7 +60,7 @@ impl SqliteStore {
                     .claim_with(&mut self.session(), request, false)
                     .await
             }
-            Err(_) => Err(timed_out(config, Access::Write)),
+            Err(_) => Err(Access::Write.timed_out(config.timeout())),
         }
     }
 }

@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use idem_core::backend::check::CheckedClaim;
-use idem_core::backend::{DuplicateEstimator, StoredRecord, check, encode_failure};
+use idem_core::backend::decision::is_abandoned;
+use idem_core::backend::{DuplicateEstimator, FinalResult, StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
     Record, Response, Result, StalePolicy, Timestamp,
@@ -35,14 +36,6 @@ pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     pub(crate) estimator: DuplicateEstimator,
-}
-
-/// What a claim is sealed with, in stored form.
-#[derive(Debug)]
-pub(crate) struct FinalResult {
-    state: i64,
-    result: Vec<u8>,
-    retention: i64,
 }
 
 impl Operations {
@@ -187,19 +180,11 @@ impl Operations {
     }
 
     pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::COMPLETED,
-            retention: check::retention(retention)?,
-            result: check::response(response, &self.config.limits())?.into(),
-        })
+        FinalResult::completed(response, retention, &self.config.limits())
     }
 
     pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        Ok(FinalResult {
-            state: StoredRecord::FAILED,
-            retention: check::retention(retention)?,
-            result: check::failure(failure, &self.config.limits())?.into(),
-        })
+        FinalResult::failed(failure, retention, &self.config.limits())
     }
 
     pub(crate) async fn seal(
@@ -209,15 +194,15 @@ impl Operations {
         sealing: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
-            .bind(sealing.state)
-            .bind(&sealing.result[..])
-            .bind(sealing.retention);
+            .bind(sealing.state())
+            .bind(sealing.bytes())
+            .bind(sealing.retention());
         if !session.write(query).await?.is_empty() {
             return Ok(());
         }
         match self.owned(session, claim).await? {
-            Some((state, result)) if state == sealing.state => {
-                if result.as_deref() == Some(&sealing.result[..]) {
+            Some((state, result)) if state == sealing.state() => {
+                if result.as_deref() == Some(sealing.bytes()) {
                     Ok(())
                 } else {
                     Err(Error::already_sealed())
@@ -281,12 +266,6 @@ impl Operations {
         let row = session.read(query).await?;
         row.map(|row| Columns(&row).record()).transpose()
     }
-}
-
-/// Whether a claim has met a stale record that is to be failed.
-fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
-    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
-        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }
 
 pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {

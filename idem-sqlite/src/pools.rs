@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::lock::{Gate, Hasty, Wait};
-use crate::session::{Query, timed_out};
+use crate::session::Query;
 use crate::statements::INSERTED_AT_MOST;
 
 /// How many connections read beside the writer.
@@ -115,7 +115,7 @@ impl Pools {
         };
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(read) => read.map_err(|error| classify(error, Access::Read)),
-            Err(_) => Err(timed_out(config, Access::Read)),
+            Err(_) => Err(Access::Read.timed_out(config.timeout())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where a statement runs: on a connection of the store's, or in a transaction.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::Result;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::config::Config;
@@ -28,7 +28,7 @@ impl Session<'_> {
         };
         match tokio::time::timeout(config.timeout(), pools.read(query)).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(config, Access::Read)),
+            Err(_) => Err(Access::Read.timed_out(config.timeout())),
         }
     }
 
@@ -45,7 +45,7 @@ impl Session<'_> {
         let work = pools.write(query, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(config, under_way)),
+            Err(_) => Err(under_way.timed_out(config.timeout())),
         }
     }
 
@@ -62,22 +62,7 @@ impl Session<'_> {
         let work = pools.write_at_once(query, &mut under_way);
         match tokio::time::timeout(config.timeout(), work).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(config, under_way)),
+            Err(_) => Err(under_way.timed_out(config.timeout())),
         }
     }
-}
-
-pub(crate) fn timed_out(config: &Config, under_way: Access) -> Error {
-    let effect = match under_way {
-        Access::Read => Effect::None,
-        Access::Write => Effect::Unknown,
-    };
-    Error::new(
-        ErrorKind::Unavailable,
-        effect,
-        format!(
-            "no answer within {} ms; another connection holds the write lock, or the pool is too small",
-            config.timeout().as_millis()
-        ),
-    )
 }

@@ -12,7 +12,6 @@ use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
 use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
-use crate::session::timed_out;
 
 /// A transaction that takes the write lock at once: one that first reads cannot always become a writer
 /// (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).
@@ -51,7 +50,7 @@ impl WriteTransaction {
         };
         match timeout(config.timeout(), work).await {
             Ok(begun) => begun,
-            Err(_) => Err(timed_out(config, Access::Read)),
+            Err(_) => Err(Access::Read.timed_out(config.timeout())),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use idem_core::backend::RetryPauses;
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Key,
     Response, Result,
 };
 use sqlx::{SqlitePool, SqliteTransaction};
-use tokio::time::Instant;
 
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
@@ -207,24 +207,16 @@ impl Transactions {
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
             transactions: self.clone(),
-            deadline: Instant::now() + self.limit.min(LONGEST_LIMIT),
-            pause: FIRST_PAUSE,
+            pauses: RetryPauses::new(self.limit),
         }
     }
 }
-
-/// The clock ends somewhere; nobody waits for so long.
-const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
-
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The attempts at one transaction: see [`Transactions::attempts`].
 #[derive(Debug)]
 pub struct TransactionRetry {
     transactions: Transactions,
-    deadline: Instant,
-    pause: Duration,
+    pauses: RetryPauses,
 }
 
 impl TransactionRetry {
@@ -244,7 +236,7 @@ impl TransactionRetry {
             // open.
             let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
-                Err(error) if is_transaction_retryable(&error) && self.wait().await => {}
+                Err(error) if is_transaction_retryable(&error) && self.pauses.wait().await => {}
                 begun => {
                     let at = |error| classify(error, Access::Read).at(BACKEND, "begin");
                     return begun.map_err(at);
@@ -283,19 +275,6 @@ impl TransactionRetry {
                 Err(error)
             }
         };
-        match result {
-            Err(error) if is_transaction_retryable(&*error) && self.wait().await => None,
-            result => Some(result),
-        }
-    }
-
-    /// Waits for the next attempt; `false` when the limit has passed.
-    async fn wait(&mut self) -> bool {
-        if Instant::now() + self.pause >= self.deadline {
-            return false;
-        }
-        tokio::time::sleep(self.pause.mul_f64(rand::random_range(0.5..=1.0))).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        true
+        self.pauses.settle(result, is_transaction_retryable).await
     }
 }

@@ -8,7 +8,8 @@
 //! record's lock, or in one statement whose condition is checked when it writes.
 
 use crate::{
-    AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Fingerprint, StalePolicy, Timestamp,
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, FailedPolicy, FencingToken, Fingerprint,
+    StalePolicy, Timestamp,
 };
 
 /// The state that a record is stored in.
@@ -203,4 +204,11 @@ fn owned<'r>(
     now: Timestamp,
 ) -> Option<&'r RecordFacts> {
     record.filter(|record| record.is_live(now) && record.is_owned_by(claim))
+}
+
+/// Whether a claim has met a stale record that is to be failed, by the record's policy or its own.
+#[must_use]
+pub fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
+    matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()
+        && (held.on_stale == StalePolicy::Fail || request.on_stale() == StalePolicy::Fail))
 }

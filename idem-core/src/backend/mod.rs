@@ -1,21 +1,27 @@
 //! What authors of backends need, and applications do not: checks, decisions, stored forms, locked keys, batches and
 //! wake-ups. Every store of this family is made of it.
 
+mod access;
 mod batcher;
 pub mod check;
 pub mod decision;
 mod duplicates;
+mod final_result;
 mod locked_keys;
 mod notifier;
 mod redacted;
+mod retry;
 mod stored;
 pub(crate) mod stored_result;
 
 pub use crate::time::whole_millis_as_micros;
+pub use access::Access;
 pub use batcher::{Batcher, Underway};
 pub use duplicates::DuplicateEstimator;
+pub use final_result::FinalResult;
 pub use locked_keys::{LockedKeys, MAX_LOCK_WAIT, TryTurn, Turn};
 pub use notifier::{ChangeNotifier, Subscription};
 pub use redacted::Redacted;
+pub use retry::RetryPauses;
 pub use stored::StoredRecord;
 pub use stored_result::{StoredResult, encode_failure, encode_response};

@@ -1,0 +1,39 @@
+//! [`Access`]: what an operation that failed may have done.
+
+use std::time::Duration;
+
+use crate::{Effect, Error, ErrorKind};
+
+/// What has been sent to the server so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing yet, or only reads.
+    Read,
+    /// A statement that writes.
+    Write,
+}
+
+impl Access {
+    /// The effect of an operation that failed without an answer that says more.
+    #[must_use]
+    pub fn effect(self) -> Effect {
+        match self {
+            Self::Read => Effect::None,
+            Self::Write => Effect::Unknown,
+        }
+    }
+
+    /// The error of an operation that took longer than the store's time-out: `Unavailable`.
+    #[must_use]
+    pub fn timed_out(self, timeout: Duration) -> Error {
+        Error::new(
+            ErrorKind::Unavailable,
+            self.effect(),
+            format!(
+                "no answer within {} ms; a lock is held, the server is overloaded, or the pool is \
+                 too small",
+                timeout.as_millis()
+            ),
+        )
+    }
+}
