@@ -10,7 +10,7 @@ use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
 
 use crate::config::Config;
@@ -129,14 +129,6 @@ impl MySqlStore {
             .no_engine_substitution(false)
             .timezone(None)
             .set_names(false);
-        // The pool would take a server that refuses connections for one that starts, and say after its time-out
-        // that no connection became free.
-        let first = MySqlConnection::connect_with(&options);
-        let first = tokio::time::timeout(config.timeout(), first).await;
-        match first {
-            Ok(connection) => connection.map_err(at)?.close().await.map_err(at)?,
-            Err(_) => return Err(at(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
-        }
         let settings: Arc<[String]> = settings::for_pool(&config).into();
         let own = Own::new(
             options.clone(),
@@ -164,6 +156,7 @@ impl MySqlStore {
             .acquire_timeout(config.timeout())
             .connect_lazy_with(options);
         let store = Self::on(pool, Some(own), config);
+        // Opens the store's first connection, which it keeps.
         let mut session = store.session();
         let facts = store.operations.facts(&mut session).await;
         facts.map_err(|error| error.at(BACKEND, "connect"))?;

@@ -13,7 +13,7 @@ use idem_core::{
 };
 use idem_sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{Connection, PgPool};
+use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::ConnectionSource;
@@ -112,18 +112,18 @@ impl PostgresStore {
             .application_name("idem")
             // No float is read, and poolers refuse the parameter.
             .extra_float_digits(None);
+        let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
+        let connections = Connections::new(options.clone(), max).map_err(at)?;
         let mut tries = 1;
         let state = loop {
             // Boxed, because it is deep.
-            match Box::pin(check_server(&options, &config)).await {
+            match Box::pin(check_server(&connections, &options, &config)).await {
                 Err(error) if is_brief(&error) && tries < MAX_TRIES => tries += 1,
                 state => break state.map_err(&at_connect)?,
             }
         };
         let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
         let trusted = idle.map_or(TRUSTED_IDLE, |idle| idle.min(TRUSTED_IDLE));
-        let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
-        let connections = Connections::new(options.clone(), max).map_err(at)?;
         let pool = PgPoolOptions::new()
             .max_connections(10)
             .test_before_acquire(false)
@@ -168,36 +168,39 @@ fn is_brief(error: &Error) -> bool {
     was_idle(error) || error.kind() == ErrorKind::Contention
 }
 
-/// Connects, and refuses what would be found out by accident later.
-///
-/// The pool would take a server that refuses connections for one that starts, and say after its time-out that no
-/// connection became free.
-async fn check_server(options: &PgConnectOptions, config: &Config) -> Result<SessionState> {
+/// Opens the store's first connection, which it keeps, and refuses what would be found out by accident later.
+async fn check_server(
+    connections: &Connections<Postgres>,
+    options: &PgConnectOptions,
+    config: &Config,
+) -> Result<SessionState> {
     let sent = |error| classify(error, Access::Read);
     let late = |_| sent(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-    let first = PgConnection::connect_with(options);
-    let first = tokio::time::timeout(config.timeout(), first).await;
-    let first = first.map_err(late)?.map_err(sent)?;
-    let checked = check_connection(first, options, config.statement_mode());
+    let first = tokio::time::timeout(config.timeout(), connections.lend()).await;
+    let mut first = first.map_err(late)?.map_err(sent)?;
+    let connection = first
+        .connection()
+        .ok_or_else(|| sent(sqlx::Error::PoolClosed))?;
+    let checked = check_connection(connection, options, config.statement_mode());
     let checked = tokio::time::timeout(config.timeout(), checked).await;
-    checked.map_err(late)?
+    let state = checked.map_err(late)??;
+    first.done();
+    Ok(state)
 }
 
 async fn check_connection(
-    mut first: PgConnection,
+    first: &mut PgConnection,
     options: &PgConnectOptions,
     mode: StatementMode,
 ) -> Result<SessionState> {
     let sent = |error| classify(error, Access::Read);
-    let row = sqlx::raw_sql(SESSION).fetch_one(&mut first).await;
+    let row = sqlx::raw_sql(SESSION).fetch_one(&mut *first).await;
     let state = SessionState::of(&row.map_err(sent)?)?;
     state.check_server()?;
     state.check_defaults(mode == StatementMode::Prepared)?;
     if mode == StatementMode::Prepared {
-        pooler::check_prepared(&mut first, options).await?;
+        pooler::check_prepared(first, options).await?;
     }
-    // Nobody reads an answer any more.
-    let _ = first.close().await;
     Ok(state)
 }
 
