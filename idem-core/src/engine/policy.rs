@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_policy_reads_as_people_write_it() {
         let text = r#"{"lease": "5m", "on_busy": {"wait": {"limit": "750ms"}}, "on_stale": "fail",
-            "on_cancel": "lapse", "metadata": {"host": "a"}}"#;
+            "on_cancel": "let_expire", "metadata": {"host": "a"}}"#;
         let policy: Policy = serde_json::from_str(text).unwrap();
         let expected = Policy::default()
             .with_lease(Duration::from_secs(300))

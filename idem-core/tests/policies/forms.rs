@@ -40,7 +40,7 @@ run = "2h"
 [operations.mail]
 on_busy = { wait = "750ms" }
 on_error = "record"
-on_cancel = "lapse"
+on_cancel = "let_expire"
 on_panic = "record"
 on_stale = "fail"
 on_failed = "retry"
@@ -62,7 +62,7 @@ operations:
   mail:
     on_busy: {wait: 750ms}
     on_error: record
-    on_cancel: lapse
+    on_cancel: let_expire
     on_panic: record
     on_stale: fail
     on_failed: retry
