@@ -86,9 +86,12 @@ pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     let pooler = pooler(&server, &[("max_client_conn", "3")])?;
     runtime.block_on(async {
-        let store = PostgresStore::connect(pooler.url(), unprepared()).await?;
-        store.migrate().await?;
-        store.pool().acquire().await?.close().await?;
+        PostgresStore::connect(server.url(), Config::new())
+            .await?
+            .migrate()
+            .await?;
+        let pool = PgPoolOptions::new().connect_lazy(pooler.url())?;
+        let store = PostgresStore::with_config(pool, unprepared());
         let mut others = Vec::new();
         while let Ok(other) = PgConnection::connect(pooler.url()).await {
             others.push(other);

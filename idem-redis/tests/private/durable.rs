@@ -1,6 +1,8 @@
 //! Servers that are killed.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use idem_core::{Claim, IdempotencyStore, IdempotencyStoreExt, Record, Response};
 use idem_redis::{Config, RedisStore};
@@ -16,10 +18,18 @@ pub(crate) fn durable(runtime: &Runtime, server: &str) -> Outcome {
     let store = runtime.block_on(RedisStore::connect(server.url(), Config::new()))?;
     let mut acknowledged = Vec::new();
     for round in 0..3 {
+        let count = Arc::new(AtomicUsize::new(0));
         let writers: Vec<_> = (0..8)
-            .map(|writer| runtime.spawn(complete_until_killed(store.clone(), round, writer)))
+            .map(|writer| {
+                let (store, count) = (store.clone(), Arc::clone(&count));
+                runtime.spawn(complete_until_killed(store, round, writer, count))
+            })
             .collect();
-        std::thread::sleep(Duration::from_millis(300));
+        // In the midst of the traffic, however slow the disk is.
+        let begun = Instant::now();
+        while count.load(Ordering::SeqCst) < ENOUGH && begun.elapsed() < LONGEST {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         server.kill()?;
         for writer in writers {
             acknowledged.extend(runtime.block_on(writer)?);
@@ -28,12 +38,23 @@ pub(crate) fn durable(runtime: &Runtime, server: &str) -> Outcome {
         runtime.block_on(check(&store, &acknowledged))?;
     }
     let count = acknowledged.len();
-    assert!(count > 30, "only {count} were acknowledged");
+    assert!(count >= 3 * ENOUGH, "only {count} were acknowledged");
     Ok(())
 }
 
-/// What this writer was told is stored.
-async fn complete_until_killed(store: RedisStore, round: u32, writer: u32) -> Vec<Claim> {
+/// Completions of a round before the server is killed.
+const ENOUGH: usize = 50;
+
+/// How long a round waits for them.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The completions that the store acknowledged to this writer.
+async fn complete_until_killed(
+    store: RedisStore,
+    round: u32,
+    writer: u32,
+    count: Arc<AtomicUsize>,
+) -> Vec<Claim> {
     let mut acknowledged = Vec::new();
     for number in 0.. {
         let request = request(format!("{round}-{writer}-{number}"));
@@ -46,6 +67,7 @@ async fn complete_until_killed(store: RedisStore, round: u32, writer: u32) -> Ve
             break;
         }
         acknowledged.push(claim);
+        count.fetch_add(1, Ordering::SeqCst);
     }
     acknowledged
 }
