@@ -9,7 +9,7 @@ use crate::support::{MINUTES, acquired, claims, granted, queue_up, request, sett
 
 #[tokio::test]
 async fn a_lone_caller_asks_by_itself() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.open();
     for id in ["a", "b", "c"] {
         let claim = shared.claim(&request(id)).await.unwrap();
@@ -22,7 +22,7 @@ async fn a_lone_caller_asks_by_itself() {
 
 #[tokio::test]
 async fn who_comes_while_a_call_is_under_way_goes_with_the_next_in_the_order_of_the_keys() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let asked = queue_up(&store, &shared, &["m", "z", "a", "k"]).await;
     assert_eq!(store.calls(), [["m"]], "nobody else is sent meanwhile");
     store.open();
@@ -34,7 +34,7 @@ async fn who_comes_while_a_call_is_under_way_goes_with_the_next_in_the_order_of_
 
 #[tokio::test]
 async fn completions_go_together_too() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.let_through(4);
     let mut claims = Vec::new();
     for id in ["d", "c", "b", "a"] {
@@ -62,7 +62,7 @@ async fn completions_go_together_too() {
 
 #[tokio::test]
 async fn a_batch_has_no_more_than_its_items() {
-    let (store, shared) = shared(|coalesced| coalesced.with_max_batch(2));
+    let (store, shared) = shared(|batched| batched.with_max_batch(2));
     let asked = queue_up(&store, &shared, &["a", "b", "c", "d", "e", "f"]).await;
     store.open();
     for asked in asked {
@@ -74,7 +74,7 @@ async fn a_batch_has_no_more_than_its_items() {
 
 #[tokio::test]
 async fn large_responses_are_not_all_in_one_batch() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.let_through(5);
     let mut done = JoinSet::new();
     let mut claimed = Vec::new();
@@ -98,7 +98,7 @@ async fn large_responses_are_not_all_in_one_batch() {
 
 #[tokio::test]
 async fn who_finds_the_queue_full_is_told_at_once() {
-    let (store, shared) = shared(|coalesced| coalesced.with_max_waiting(2));
+    let (store, shared) = shared(|batched| batched.with_max_waiting(2));
     let asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
     let error = shared.claim(&request("d")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -118,7 +118,7 @@ async fn who_finds_the_queue_full_is_told_at_once() {
 
 #[tokio::test]
 async fn batches_of_the_caller_go_through() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.open();
     let answers = shared.claim_many(&[request("b"), request("a")]).await;
     assert!(answers.into_iter().all(|answer| answer.is_ok()));
@@ -127,7 +127,7 @@ async fn batches_of_the_caller_go_through() {
 
 #[tokio::test]
 async fn a_queue_that_has_run_empty_serves_whoever_comes_next() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.open();
     for round in 0..50 {
         let asked: Vec<_> = (0..round % 7)

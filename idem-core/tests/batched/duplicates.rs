@@ -8,7 +8,7 @@ use crate::support::{
 
 #[tokio::test]
 async fn sixty_four_callers_with_one_key_are_two_calls() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a"; 64]).await;
     store.open();
     granted(asked.remove(0)).await;
@@ -20,7 +20,7 @@ async fn sixty_four_callers_with_one_key_are_two_calls() {
 
 #[tokio::test]
 async fn what_was_granted_was_granted_to_one_of_a_batch() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["z", "a", "b", "a", "a"]).await;
     asked.remove(0);
     store.open();
@@ -40,7 +40,7 @@ async fn what_was_granted_was_granted_to_one_of_a_batch() {
 
 #[tokio::test]
 async fn another_request_with_the_key_is_not_told_what_the_first_is_told() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a", "a"]).await;
     asked.push(claims(&shared, fingerprinted("a", "two")));
     asked.push(claims(&shared, request("a")));
@@ -56,7 +56,7 @@ async fn another_request_with_the_key_is_not_told_what_the_first_is_told() {
 
 #[tokio::test]
 async fn a_lost_answer_is_recovered_although_others_ask_for_the_same() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.let_through(1);
     let lost = request("a");
     let first = shared.claim(&lost).await.unwrap().acquired().unwrap();
@@ -76,7 +76,7 @@ async fn a_lost_answer_is_recovered_although_others_ask_for_the_same() {
 
 #[tokio::test]
 async fn a_replay_is_read_once_for_all() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.let_through(2);
     let claim = shared.claim(&request("a")).await.unwrap();
     let claim = claim.acquired().unwrap();
@@ -95,7 +95,7 @@ async fn a_replay_is_read_once_for_all() {
 
 #[tokio::test]
 async fn the_same_completion_twice_succeeds_twice() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.let_through(1);
     let claim = shared.claim(&request("a")).await.unwrap();
     let claim = claim.acquired().unwrap();

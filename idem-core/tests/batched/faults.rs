@@ -9,7 +9,7 @@ use crate::support::{claims, granted, name, queue_up, request, settled, shared};
 
 #[tokio::test]
 async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.poison("c");
     let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
     store.open();
@@ -23,7 +23,7 @@ async fn an_error_of_a_batch_is_nobodys_but_his_who_caused_it() {
 
 #[tokio::test]
 async fn what_was_asked_alone_is_not_asked_again_after_an_error() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.poison("x");
     let mut asked = queue_up(&store, &shared, &["z", "x"]).await;
     store.open();
@@ -34,7 +34,7 @@ async fn what_was_asked_alone_is_not_asked_again_after_an_error() {
 
 #[tokio::test]
 async fn a_locked_key_keeps_no_lane() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.lock("b");
     let mut asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
     store.let_through(2);
@@ -62,7 +62,7 @@ async fn a_locked_key_keeps_no_lane() {
 
 #[tokio::test]
 async fn those_who_asked_for_the_same_are_asked_alone_after_an_error() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.poison("x");
     let mut asked = queue_up(&store, &shared, &["z", "a", "a", "a", "x"]).await;
     store.open();
@@ -79,7 +79,7 @@ async fn those_who_asked_for_the_same_are_asked_alone_after_an_error() {
 
 #[tokio::test]
 async fn a_bad_item_is_refused_and_its_neighbours_are_not_asked_twice() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["z", "a"]).await;
     asked.push(claims(&shared, request("b").with_lease(Duration::MAX)));
     settled().await;
@@ -94,7 +94,7 @@ async fn a_bad_item_is_refused_and_its_neighbours_are_not_asked_twice() {
 
 #[tokio::test]
 async fn a_store_that_answers_too_few_has_answered_the_others() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.answer_short();
     let asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
     store.open();
@@ -107,7 +107,7 @@ async fn a_store_that_answers_too_few_has_answered_the_others() {
 
 #[tokio::test]
 async fn a_caller_who_goes_is_not_sent() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
     asked.remove(2).abort();
     settled().await;
@@ -120,7 +120,7 @@ async fn a_caller_who_goes_is_not_sent() {
 
 #[tokio::test]
 async fn a_caller_who_goes_while_his_batch_is_under_way_leaves_it_to_the_others() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a", "b", "c", "d"]).await;
     store.let_through(1);
     store.until_calls(2).await;
@@ -139,7 +139,7 @@ async fn a_caller_who_goes_while_his_batch_is_under_way_leaves_it_to_the_others(
 
 #[tokio::test]
 async fn a_caller_who_goes_while_he_asks_leaves_the_lane_to_the_next() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
     asked.remove(0).abort();
     // The next one asks alone, and then for who is left.
@@ -155,7 +155,7 @@ async fn a_caller_who_goes_while_he_asks_leaves_the_lane_to_the_next() {
 
 #[tokio::test]
 async fn callers_who_all_go_leave_nothing_behind() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     for asked in queue_up(&store, &shared, &["a", "b", "c"]).await {
         asked.abort();
     }
@@ -167,7 +167,7 @@ async fn callers_who_all_go_leave_nothing_behind() {
 
 #[tokio::test]
 async fn thousands_who_go_before_him_who_asks_leave_nothing_behind() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let first = queue_up(&store, &shared, &["a"]).await.remove(0);
     let others: Vec<_> = (0..9_000)
         .map(|n| claims(&shared, request(&n.to_string())))
@@ -186,7 +186,7 @@ async fn thousands_who_go_before_him_who_asks_leave_nothing_behind() {
 
 #[tokio::test]
 async fn a_batch_that_panics_is_an_error_and_the_lane_goes_on() {
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     store.panic_once();
     let mut asked = queue_up(&store, &shared, &["z", "a", "b"]).await;
     store.open();
@@ -206,7 +206,7 @@ fn callers_of_another_runtime_go_on_when_one_ends() {
         builder.worker_threads(1).enable_all().build().unwrap()
     };
     let (one, other) = (runtime(), runtime());
-    let (store, shared) = shared(|coalesced| coalesced);
+    let (store, shared) = shared(|batched| batched);
     let asked = one.block_on(queue_up(&store, &shared, &["a", "b", "c"]));
     store.let_through(1);
     // The batch of b and c runs on the first runtime now.
@@ -222,4 +222,36 @@ fn callers_of_another_runtime_go_on_when_one_ends() {
     let answer =
         other.block_on(async { tokio::time::timeout(Duration::from_secs(60), left).await });
     assert_eq!(answer.unwrap().unwrap().unwrap().name(), "acquired");
+}
+
+#[tokio::test]
+async fn a_caller_whose_time_is_up_in_the_queue_is_never_sent() {
+    let (store, shared) = shared(|batched| batched.with_timeout(Duration::from_millis(20)));
+    let mut asked = queue_up(&store, &shared, &["a", "b"]).await;
+    let late = asked.remove(1).await.unwrap().unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Unavailable);
+    assert_eq!(late.effect(), Effect::None);
+    store.open();
+    for asked in asked {
+        granted(asked).await;
+    }
+    settled().await;
+    assert_eq!(store.calls(), [["a"]]);
+}
+
+#[tokio::test]
+async fn a_caller_whose_time_is_up_in_a_batch_does_not_know_what_became_of_it() {
+    let (store, shared) = shared(|batched| batched.with_timeout(Duration::from_millis(50)));
+    let mut asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
+    store.let_through(1);
+    granted(asked.remove(0)).await;
+    store.until_calls(2).await;
+    for asked in asked {
+        let late = asked.await.unwrap().unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::Unavailable);
+        assert_eq!(late.effect(), Effect::Unknown);
+    }
+    store.open();
+    settled().await;
+    assert_eq!(store.calls(), [vec!["a"], vec!["b", "c"]]);
 }

@@ -12,7 +12,7 @@ use crate::support::{granted, queue_up, request, settled, shared};
 
 #[tokio::test]
 async fn a_stuck_lane_does_not_stop_the_others() {
-    let (store, shared) = shared(|coalesced| coalesced.with_lanes(3));
+    let (store, shared) = shared(|batched| batched.with_lanes(3));
     let asked = queue_up(&store, &shared, &["a", "b", "c", "d", "e"]).await;
     settled().await;
     assert_eq!(store.calls(), [["a"], ["b"], ["c"]]);
@@ -35,7 +35,7 @@ async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() 
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let (store, shared) = shared(|coalesced| coalesced.with_lanes(2).with_max_batch(7));
+    let (store, shared) = shared(|batched| batched.with_lanes(2).with_max_batch(7));
     store.open();
     let mut callers = JoinSet::new();
     for _ in 0..4_000 {

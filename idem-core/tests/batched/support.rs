@@ -16,8 +16,8 @@ pub(crate) type Shared = Arc<Batched<Gated>>;
 /// A closed store behind one lane, set up further by `set`.
 pub(crate) fn shared(set: impl FnOnce(Batched<Gated>) -> Batched<Gated>) -> (Gated, Shared) {
     let store = Gated::closed();
-    let coalesced = Batched::new(store.clone()).with_lanes(1);
-    (store, Arc::new(set(coalesced)))
+    let batched = Batched::new(store.clone()).with_lanes(1);
+    (store, Arc::new(set(batched)))
 }
 
 pub(crate) fn request(id: &str) -> ClaimRequest {

@@ -15,10 +15,10 @@ use tokio::runtime::Handle;
 
 use self::queue::{Bounds, Entry, Lane, Queue, Told};
 use self::work::Work;
-use crate::backend::LockedKeys;
+use crate::backend::{Access, LockedKeys};
 use crate::limits::MAX_BATCH;
 use crate::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
@@ -30,8 +30,8 @@ use crate::{
 /// call at a time; claims and completions have lanes of their own.
 ///
 /// Each caller is answered for itself, as if it had asked alone:
-/// * An error that a batch met may be another's: those who got it are asked for once more, each alone. A caller may so wait for
-///   twice the store's time-out.
+/// * An error that a batch met may be another's: those who got it are asked for once more, each alone. Without
+///   [`with_timeout`](Self::with_timeout) a caller may so wait for twice the store's time-out.
 /// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet, it never is.
 /// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
 ///   An attempt that is asked again, because its answer was lost, has an answer of its own.
@@ -72,6 +72,7 @@ impl<S: BatchStore> Batched<S> {
             lanes: 2,
             batch: 256,
             waiting: 10_000,
+            timeout: Duration::MAX,
         };
         Self {
             store: Arc::new(store),
@@ -102,6 +103,14 @@ impl<S: BatchStore> Batched<S> {
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
         self.with_bounds(|bounds| bounds.waiting = callers as usize)
+    }
+
+    /// How long a caller waits for the answer of a batch, in the queue and in the store together; without limit by default.
+    /// Then it gets `Unavailable`, without effect if its operation was not sent. A caller who asks alone waits as
+    /// long as the store lets it.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        self.with_bounds(|bounds| bounds.timeout = timeout)
     }
 
     /// Nobody waits yet, so the queues are made anew.
@@ -135,15 +144,33 @@ impl<S: BatchStore> Batched<S> {
         let entry = queue.enter(shares, work);
         let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
             Entry::Leads(lane) => lane,
-            Entry::Waits(answer) => match answer.await {
-                Ok(Told::Answer(answer)) => return answer,
-                Ok(Told::Lead(lane)) => lane,
-                Err(_) => return lane::lost(W::NAME, self.store.backend()),
+            Entry::Waits { id, answer } => match self.in_time(answer).await {
+                Some(Ok(Told::Answer(answer))) => return answer,
+                Some(Ok(Told::Lead(lane))) => lane,
+                Some(Err(_)) => return lane::lost(W::NAME, self.store.backend()),
+                None => return Err(self.timed_out::<W>(queue.leave(id))),
             },
         };
         let answer = self.noted(key, alone().await);
         self.go_on(lane);
         answer
+    }
+
+    /// What comes within the time-out.
+    async fn in_time<F: Future>(&self, answer: F) -> Option<F::Output> {
+        match self.bounds.timeout {
+            Duration::MAX => Some(answer.await),
+            timeout => tokio::time::timeout(timeout, answer).await.ok(),
+        }
+    }
+
+    fn timed_out<W: Work>(&self, was_queued: bool) -> Error {
+        let access = match was_queued {
+            true => Access::Read,
+            false => Access::Write,
+        };
+        let error = access.timed_out(self.bounds.timeout);
+        error.at(self.store.backend(), W::NAME)
     }
 
     fn noted<T>(&self, key: &Key, answer: Result<T>) -> Result<T> {

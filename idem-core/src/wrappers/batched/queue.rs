@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -19,6 +20,8 @@ pub(super) struct Bounds {
     pub(super) lanes: usize,
     pub(super) batch: usize,
     pub(super) waiting: usize,
+    /// How long a caller waits for the answer of a batch.
+    pub(super) timeout: Duration,
 }
 
 /// The queue of one kind of operation.
@@ -33,10 +36,12 @@ pub(super) struct Queue<W: Work> {
 struct State<W: Work> {
     waiting: VecDeque<Waiter<W>>,
     busy: usize,
+    next_id: u64,
 }
 
 /// A caller who waits, and for what.
 pub(super) struct Waiter<W: Work> {
+    id: u64,
     pub(super) work: W,
     /// Whether it may be told what another is told.
     pub(super) shares: bool,
@@ -67,7 +72,11 @@ pub(super) enum Told<W: Work> {
 /// What becomes of a caller who comes.
 pub(super) enum Entry<W: Work> {
     Leads(Lane<W>),
-    Waits(oneshot::Receiver<Told<W>>),
+    Waits {
+        /// Its name in the queue.
+        id: u64,
+        answer: oneshot::Receiver<Told<W>>,
+    },
 }
 
 impl<W: Work> Queue<W> {
@@ -77,6 +86,7 @@ impl<W: Work> Queue<W> {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 busy: 0,
+                next_id: 0,
             }),
         })
     }
@@ -101,13 +111,22 @@ impl<W: Work> Queue<W> {
         if let Some(lane) = self.free_lane(&mut state)? {
             return Ok(Entry::Leads(lane));
         }
-        let caller = Caller(told);
+        let id = state.next_id;
+        state.next_id += 1;
         state.waiting.push_back(Waiter {
+            id,
             work,
             shares,
-            caller,
+            caller: Caller(told),
         });
-        Ok(Entry::Waits(answer))
+        Ok(Entry::Waits { id, answer })
+    }
+
+    /// Takes a caller out of the queue; whether it was still in it, and so never sent.
+    pub(super) fn leave(&self, id: u64) -> bool {
+        let mut state = self.state();
+        let position = state.waiting.iter().position(|waiter| waiter.id == id);
+        position.and_then(|at| state.waiting.remove(at)).is_some()
     }
 
     fn free_lane(self: &Arc<Self>, state: &mut State<W>) -> Result<Option<Lane<W>>> {
