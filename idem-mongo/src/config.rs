@@ -13,6 +13,7 @@ pub struct Config {
     limits: Limits,
     durability: Durability,
     timeout: Duration,
+    batching: bool,
 }
 
 /// What a write has reached when it is acknowledged, and so what a failure of servers may take back.
@@ -77,6 +78,7 @@ impl Config {
             limits: Limits::DEFAULT,
             durability: Durability::default(),
             timeout: Duration::from_secs(10),
+            batching: true,
         }
     }
 
@@ -130,6 +132,14 @@ impl Config {
         self
     }
 
+    /// Whether concurrent claims of this process share reads, as behind [`Batched`](idem_core::wrappers::Batched); on by
+    /// default. A caller who is alone asks at once either way, and each completion is a command of its own.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
+        self
+    }
+
     /// How long an operation may take, finding a server and waiting for a connection included, before it is answered
     /// with `Unavailable`; a day at most. What the server was sent may still take effect then.
     #[must_use]
@@ -165,6 +175,12 @@ impl Config {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// Whether concurrent calls share statements.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     /// How long an operation may take.

@@ -12,6 +12,7 @@ pub struct Config {
     limits: Limits,
     method: ClaimMethod,
     timeout: Duration,
+    batching: bool,
 }
 
 /// The statement that decides a claim. Each is right on every server that understands it.
@@ -48,6 +49,7 @@ impl Config {
             limits: Limits::DEFAULT,
             method: ClaimMethod::default(),
             timeout: Duration::from_secs(10),
+            batching: true,
         }
     }
 
@@ -88,6 +90,14 @@ impl Config {
         self
     }
 
+    /// Whether concurrent claims and completions of this process share statements, as behind
+    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
+        self
+    }
+
     /// How long a request may take, waiting for a connection included, before it is answered with
     /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s; more than a year counts as
     /// a year.
@@ -121,6 +131,12 @@ impl Config {
     #[must_use]
     pub fn claim_method(&self) -> ClaimMethod {
         self.method
+    }
+
+    /// Whether concurrent calls share statements.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     /// How long an operation may take.

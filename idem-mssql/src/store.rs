@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error,
     ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -35,6 +36,8 @@ pub(crate) const BACKEND: &str = "mssql";
 pub struct MssqlStore {
     pub(crate) pool: Pool,
     pub(crate) operations: Arc<Operations>,
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    batched: Option<Arc<Batched<Self>>>,
 }
 
 impl MssqlStore {
@@ -49,10 +52,17 @@ impl MssqlStore {
     #[must_use]
     pub fn with_config(pool: Pool, config: Config) -> Self {
         pool.manager().be_patient(config.timeout());
-        Self {
+        let mut store = Self {
             pool,
             operations: Arc::new(Operations::new(config)),
+            batched: None,
+        };
+        let config = &store.operations.config;
+        if config.batching() {
+            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
+            store.batched = Some(Arc::new(batched));
         }
+        store
     }
 
     /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
@@ -143,6 +153,9 @@ impl IdempotencyStore for MssqlStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        if let Some(batched) = &self.batched {
+            return batched.claim(request).await;
+        }
         self.operations
             .claim(&mut self.session(), request)
             .await
@@ -155,6 +168,9 @@ impl IdempotencyStore for MssqlStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        if let Some(batched) = &self.batched {
+            return batched.complete(claim, response, retention).await;
+        }
         let sealing = self
             .operations
             .response(response, retention)

@@ -12,8 +12,6 @@
 //! server's clock, comes back as the insert id. A duplicate that inserts first meets the lock of a caller that changes the
 //! record at that moment, so operations that the store has seen in callers' transactions are always looked up first.
 
-use std::sync::Arc;
-
 use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
@@ -171,19 +169,19 @@ impl Operations {
         session: &mut Session<'_>,
         asked: &ClaimParams<'_>,
         has_written: bool,
-    ) -> Result<Option<Arc<MySqlRow>>> {
-        if !has_written {
-            return self.first_look(session, asked).await;
-        }
+    ) -> Result<Option<MySqlRow>> {
         let sql = self.sql(session).await?;
-        let statement = match session.is_transaction() {
-            true => &sql.look_latest,
-            false => &sql.look,
+        let statement = match (session.is_transaction(), has_written) {
+            (true, true) => &sql.look_latest,
+            (true, false) => &sql.look_in,
+            (false, _) => &sql.look,
         };
-        let rows = session
-            .rows(|| asked.look(statement), Access::Write)
-            .await?;
-        Ok(rows.into_iter().next().map(Arc::new))
+        let sent = match has_written {
+            true => Access::Write,
+            false => Access::Read,
+        };
+        let rows = session.rows(|| asked.look(statement), sent).await?;
+        Ok(rows.into_iter().next())
     }
 
     /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is the caller's.
@@ -298,7 +296,7 @@ impl Operations {
         };
         permit.settle(key, session.write(query).await)?;
         let row = self.look(session, asked, true).await?;
-        let columns = row.as_deref().map(Columns::of).transpose()?;
+        let columns = row.as_ref().map(Columns::of).transpose()?;
         match columns {
             Some(columns) if columns.is_failed(token) => {
                 columns.stored()?.loses(asked.request).map(Met::Answer)

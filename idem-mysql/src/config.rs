@@ -14,6 +14,7 @@ pub struct Config {
     claim_order: ClaimOrder,
     sync_wait: Option<u8>,
     timeout: Duration,
+    batching: bool,
     max_connections: u32,
 }
 
@@ -69,6 +70,7 @@ impl Config {
             claim_order: ClaimOrder::default(),
             sync_wait: None,
             timeout: Duration::from_secs(10),
+            batching: true,
             max_connections: 10,
         }
     }
@@ -128,6 +130,14 @@ impl Config {
         self
     }
 
+    /// Whether concurrent claims and completions of this process share statements, as behind
+    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
+        self
+    }
+
     /// How long an operation may take, waiting for a connection included, before it is answered with
     /// `Unavailable`; at most a year. What the server was sent may still take effect then. For a key that an open
     /// transaction has locked it takes [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), and is then answered with `Contention`.
@@ -180,6 +190,12 @@ impl Config {
     #[must_use]
     pub fn wsrep_sync_wait(&self) -> Option<u8> {
         self.sync_wait
+    }
+
+    /// Whether concurrent calls share statements.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     /// How long an operation may take.

@@ -9,7 +9,6 @@ mod config;
 mod counters;
 mod error;
 mod gate;
-mod looks;
 mod maintenance;
 mod operations;
 mod own;

@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::{Access, LostRace, classify, lost_race};
-use crate::looks::Looks;
 use crate::own::{Held, Own};
 use crate::settings;
 
@@ -67,7 +66,6 @@ impl<'s> Session<'s> {
     pub(crate) fn on_store(
         pool: &'s MySqlPool,
         own: Option<&'s Own>,
-        looks: Option<&'s Looks>,
         config: &'s Config,
         counters: &'s Counters,
     ) -> Self {
@@ -76,7 +74,6 @@ impl<'s> Session<'s> {
             place: ConnectionSource::Store(Stored {
                 pool,
                 own,
-                looks,
                 config,
                 deadline,
                 connection: None,
@@ -144,15 +141,6 @@ impl<'s> Session<'s> {
     /// Whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
         matches!(self.place, ConnectionSource::Transaction { .. })
-    }
-
-    /// Where others look, too: not in a transaction, and not while this session holds a connection, which those who look for
-    /// everybody may wait for.
-    pub(crate) fn looks(&self) -> Option<&'s Looks> {
-        match &self.place {
-            ConnectionSource::Store(stored) if stored.connection.is_none() => stored.looks,
-            _ => None,
-        }
     }
 
     /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
@@ -335,7 +323,6 @@ impl Fault {
 struct Stored<'s> {
     pool: &'s MySqlPool,
     own: Option<&'s Own>,
-    looks: Option<&'s Looks>,
     config: &'s Config,
     deadline: Instant,
     connection: Option<Held>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -16,7 +17,6 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
 use crate::config::Config;
 use crate::counters::Contention;
 use crate::error::{Access, classify};
-use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::own::Own;
 use crate::session::Session;
@@ -77,8 +77,9 @@ pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
     /// What operations run on instead of the pool.
     own: Option<Own>,
-    looks: Looks,
     pub(crate) operations: Arc<Operations>,
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    batched: Option<Arc<Batched<Self>>>,
 }
 
 impl MySqlStore {
@@ -99,12 +100,18 @@ impl MySqlStore {
 
     fn on(pool: MySqlPool, own: Option<Own>, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        Self {
-            looks: Looks::new(&pool, own.as_ref(), &operations),
+        let mut store = Self {
             pool,
             own,
             operations,
+            batched: None,
+        };
+        let config = &store.operations.config;
+        if config.batching() {
+            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
+            store.batched = Some(Arc::new(batched));
         }
+        store
     }
 
     /// A store on connections of its own: at most 10 or what
@@ -196,7 +203,6 @@ impl MySqlStore {
         Session::on_store(
             &self.pool,
             self.own.as_ref(),
-            Some(&self.looks),
             &self.operations.config,
             &self.operations.counters,
         )
@@ -236,6 +242,9 @@ impl IdempotencyStore for MySqlStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        if let Some(batched) = &self.batched {
+            return batched.claim(request).await;
+        }
         self.operations
             .claim(&mut self.session(), request)
             .await
@@ -248,6 +257,9 @@ impl IdempotencyStore for MySqlStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        if let Some(batched) = &self.batched {
+            return batched.complete(claim, response, retention).await;
+        }
         let sealing = self
             .operations
             .response(response, retention)

@@ -17,6 +17,9 @@ use crate::session::Session;
 use crate::statements::Statement;
 use idem_core::backend::decision::is_abandoned;
 
+/// Most records that one statement reads; each may come with its result.
+const MAX_READS: usize = 128;
+
 /// A claim of a batch.
 struct ClaimParams<'r> {
     position: usize,
@@ -57,6 +60,7 @@ impl Operations {
                 Err(error) => answers[position] = Some(Err(error)),
             }
         }
+        let pending = self.read_first(session, pending, &mut answers).await;
         let Split {
             together: mut pending,
             mut apart,
@@ -101,6 +105,79 @@ impl Operations {
     ) -> (usize, Result<ClaimOutcome>) {
         let claimed = self.claim_alone(&mut session, asked.request, &asked.checked);
         (asked.position, Box::pin(claimed).await)
+    }
+
+    /// Answers the claims whose records decide them, where records are expected, and returns the others. A read waits for
+    /// no lock and writes nothing.
+    async fn read_first<'r>(
+        &self,
+        session: &mut Session<'_>,
+        pending: Vec<ClaimParams<'r>>,
+        answers: &mut Answers,
+    ) -> Vec<ClaimParams<'r>> {
+        if self.expects_fresh(&pending) {
+            return pending;
+        }
+        let (expected, mut left): (Vec<_>, Vec<_>) = pending
+            .into_iter()
+            .partition(|asked| self.estimator.expects_duplicate(asked.key()));
+        let mut expected = expected.into_iter().peekable();
+        while expected.peek().is_some() {
+            let chunk: Vec<_> = expected.by_ref().take(MAX_READS).collect();
+            match self.read_round(session, &chunk).await {
+                Ok(found) => {
+                    for (asked, found) in chunk.into_iter().zip(found) {
+                        match found {
+                            Some(outcome) => {
+                                self.estimator.record(asked.key(), true);
+                                answers[asked.position] = Some(Ok(outcome));
+                            }
+                            None => left.push(asked),
+                        }
+                    }
+                }
+                // A record that is damaged, perhaps: each is asked for by itself.
+                Err(error) if may_be_anothers(&error) => left.extend(chunk),
+                Err(error) => {
+                    let each = error.for_each_item();
+                    for asked in chunk.into_iter().chain(expected.by_ref()) {
+                        answers[asked.position] = Some(Err(each()));
+                    }
+                }
+            }
+        }
+        left
+    }
+
+    /// One statement; what each claim learns from a live record that it may not touch.
+    async fn read_round(
+        &self,
+        session: &mut Session<'_>,
+        asked: &[ClaimParams<'_>],
+    ) -> Result<Vec<Option<ClaimOutcome>>> {
+        let column =
+            |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
+        let fingerprints = asked.iter().map(|a| a.request.fingerprint().to_bytes());
+        let attempts = asked.iter().map(|a| *a.request.attempt().as_bytes());
+        let query = self
+            .sql
+            .look_many
+            .query()
+            .bind(column(Key::scope))
+            .bind(column(Key::operation))
+            .bind(column(Key::id))
+            .bind(fingerprints.collect::<Vec<_>>())
+            .bind(attempts.collect::<Vec<_>>());
+        let rows = session.rows(query, Access::Read).await?;
+        let mut found: Vec<_> = asked.iter().map(|_| None).collect();
+        for row in &rows {
+            let columns = Columns(row);
+            let at = usize::try_from(columns.number()? - 1).ok();
+            if let Some(at) = at.filter(|&at| at < asked.len()) {
+                found[at] = columns.lost(asked[at].request)?;
+            }
+        }
+        Ok(found)
     }
 
     /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,

@@ -146,10 +146,15 @@ impl Operations {
     }
 
     async fn look(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Look> {
-        let Some(row) = self.record_row(session, request).await? else {
+        let fingerprint = request.fingerprint().to_bytes();
+        let query = with_key(&self.sql.look, request.key())
+            .bind(&fingerprint[..])
+            .bind(&request.attempt().as_bytes()[..]);
+        let rows = session.rows(query, Access::Read).await?;
+        let Some(row) = rows.first() else {
             return Ok(Look::Absent);
         };
-        let lost = Columns(&row).lost(request)?;
+        let lost = Columns(row).lost(request)?;
         Ok(lost.map_or(Look::Acquirable, Look::Lost))
     }
 

@@ -14,6 +14,7 @@ pub struct Config {
     timeout: Duration,
     announce: Announce,
     max_connections: u32,
+    batching: bool,
 }
 
 /// Whether changes are told to those who wait for them.
@@ -73,6 +74,7 @@ impl Config {
             timeout: Duration::from_secs(10),
             announce: Announce::default(),
             max_connections: MAX_CONNECTIONS,
+            batching: true,
         }
     }
 
@@ -129,6 +131,14 @@ impl Config {
         self
     }
 
+    /// Whether concurrent claims and completions of this process share statements, as behind
+    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
+        self
+    }
+
     /// Whether changes are told to those who wait for them: see [`PostgresNotifier`](crate::PostgresNotifier).
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
@@ -170,6 +180,12 @@ impl Config {
     #[must_use]
     pub fn max_connections(&self) -> u32 {
         self.max_connections
+    }
+
+    /// Whether concurrent calls share statements.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     pub(crate) fn announces(&self) -> bool {

@@ -12,7 +12,6 @@ mod error;
 mod inspection;
 mod listen;
 mod listen_hub;
-mod looks;
 mod operations;
 mod pooler;
 mod query;

@@ -11,7 +11,6 @@ use sqlx::{Connection, Postgres};
 use crate::config::{Config, StatementMode};
 use crate::connection::{ConnectionSource, End, Job, Progress};
 use crate::error::{Access, classify, cure};
-use crate::looks::Looks;
 use crate::query::{Query, Ready};
 use crate::sqlstate::Cure;
 
@@ -26,7 +25,6 @@ pub(crate) enum Session<'s> {
     Store {
         place: &'s ConnectionSource,
         config: &'s Config,
-        looks: &'s Looks,
     },
     Transaction {
         connection: &'s mut PgConnection,
@@ -54,9 +52,7 @@ impl<'s> Session<'s> {
         };
         match self {
             // Boxed: what is below is deep, and what is above deeper.
-            Self::Store { place, config, .. } => {
-                Box::pin(alone(place, config, query, sent, end)).await
-            }
+            Self::Store { place, config } => Box::pin(alone(place, config, query, sent, end)).await,
             Self::Transaction {
                 connection,
                 mode,
@@ -81,15 +77,7 @@ impl<'s> Session<'s> {
     /// Another session on the store's connections, where this is one.
     pub(crate) fn beside(&self) -> Option<Session<'s>> {
         match *self {
-            Self::Store {
-                place,
-                config,
-                looks,
-            } => Some(Session::Store {
-                place,
-                config,
-                looks,
-            }),
+            Self::Store { place, config } => Some(Session::Store { place, config }),
             Self::Transaction { .. } => None,
         }
     }
@@ -127,7 +115,7 @@ async fn undone(
 /// The rows of a statement that commits by itself, within the time-out. When it lost to another one's transaction it is
 /// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
 /// any race.
-pub(crate) async fn alone(
+async fn alone(
     place: &ConnectionSource,
     config: &Config,
     query: Query,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::backend::{check, encode_failure};
+use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
     Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -19,7 +20,6 @@ use crate::config::{Config, StatementMode};
 use crate::connection::ConnectionSource;
 use crate::defaults::{SESSION, SessionState};
 use crate::error::{Access, classify, was_idle};
-use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::pooler;
 use crate::query::Query;
@@ -58,8 +58,9 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     place: ConnectionSource,
-    looks: Looks,
     pub(crate) operations: Arc<Operations>,
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    batched: Option<Arc<Batched<Self>>>,
 }
 
 impl PostgresStore {
@@ -80,12 +81,18 @@ impl PostgresStore {
 
     fn on(place: ConnectionSource, pool: PgPool, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        Self {
-            looks: Looks::new(&place, &operations),
+        let mut store = Self {
             pool,
             place,
             operations,
+            batched: None,
+        };
+        let config = &store.operations.config;
+        if config.batching() {
+            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
+            store.batched = Some(Arc::new(batched));
         }
+        store
     }
 
     /// A store with connections of its own for its operations: at most 10 unless
@@ -158,7 +165,6 @@ impl PostgresStore {
         Session::Store {
             place: &self.place,
             config: &self.operations.config,
-            looks: &self.looks,
         }
     }
 }
@@ -237,6 +243,9 @@ impl IdempotencyStore for PostgresStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+        if let Some(batched) = &self.batched {
+            return batched.claim(request).await;
+        }
         self.operations
             .claim(&mut self.session(), request)
             .await
@@ -249,6 +258,9 @@ impl IdempotencyStore for PostgresStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        if let Some(batched) = &self.batched {
+            return batched.complete(claim, response, retention).await;
+        }
         let sealing = self
             .operations
             .response(response, retention)

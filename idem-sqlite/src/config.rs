@@ -10,6 +10,7 @@ pub struct Config {
     table: String,
     limits: Limits,
     timeout: Duration,
+    batching: bool,
 }
 
 /// Most bytes of a table's name.
@@ -26,6 +27,7 @@ impl Config {
             table: "idem_records".to_owned(),
             limits: Limits::DEFAULT,
             timeout: Duration::from_secs(10),
+            batching: true,
         }
     }
 
@@ -59,6 +61,15 @@ impl Config {
         self
     }
 
+    /// Whether concurrent claims and completions of this process share statements, as behind
+    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way, and so
+    /// does everybody on a caller's pool, and while somebody holds the write lock.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
+        self
+    }
+
     /// How long an operation may take, waiting for a connection and for the write lock included, before it is
     /// answered with `Unavailable`. What was begun may still take effect then. At most a day.
     #[must_use]
@@ -77,6 +88,12 @@ impl Config {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Whether concurrent calls share statements.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     /// How long an operation may take.

@@ -2,68 +2,20 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
+use idem_core::backend::check;
 use idem_core::backend::check::CheckedClaim;
-use idem_core::backend::{Batcher, check};
 use idem_core::{Claim, ClaimOutcome, ClaimRequest, FencingToken, Result, StalePolicy, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::batch::Answers;
-use crate::error::{Access, decode};
+use crate::error::decode;
 use crate::operations::Operations;
 use crate::pools::Pools;
 use crate::session::{Query, Session};
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
-use crate::store::SqliteStore;
-
-/// Claims of many callers of keys that have no row. There is one writer, so they would wait for each other; those who wait
-/// for it at the same time are inserted together.
-#[derive(Debug, Clone)]
-pub(crate) struct Fresh(Arc<Batcher<ClaimRequest, Option<Result<ClaimOutcome>>>>);
-
-impl Fresh {
-    pub(crate) fn new(pools: &Pools, operations: &Arc<Operations>) -> Self {
-        let (pools, operations) = (pools.clone(), Arc::clone(operations));
-        Self(Batcher::new(INSERTED_AT_MOST, 1, move |requests| {
-            let (pools, operations) = (pools.clone(), Arc::clone(&operations));
-            async move {
-                let mut answers: Answers<_> = requests.iter().map(|_| None).collect();
-                let all: Vec<_> = (0..requests.len()).collect();
-                operations
-                    .insert_at_once(&pools, &requests, &all, &mut answers)
-                    .await;
-                answers
-            }
-        }))
-    }
-}
-
-impl SqliteStore {
-    /// A claim, with the others who claim now where there are many and keys are mostly fresh.
-    pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (operations, Fresh(fresh)) = (&self.operations, &self.fresh);
-        let underway = fresh.enter();
-        let are_gathered = underway.is_in_company() && self.pools.has_own();
-        if !are_gathered || operations.estimator.expects_duplicate(request.key()) {
-            return operations.claim(&mut self.session(), request).await;
-        }
-        let config = &operations.config;
-        check::claim(request, &config.limits())?;
-        match tokio::time::timeout(config.timeout(), fresh.ask(request.clone())).await {
-            Ok(Some(Some(told))) => told,
-            // The key has a row, which may be of this attempt; or the lock was taken.
-            Ok(_) => {
-                operations
-                    .claim_with(&mut self.session(), request, false)
-                    .await
-            }
-            Err(_) => Err(Access::Write.timed_out(config.timeout())),
-        }
-    }
-}
 
 /// A claim, and at which position its answer belongs.
 struct ClaimParams<'r> {
@@ -206,7 +158,7 @@ mod tests {
     use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
     use super::*;
-    use crate::Config;
+    use crate::{Config, SqliteStore};
 
     const HOUR: Duration = Duration::from_secs(3600);
 

@@ -76,10 +76,9 @@ impl Gate {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody waits.
-    #[cfg(test)]
+    /// Whether somebody waits for the lock: the turn is shared with its holder.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.0.turn.try_lock().is_err()
+        Arc::strong_count(&self.0.turn) > 1
     }
 }
 

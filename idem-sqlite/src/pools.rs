@@ -208,9 +208,10 @@ impl Pools {
         self.own.as_ref().filter(|_| !self.shared.is_closed())
     }
 
-    /// Whether the store has connections that are nobody else's.
-    pub(crate) fn has_own(&self) -> bool {
-        self.own.is_some()
+    /// Whether calls may share statements: on connections of the store's own while nobody is known to hold the write lock.
+    /// While somebody does, each caller asks alone, so that a duplicate does not wait with those who want to write.
+    pub(crate) fn may_batch(&self) -> bool {
+        self.own().is_some() && self.is_idle() && !self.gate.is_waited_for()
     }
 
     /// Whether nobody has a connection of the shared pool.
@@ -404,7 +405,7 @@ mod tests {
     async fn a_database_in_memory_has_one_connection() {
         let store = SqliteStore::connect("sqlite::memory:", Config::new()).await;
         let store = store.unwrap();
-        assert!(!store.pools.has_own());
+        assert!(store.pools.own().is_none());
         assert_eq!(store.pool().options().get_max_connections(), 1);
     }
 

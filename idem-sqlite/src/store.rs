@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::backend::{check, encode_failure};
+use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
     Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -17,7 +18,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::file::DatabaseFile;
-use crate::fresh::Fresh;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
 use crate::session::Session;
@@ -32,7 +32,8 @@ pub(crate) const BACKEND: &str = "sqlite";
 pub struct SqliteStore {
     pub(crate) pools: Pools,
     pub(crate) operations: Arc<Operations>,
-    pub(crate) fresh: Fresh,
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    batched: Option<Arc<Batched<Self>>>,
 }
 
 impl SqliteStore {
@@ -55,11 +56,17 @@ impl SqliteStore {
 
     fn on(pools: Pools, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        Self {
-            fresh: Fresh::new(&pools, &operations),
+        let mut store = Self {
             pools,
             operations,
+            batched: None,
+        };
+        let config = &store.operations.config;
+        if config.batching() {
+            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
+            store.batched = Some(Arc::new(batched));
         }
+        store
     }
 
     /// A store on connections of its own: one that writes, one for callers' transactions and for writes that have to wait
@@ -113,6 +120,11 @@ impl SqliteStore {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config
+    }
+
+    fn batched(&self) -> Option<&Batched<Self>> {
+        let batched = self.batched.as_deref();
+        batched.filter(|_| self.pools.may_batch())
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
@@ -200,7 +212,13 @@ impl IdempotencyStore for SqliteStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.claim_once(request).await.map_err(at("claim"))
+        if let Some(batched) = self.batched() {
+            return batched.claim(request).await;
+        }
+        self.operations
+            .claim(&mut self.session(), request)
+            .await
+            .map_err(at("claim"))
     }
 
     async fn complete(
@@ -209,6 +227,9 @@ impl IdempotencyStore for SqliteStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
+        if let Some(batched) = self.batched() {
+            return batched.complete(claim, response, retention).await;
+        }
         let sealing = self
             .operations
             .response(response, retention)
