@@ -17,9 +17,9 @@ pub struct Batched<H> {
 }
 
 impl<H: Harness> Batched<H> {
-    /// In front of this harness, with `-coalesced` after its name.
+    /// In front of this harness, with `-one-lane` after its name.
     pub fn new(harness: H) -> Self {
-        let name = format!("{}-coalesced", harness.name());
+        let name = format!("{}-one-lane", harness.name());
         Self { name, harness }
     }
 

@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     let memory = Target::new("memory", || async { Ok(Memory::default()) });
     let remote = Target::new("remote", remote);
     let shared = Target::new("single-flight", shared);
-    let coalesced = || async { Ok(Batched::new(Memory::default())) };
-    let coalesced = Target::new("memory-coalesced", coalesced);
-    conformance(vec![memory, remote, shared, coalesced])
+    let one_lane = || async { Ok(Batched::new(Memory::default())) };
+    let one_lane = Target::new("memory-one-lane", one_lane);
+    conformance(vec![memory, remote, shared, one_lane])
 }

@@ -133,7 +133,10 @@ async fn killed_anywhere_it_leaves_every_key_done_or_claimable(cx: &Context) -> 
             ClaimOutcome::Completed(_) | ClaimOutcome::Acquired(_) => {}
             ClaimOutcome::InFlight(_) => {
                 open += 1;
-                drop(becomes_claimable(cx, request.key()).await?);
+                // Its completion may have been sent, and commit after the kill.
+                let settled = || async { Ok(settles(cx, request.key()).await?.then_some(())) };
+                let limit = cx.profile().patience();
+                eventually(limit, "the key is done or free", settled).await?;
             }
             other => return Err(CaseError::new(format!("got {}", other.name()))),
         }
