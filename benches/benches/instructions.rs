@@ -66,7 +66,7 @@ fn memory() -> Prepared<MemoryStore> {
     prepared(MemoryStore::new())
 }
 
-fn coalesced() -> Prepared<Batched<MemoryStore>> {
+fn batched() -> Prepared<Batched<MemoryStore>> {
     prepared(Batched::new(MemoryStore::new()))
 }
 
@@ -131,8 +131,8 @@ fn memory_replay(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
     prepared.replay_all()
 }
 
-#[library_benchmark(setup = coalesced)]
-fn coalesced_claim(prepared: Prepared<Batched<MemoryStore>>) -> Prepared<Batched<MemoryStore>> {
+#[library_benchmark(setup = batched)]
+fn batched_claim(prepared: Prepared<Batched<MemoryStore>>) -> Prepared<Batched<MemoryStore>> {
     prepared.claim_all()
 }
 
@@ -217,7 +217,7 @@ library_benchmark_group!(
         memory_claim_complete,
         memory_claim_many,
         memory_replay,
-        coalesced_claim
+        batched_claim
     ]
 );
 

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use idem_core::wrappers::Batched;
 use idem_core::{BatchStore, BoxError, IdempotencyStore};
 
 use crate::{Backend, Handle};
@@ -53,12 +52,6 @@ impl Arena {
             Handle::Batch(store) => Some(store),
             Handle::Plain(_) => None,
         })
-    }
-
-    /// The store behind `Batched` on a handle of its own, where the backend has batches.
-    pub(crate) async fn coalesced(&self) -> Result<Option<Arc<dyn IdempotencyStore>>, BoxError> {
-        let batch = self.batch().await?;
-        Ok(batch.map(|batch| Arc::new(Batched::new(batch)) as _))
     }
 
     /// Removes the namespace.

@@ -9,7 +9,7 @@ use idem_core::BoxError;
 /// One way to do an operation, by many callers at once. The contenders of a scene take turns.
 #[async_trait]
 pub trait Contender: Send + Sync {
-    /// Its name in reports: `idem`, `coalesced`, `bare pooled`, `bare held`, `pgbench`.
+    /// Its name in reports: `idem`, `bare pooled`, `bare held`, `pgbench`.
     fn name(&self) -> &str;
 
     /// Lets `callers` callers work, each of which waits for its answer before the next call.

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         };
     }
     let target = |name| Target::new(name, move || async move { MySqlHarness::of(name) });
-    let coalesced = || async { MySqlHarness::of("mariadb").map(Batched::new) };
+    let one_lane = || async { MySqlHarness::of("mariadb").map(Batched::new) };
     idem_conformance::main(vec![
         target("mariadb").with_cases(cases::ALL),
         target("mysql").with_cases(cases::ALL),
@@ -29,6 +29,6 @@ fn main() -> ExitCode {
         target("mysql-insert-first"),
         target("galera"),
         target("galera-node"),
-        Target::new("mariadb-coalesced", coalesced),
+        Target::new("mariadb-one-lane", one_lane),
     ])
 }

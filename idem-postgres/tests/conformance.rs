@@ -19,11 +19,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    let coalesced = || async { PostgresHarness::direct().map(Batched::new) };
+    let one_lane = || async { PostgresHarness::direct().map(Batched::new) };
     idem_conformance::main(vec![
         Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
         Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
-        Target::new("postgres-coalesced", coalesced),
+        Target::new("postgres-one-lane", one_lane),
         Target::new("postgres-hostile", || async { PostgresHarness::hostile() }),
     ])
 }

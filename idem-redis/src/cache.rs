@@ -128,7 +128,7 @@ impl RedisCache {
         let link = Arc::new(Link::new(connector, &config));
         Ok(Self {
             inner: Arc::new(Inner {
-                reads: Reads::new(Arc::clone(&link)),
+                reads: Reads::new(Arc::clone(&link), config.batching()),
                 link,
                 namespace,
                 read: Script::new(include_str!("scripts/cache_read.lua")),

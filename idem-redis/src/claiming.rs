@@ -34,7 +34,9 @@ pub(crate) struct Claiming {
 impl Claiming {
     pub(crate) fn new(link: &Arc<Link>, operations: &Arc<Operations>) -> Self {
         // Whose write was not replicated is told so, and nobody else: then each has a script of its own.
-        let alone = !link.connector.is_one_node() || operations.config.replicas().is_some();
+        let config = &operations.config;
+        let alone =
+            !config.batching() || !link.connector.is_one_node() || config.replicas().is_some();
         let is_split = Arc::new(AtomicBool::new(alone));
         let (at, how, split) = (
             Arc::clone(link),
@@ -43,7 +45,7 @@ impl Claiming {
         );
         Self {
             estimator: DuplicateEstimator::new(),
-            reads: Reads::new(Arc::clone(link)),
+            reads: Reads::new(Arc::clone(link), operations.config.batching()),
             // Errands share one connection, which sends them one after the other without waiting.
             fresh: Batcher::new(MOST, usize::MAX, move |claims| {
                 let (at, how, split) = (Arc::clone(&at), Arc::clone(&how), Arc::clone(&split));

@@ -67,6 +67,7 @@ pub struct Config {
     replicas: Option<Replicas>,
     announce: Announce,
     root_certificate: Option<Vec<u8>>,
+    batching: bool,
 }
 
 impl Config {
@@ -83,6 +84,7 @@ impl Config {
             replicas: None,
             announce: Announce::default(),
             root_certificate: None,
+            batching: true,
         }
     }
 
@@ -109,6 +111,14 @@ impl Config {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
+        self
+    }
+
+    /// Whether concurrent claims of this process share commands; on by default. Below nine callers each asks alone either
+    /// way: the connection is shared, and nobody waits for another's answer.
+    #[must_use]
+    pub fn with_batching(mut self, batching: bool) -> Self {
+        self.batching = batching;
         self
     }
 
@@ -160,6 +170,12 @@ impl Config {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Whether concurrent calls share commands.
+    #[must_use]
+    pub fn batching(&self) -> bool {
+        self.batching
     }
 
     /// How long one operation may take.

@@ -29,8 +29,8 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
-        let is_split = Arc::<AtomicBool>::default();
+    pub(crate) fn new(link: Arc<Link>, batching: bool) -> Self {
+        let is_split = Arc::new(AtomicBool::new(!batching));
         let (at, split) = (Arc::clone(&link), Arc::clone(&is_split));
         Self {
             gather: Batcher::new(MOST, usize::MAX, move |asked| {

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
             RedisHarness::of("redis-cluster")
         })
         .with_cases(cases::ALL),
-        Target::new("redis-coalesced", || async {
+        Target::new("redis-one-lane", || async {
             RedisHarness::of("redis").map(Batched::new)
         }),
     ])

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     idem_conformance::main(vec![
         Target::new("sqlite", || async { Ok(SqliteHarness) }).with_cases(cases::ALL),
         Target::new("sqlite-hostile", || async { Ok(Hostile) }),
-        Target::new("sqlite-coalesced", || async {
+        Target::new("sqlite-one-lane", || async {
             Ok(Batched::new(SqliteHarness))
         }),
     ])

@@ -56,8 +56,6 @@ impl<W: Work> Contender for Beside<W> {
 const CALLERS_OF_LOCKED: usize = 64;
 const LOCKED: &str = "beside a locked key";
 const NOT_LOCKED: &str = "no locked key";
-const COALESCED_LOCKED: &str = "coalesced beside a locked key";
-const COALESCED_NOT_LOCKED: &str = "coalesced, no locked key";
 
 /// A caller of the locked key waits so long after each answer: the engine's pauses are longer.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -118,26 +116,19 @@ pub(super) async fn locked_key(
     if backend.lock(arena.namespace(), &probe).await?.is_none() {
         return arena.close().await;
     }
-    let plain = Some((arena.store(), LOCKED, NOT_LOCKED));
-    let coalesced = arena.coalesced().await?;
-    let coalesced = coalesced.map(|store| (store, COALESCED_LOCKED, COALESCED_NOT_LOCKED));
-    let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
-    for (store, beside, alone) in plain.into_iter().chain(coalesced) {
-        contenders.push(Box::new(Beside {
-            claims: Measured::new(beside, Claims::fresh(Arc::clone(&store))),
-            work: LockedKey {
-                store: Arc::clone(&store),
-                backend: Arc::clone(backend),
-                namespace: arena.namespace().to_owned(),
-            },
-        }));
-        contenders.push(Measured::boxed(alone, Claims::fresh(store)));
-    }
+    let beside = Beside {
+        claims: Measured::new(LOCKED, Claims::fresh(arena.store())),
+        work: LockedKey {
+            store: arena.store(),
+            backend: Arc::clone(backend),
+            namespace: arena.namespace().to_owned(),
+        },
+    };
+    let alone = Measured::boxed(NOT_LOCKED, Claims::fresh(arena.store()));
+    let contenders: Vec<Box<dyn Contender>> = vec![Box::new(beside), alone];
     let scene = Scene::new(("locked_key", backend.name(), &[64]), contenders, |heat| {
-        let plain = heat.row("locked_key", LOCKED, NOT_LOCKED);
-        let path = "locked_key_coalesced";
-        let coalesced = heat.row(path, COALESCED_LOCKED, COALESCED_NOT_LOCKED);
-        plain.into_iter().chain(coalesced).collect()
+        let row = heat.row("locked_key", LOCKED, NOT_LOCKED);
+        row.into_iter().collect()
     });
     // Each round begins with a wait for the lock.
     meter.measure(scene.longer(4)).await?;

@@ -56,7 +56,7 @@ async fn hits(
     }
     let callers = plan.pick(&[1, 64, 512][..], &[64]);
     let scene = Scene::new(("hybrid_hit", NAME, callers), contenders, |heat| {
-        heat.rows("hybrid_hit", IDEM, &[])
+        heat.rows("hybrid_hit", IDEM)
     });
     meter.measure(scene).await?;
     cache.close().await?;
@@ -78,7 +78,7 @@ async fn misses(
     ];
     let callers = plan.pick(&[1, 64][..], &[64]);
     let scene = Scene::new((path, NAME, callers), contenders, |heat| {
-        heat.rows(heat.path, IDEM, &[])
+        heat.rows(heat.path, IDEM)
     });
     meter.measure(scene).await?;
     arena.close().await

@@ -1,27 +1,14 @@
-//! The calls in a key's life, by the store, coalesced, and as bare statements.
+//! The calls in a key's life, by the store and as bare statements.
 
 use std::sync::Arc;
 
-use idem_core::{BoxError, IdempotencyStore, Response};
+use idem_core::{BoxError, Response};
 
-use super::{COALESCED, HELD, IDEM, KEYS, Meter, Scene};
+use super::{HELD, IDEM, KEYS, Meter, Scene};
 use crate::ids::{Ids, response};
 use crate::measured::Measured;
-use crate::operations::{BareClaims, BareSelect, Claims, Connections, Keys, Operation, Replay};
+use crate::operations::{BareClaims, BareSelect, Claims, Connections, Keys, Replay};
 use crate::{Arena, Backend, Contender, Plan};
-
-/// The store, and the store behind `Batched` where it has batches.
-async fn stores<O: Operation>(
-    arena: &Arena,
-    keys: &Keys,
-    operation: impl Fn(Arc<dyn IdempotencyStore>) -> O,
-) -> Result<Vec<Box<dyn Contender>>, BoxError> {
-    let mut contenders = vec![Measured::on(keys, IDEM, operation(arena.store()))];
-    if let Some(store) = arena.coalesced().await? {
-        contenders.push(Measured::on(keys, COALESCED, operation(store)));
-    }
-    Ok(contenders)
-}
 
 /// A claim of a fresh key against the insert.
 pub(super) async fn claim_fresh(
@@ -30,7 +17,7 @@ pub(super) async fn claim_fresh(
     meter: &mut dyn Meter,
 ) -> Result<(), BoxError> {
     let arena = Arena::new(backend).await?;
-    let mut contenders = stores(&arena, &Keys::Fresh, Claims::fresh).await?;
+    let mut contenders = vec![Measured::boxed(IDEM, Claims::fresh(arena.store()))];
     for (name, connections) in Connections::all(&arena).await? {
         let response = None;
         let claims = BareClaims {
@@ -44,10 +31,9 @@ pub(super) async fn claim_fresh(
         ("claim_fresh", backend.name(), callers),
         contenders,
         |heat| {
-            let mut rows = heat.rows("claim_fresh", IDEM, &[COALESCED]);
-            rows.extend(heat.rows("claim_fresh_coalesced", COALESCED, &[]));
-            if heat.callers == 1 {
-                rows.extend(heat.p99_row("claim_fresh_coalesced_p99", COALESCED, HELD));
+            let mut rows = heat.rows("claim_fresh", IDEM);
+            if [1, 64].contains(&heat.callers) {
+                rows.extend(heat.p99_row("claim_fresh_p99", IDEM, HELD));
             }
             rows
         },
@@ -58,11 +44,11 @@ pub(super) async fn claim_fresh(
 
 /// The life of a key, on which all contenders agree.
 async fn lives(arena: &Arena, response: &Response) -> Result<Vec<Box<dyn Contender>>, BoxError> {
-    let completed = |store| Claims {
-        store,
+    let completed = Claims {
+        store: arena.store(),
         response: Some(response.clone()),
     };
-    let mut contenders = stores(arena, &Keys::Fresh, completed).await?;
+    let mut contenders = vec![Measured::boxed(IDEM, completed)];
     for (name, connections) in Connections::all(arena).await? {
         let response = Some(response.body().clone());
         let claims = BareClaims {
@@ -86,11 +72,7 @@ pub(super) async fn claim_complete(
     let scene = Scene::new(
         ("claim_complete", backend.name(), callers),
         contenders,
-        |heat| {
-            let mut rows = heat.rows("claim_complete", IDEM, &[COALESCED]);
-            rows.extend(heat.rows("claim_complete_coalesced", COALESCED, &[]));
-            rows
-        },
+        |heat| heat.rows("claim_complete", IDEM),
     );
     meter.measure(scene).await?;
     arena.close().await
@@ -117,15 +99,13 @@ pub(super) async fn replay(
 ) -> Result<(), BoxError> {
     let arena = Arena::new(backend).await?;
     let keys = Keys::used(&Claims::completed(arena.store()), KEYS).await?;
-    let mut contenders = stores(&arena, &keys, Replay).await?;
+    let mut contenders = vec![Measured::on(&keys, IDEM, Replay(arena.store()))];
     for (name, connections) in Connections::all(&arena).await? {
         contenders.push(bare_select(name, connections).await?);
     }
     let callers = plan.pick(&[1, 64, 512][..], &[1, 64]);
     let scene = Scene::new(("replay", backend.name(), callers), contenders, |heat| {
-        let mut rows = heat.rows("replay", IDEM, &[COALESCED]);
-        rows.extend(heat.rows("replay_coalesced", COALESCED, &[]));
-        rows
+        heat.rows("replay", IDEM)
     });
     meter.measure(scene).await?;
     arena.close().await
@@ -157,7 +137,7 @@ pub(super) async fn payload(
         let mut contenders = lives(&arena, &Response::new(200, body(*bytes))).await?;
         contenders.retain(|contender| [IDEM, HELD].contains(&contender.name()));
         let scene = Scene::new((path, backend.name(), &[8]), contenders, |heat| {
-            heat.rows(heat.path, IDEM, &[])
+            heat.rows(heat.path, IDEM)
         });
         meter.measure(scene).await?;
         arena.close().await?;

@@ -37,7 +37,6 @@ pub const PATHS: [&str; 12] = [
 
 /// The store's own contender.
 const IDEM: &str = "idem";
-const COALESCED: &str = "coalesced";
 const HELD: &str = "bare held";
 
 /// How many completed keys are read in turns.

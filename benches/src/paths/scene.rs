@@ -178,13 +178,12 @@ impl Heat {
         }
     }
 
-    /// Throughput of `ours` against that of everybody except `others`; against itself if there is
-    /// nobody else.
-    pub(super) fn rows(&self, path: &str, ours: &str, others: &[&str]) -> Vec<Row> {
+    /// Throughput of `ours` against that of everybody else; against itself if there is nobody else.
+    pub(super) fn rows(&self, path: &str, ours: &str) -> Vec<Row> {
         let is_alone = self.standings.names().all(|name| name == ours);
         let bases = self.standings.names();
         bases
-            .filter(|base| is_alone || (*base != ours && !others.contains(base)))
+            .filter(|base| is_alone || *base != ours)
             .filter_map(|base| self.row(path, ours, base))
             .collect()
     }

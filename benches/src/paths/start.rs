@@ -23,7 +23,7 @@ pub(super) async fn visit(
         contenders.push(Measured::boxed(HELD, BareStart(connections)));
     }
     let scene = Scene::new(("cold_start", backend.name(), &[1]), contenders, |heat| {
-        heat.rows("cold_start", IDEM, &[])
+        heat.rows("cold_start", IDEM)
     });
     meter.measure(scene).await?;
     arena.close().await

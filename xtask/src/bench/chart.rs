@@ -22,16 +22,11 @@ const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
 /// Name, colour and mark; a mark is a polygon around its point.
 type Contender = (&'static str, RGBColor, &'static [(i32, i32)]);
 
-const CONTENDERS: [Contender; 4] = [
+const CONTENDERS: [Contender; 3] = [
     (
         "idem",
         RGBColor(0, 114, 178),
         &[(0, -5), (5, 0), (0, 5), (-5, 0)],
-    ),
-    (
-        "idem, coalesced",
-        RGBColor(213, 94, 0),
-        &[(0, -5), (5, 4), (-5, 4)],
     ),
     (
         "bare held",
@@ -74,20 +69,14 @@ pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
 
 /// The lines of each backend that was measured.
 fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
-    let coalesced = format!("{path}_coalesced");
     let lines = |backend: &str| {
         let mut lines = Lines::default();
         for row in rows
             .iter()
             .map(|judged| &judged.row)
-            .filter(|row| row.backend == backend)
+            .filter(|row| row.backend == backend && row.path == path)
         {
-            let ours = match &row.path {
-                name if name == path => "idem",
-                name if *name == coalesced => "idem, coalesced",
-                _ => continue,
-            };
-            for (name, rate) in [ours, &row.baseline].into_iter().zip(row.per_second()) {
+            for (name, rate) in ["idem", &row.baseline].into_iter().zip(row.per_second()) {
                 let index = CONTENDERS.iter().position(|(other, ..)| *other == name);
                 if let (Some(index), Some(rate)) = (index, rate) {
                     // A contender is in several rows of a run, with the same figures.
@@ -229,13 +218,13 @@ mod tests {
                 "idem":{"per_second":90},"bare":{"per_second":100}}"#,
             r#"{"path":"replay","backend":"redis","callers":8,"ratio":1.8,"baseline":"pgbench",
                 "idem":{"per_second":91},"bare":{"per_second":50}}"#,
-            r#"{"path":"replay_coalesced","backend":"redis","callers":8,"ratio":2.0,
-                "baseline":"bare pooled","idem":{"per_second":200},"bare":{"per_second":40}}"#,
+            r#"{"path":"replay","backend":"redis","callers":8,"ratio":2.0,
+                "baseline":"bare pooled","idem":{"per_second":92},"bare":{"per_second":40}}"#,
         ];
         let rows = Judge::default().judge(rows.map(row).into());
         let panels = panels(&rows, "replay");
         let line = |rate| BTreeMap::from([(8, rate)]);
-        let lines = [90.0, 200.0, 100.0, 40.0].map(line);
+        let lines = [90.0, 100.0, 40.0].map(line);
         assert_eq!(panels, [("redis", lines)]);
     }
 }

@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn the_count_of_a_summary_is_that_of_one_operation() {
         let target = std::env::temp_dir().join(format!("idem-counts-{}", std::process::id()));
-        let place = folder(&target).join("store/coalesced_claim");
+        let place = folder(&target).join("store/batched_claim");
         std::fs::create_dir_all(&place).unwrap();
-        let text = r#"{"function_name":"coalesced_claim","group":"store","profiles":[{"tool":"Callgrind","data":
+        let text = r#"{"function_name":"batched_claim","group":"store","profiles":[{"tool":"Callgrind","data":
             {"parts":[],"total":{"metrics":{"D1mr":{"values":{"new":15645}},
             "Ir":{"values":{"new":3131262,"old":3131000}}},"regressions":[]}}}]}"#;
         std::fs::write(place.join("summary.json"), text).unwrap();
         let found = rows(&target).unwrap();
-        assert_eq!(found[0].path, "instructions_coalesced_claim");
+        assert_eq!(found[0].path, "instructions_batched_claim");
         assert_eq!(found[0].ratio, 3131.0);
         std::fs::write(place.join("summary.json"), "{}").unwrap();
         assert!(rows(&target).is_err());
