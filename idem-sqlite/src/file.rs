@@ -106,7 +106,9 @@ impl DatabaseFile {
             return Ok(());
         };
         let trusted = TRUSTED.as_micros() as u64;
-        let age = watched.micros() - watched.looked.load(Ordering::Relaxed).min(watched.micros());
+        // Another thread may have looked after this one has read the clock.
+        let looked = watched.looked.load(Ordering::Relaxed);
+        let age = watched.micros().saturating_sub(looked);
         match age < trusted && !watched.is_lost.load(Ordering::Relaxed) {
             true => Ok(()),
             false => self.look(Effect::None),
@@ -179,6 +181,19 @@ mod tests {
             let error = open.commit().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured);
             assert_eq!(error.effect(), Effect::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_look_by_another_thread_meanwhile_disturbs_no_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("idem.db");
+        std::fs::write(&path, "").unwrap();
+        let file = DatabaseFile::new(&path, false);
+        let looked = &file.0.as_ref().unwrap().looked;
+        looked.store(u64::MAX, Ordering::Relaxed);
+        for _ in 0..100_000 {
+            file.before_read().unwrap();
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idem_core::backend::MAX_LOCK_WAIT;
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -22,6 +21,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// For so long the lock counts as taken after the first wait in vain; each wait in vain doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long one caller waits for the write lock while nobody commits. Every write takes that lock, so the wait is longer
+/// than for a row of a server: a slow disk may keep it for a few hundred milliseconds.
+pub(crate) const MAX_LOCK_WAIT: Duration = Duration::from_millis(500);
 
 /// SQLite has one write lock for all keys, so an open transaction that writes keeps everybody from writing. One caller of
 /// the store at a time waits for it; when nobody has committed for [`MAX_LOCK_WAIT`], the others are told so, without

@@ -254,11 +254,11 @@ impl Repeatable {
 mod tests {
     use std::time::Instant;
 
-    use idem_core::backend::MAX_LOCK_WAIT;
     use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
     use sqlx::Connection;
 
     use super::*;
+    use crate::lock::MAX_LOCK_WAIT;
     use crate::{Config, SqliteStore};
 
     /// A store with a table `written` in its file, and the file's folder.

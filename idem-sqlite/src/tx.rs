@@ -23,7 +23,7 @@ use crate::transaction::BEGIN;
 ///
 /// SQLite has one writer. While such a transaction is open, other callers get replays and in-flight answers of committed
 /// records as before; whatever has to write, for any key, answers [`Contention`](idem_core::ErrorKind::Contention) after
-/// 100 ms at most. So keep the work out of it, or take the claim outside.
+/// 500 ms at most. So keep the work out of it, or take the claim outside.
 ///
 /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file. After
 /// [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a whole, with the same key.
