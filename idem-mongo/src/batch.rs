@@ -10,11 +10,10 @@ use futures_util::{StreamExt, stream};
 use idem_core::backend::check;
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
 
-use crate::error::Access;
 use crate::operations::Operations;
 use crate::row::Row;
 use crate::session::Session;
-use crate::statements::{self, ClaimParams};
+use crate::statements::ClaimParams;
 
 /// Most keys that are in hand at a time: of one look, for claims.
 const MAX_ITEMS: usize = 500;
@@ -98,19 +97,6 @@ impl Operations {
             true => Ok(HashMap::new()),
             false => self.rows_of(keys).await,
         }
-    }
-
-    /// The records of these keys, each by its `_id`.
-    async fn rows_of(&self, ids: Vec<String>) -> Result<HashMap<String, Row>> {
-        let look = statements::look_many(ids);
-        let mut session = Session::alone(&self.config);
-        let found = session
-            .read(&self.records.collection, look, Access::Read)
-            .await?;
-        let rows = found.into_iter().map(Row::new);
-        Ok(rows
-            .filter_map(|row| Some((row.id()?.to_owned(), row)))
-            .collect())
     }
 
     /// The claims of one key. The look serves the first of them only.

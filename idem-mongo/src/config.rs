@@ -132,8 +132,8 @@ impl Config {
         self
     }
 
-    /// Whether concurrent claims of this process share reads, as behind [`Batched`](idem_core::wrappers::Batched); on by
-    /// default. A caller who is alone asks at once either way, and each completion is a command of its own.
+    /// Whether the claims of nine or more concurrent callers of this process read their records by one command; on by
+    /// default. Each write is a command of its own either way.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
@@ -177,7 +177,7 @@ impl Config {
         self.durability
     }
 
-    /// Whether concurrent calls share statements.
+    /// Whether concurrent claims share reads.
     #[must_use]
     pub fn batching(&self) -> bool {
         self.batching

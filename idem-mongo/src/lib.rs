@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod inspect;
 mod locked;
+mod looks;
 mod maintenance;
 mod operations;
 mod row;

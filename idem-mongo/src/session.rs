@@ -220,6 +220,12 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// Waits for a read that others do, for no longer than the operation's time.
+    pub(crate) async fn waits_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
+        let read = timeout_at(self.deadline, read).await;
+        read.map_err(|_| Access::Read.timed_out(self.timeout))
+    }
+
     /// What is left of the operation's time, for the server; never zero, which would mean for ever.
     pub(crate) fn left(&self) -> Duration {
         self.deadline

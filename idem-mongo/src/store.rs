@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::LockedKeys;
-use idem_core::wrappers::Batched;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -17,6 +15,7 @@ use mongodb::options::ClientOptions;
 
 use crate::config::Config;
 use crate::error::{Access, classify};
+use crate::looks::Looks;
 use crate::operations::Operations;
 use crate::session::Session;
 
@@ -37,8 +36,7 @@ const MAX_POOL_SIZE: u32 = 64;
 pub struct MongoStore {
     client: Client,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
-    batched: Option<Arc<Batched<Self>>>,
+    pub(crate) looks: Looks,
 }
 
 impl MongoStore {
@@ -56,17 +54,11 @@ impl MongoStore {
     #[must_use]
     pub fn with_config(client: Client, config: Config) -> Self {
         let operations = Arc::new(Operations::new(&client, config));
-        let mut store = Self {
+        Self {
             client,
+            looks: Looks::new(&operations),
             operations,
-            batched: None,
-        };
-        let config = &store.operations.config;
-        if config.batching() {
-            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
-            store.batched = Some(Arc::new(batched));
         }
-        store
     }
 
     /// A store on a client of its own: retryable writes, at most 64 connections, opened as they are needed, and 5 s to
@@ -108,18 +100,6 @@ impl MongoStore {
         &self.operations.config
     }
 
-    /// A claim of a key that nobody is known to hold locked.
-    async fn claim_alone(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if !self.operations.records.may_look(request.key()) {
-            return Err(LockedKeys::error());
-        }
-        let outcome = self.operations.claim(&mut self.session(), request).await;
-        if outcome.is_ok() {
-            self.operations.records.was_answered(request.key());
-        }
-        outcome
-    }
-
     pub(crate) fn session(&self) -> Session<'static> {
         Session::alone(&self.operations.config)
     }
@@ -158,10 +138,7 @@ impl IdempotencyStore for MongoStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if let Some(batched) = &self.batched {
-            return batched.claim(request).await;
-        }
-        self.claim_alone(request).await.map_err(at("claim"))
+        self.claim_once(request).await.map_err(at("claim"))
     }
 
     async fn complete(
