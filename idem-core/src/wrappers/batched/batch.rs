@@ -29,8 +29,7 @@ impl<W: Work> Batch<W> {
         for waiter in waiters {
             match (batch.works.last(), batch.callers.last_mut()) {
                 (Some(work), Some(callers)) if work.key() == waiter.work.key() => {
-                    // One who asked before may be the holder: only the store knows, and tells only who asks.
-                    if waiter.shares && waiter.work.is_same(work) {
+                    if waiter.work.is_same(work) {
                         callers.followers.push(waiter);
                     } else {
                         later.push(waiter);

@@ -34,7 +34,7 @@ use crate::{
 ///   [`with_timeout`](Self::with_timeout) a caller may so wait for twice the store's time-out.
 /// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet, it never is.
 /// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
-///   An attempt that is asked again, because its answer was lost, has an answer of its own.
+///   An attempt that is asked again asks alone, beside the lanes: it may be the holder.
 /// * Keys go in order within a batch, each once.
 /// * A key that a store answered with `Contention` is asked for alone for a second or two, beside the lanes: an open
 ///   transaction that holds it locked keeps no batch waiting.
@@ -131,7 +131,6 @@ impl<S: BatchStore> Batched<S> {
         &self,
         queue: &Arc<Queue<W>>,
         key: &Key,
-        shares: bool,
         work: impl FnOnce() -> W + Send,
         alone: impl FnOnce() -> F + Send,
     ) -> Result<W::Answer>
@@ -141,7 +140,7 @@ impl<S: BatchStore> Batched<S> {
         if self.locked.was_locked(key) {
             return self.noted(key, alone().await);
         }
-        let entry = queue.enter(shares, work);
+        let entry = queue.enter(work);
         let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
             Entry::Leads(lane) => lane,
             Entry::Waits { id, answer } => match self.in_time(answer).await {
@@ -209,11 +208,13 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let shares = request.is_first();
         let alone = || self.store.claim(request);
+        // It may be the holder: only the store knows, and tells only this attempt.
+        if !request.is_first() {
+            return self.noted(request.key(), alone().await);
+        }
         let claim = || request.clone();
-        self.ask(&self.claims, request.key(), shares, claim, alone)
-            .await
+        self.ask(&self.claims, request.key(), claim, alone).await
     }
 
     async fn complete(
@@ -228,7 +229,7 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
             retention,
         };
         let alone = || self.store.complete(claim, response, retention);
-        self.ask(&self.completions, claim.key(), false, completion, alone)
+        self.ask(&self.completions, claim.key(), completion, alone)
             .await
     }
 

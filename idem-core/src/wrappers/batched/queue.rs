@@ -43,8 +43,6 @@ struct State<W: Work> {
 pub(super) struct Waiter<W: Work> {
     id: u64,
     pub(super) work: W,
-    /// Whether it may be told what another is told.
-    pub(super) shares: bool,
     pub(super) caller: Caller<W>,
 }
 
@@ -96,11 +94,7 @@ impl<W: Work> Queue<W> {
     }
 
     /// Takes a free lane, or queues.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        shares: bool,
-        work: impl FnOnce() -> W,
-    ) -> Result<Entry<W>> {
+    pub(super) fn enter(self: &Arc<Self>, work: impl FnOnce() -> W) -> Result<Entry<W>> {
         if let Some(lane) = self.free_lane(&mut self.state())? {
             return Ok(Entry::Leads(lane));
         }
@@ -116,7 +110,6 @@ impl<W: Work> Queue<W> {
         state.waiting.push_back(Waiter {
             id,
             work,
-            shares,
             caller: Caller(told),
         });
         Ok(Entry::Waits { id, answer })
