@@ -1,0 +1,96 @@
+//! Real servers, started, crashed, started again and thrown away. Those of a server that is not on
+//! this machine, or without its client program, are shown as ignored, with the reason;
+//! `cargo xtask test` installs them on Debian.
+
+mod common;
+mod galera;
+mod mongo;
+mod mysql;
+mod nats;
+mod pgbouncer;
+mod postgres;
+mod redis;
+mod redis_cluster;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+type Outcome<T = ()> = Result<T, Failed>;
+type Run = fn() -> Outcome;
+
+fn main() {
+    let mut all = Vec::new();
+    for database in [
+        &postgres::POSTGRES,
+        &mysql::MARIADB,
+        &mysql::MYSQL,
+        &redis::REDIS,
+        &redis::VALKEY,
+    ] {
+        all.extend(common::trials(database));
+    }
+    all.extend(trials("pgbouncer", "psql", pgbouncer::TRIALS));
+    all.extend(trials("galera", "mariadb", galera::TRIALS));
+    all.extend(trials("redis", "redis-cli", redis::TRIALS));
+    all.extend(trials("redis-cluster", "redis-cli", redis_cluster::TRIALS));
+    // No client, so one that every machine has.
+    all.extend(trials("mongo", "bash", mongo::TRIALS));
+    all.extend(trials("nats", "true", nats::TRIALS));
+    libtest_mimic::run(&Arguments::from_args(), all).exit();
+}
+
+fn trials(server: &'static str, client: &str, trials: &[(&str, Run)]) -> Vec<Trial> {
+    let trials = trials.iter();
+    let trial = |(name, run): &(&str, Run)| trial(server, client, name, *run);
+    trials.map(trial).collect()
+}
+
+/// Ignored where the server, or the client program, is not on this machine.
+fn trial(
+    server: &'static str,
+    client: &str,
+    name: &str,
+    run: impl FnOnce() -> Outcome + Send + 'static,
+) -> Trial {
+    let missing = missing(server, client);
+    let reason = missing
+        .as_ref()
+        .map(|what| format!(" (no {what} on this machine)"));
+    let name = format!("{server}::{name}{}", reason.unwrap_or_default());
+    Trial::test(name, run).with_ignored_flag(missing.is_some())
+}
+
+fn missing(name: &str, client: &str) -> Option<String> {
+    let server = idem_servers::server(name).ok()?;
+    let named = std::env::var_os(server.programs_variable()).is_some();
+    if !named && server.programs().is_none() {
+        return Some(server.product().into());
+    }
+    let mut client = Command::new(client);
+    let answer = client.arg("--version").stdout(Stdio::null()).status();
+    let program = client.get_program().display();
+    answer.is_err().then(|| format!("client `{program}`"))
+}
+
+/// Runs a client and returns its output.
+fn output(client: &mut Command) -> Outcome<String> {
+    let output = client.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Waits for it; an error when it does not come to pass.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) -> Outcome {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        if Instant::now() > deadline {
+            return Err(format!("not within a minute: {what}").into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
