@@ -16,7 +16,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Servers that run already: none of them is started again, and others may stand in front of them.
+    /// Servers that run already: none of them is started again, and others may stand in front of
+    /// them.
     pub(crate) fn beside(records: &[Record]) -> Self {
         let known = records
             .iter()
@@ -95,7 +96,7 @@ impl Pool {
         all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
     }
 
-    /// The variables by which tests find the servers, or learn why there is none.
+    /// The variables by which tests find the servers, or the reasons why there is none.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let found = self.running.iter();
         let found = found.map(|instance| (instance.url_variable(), instance.url().to_owned()));
@@ -121,7 +122,8 @@ impl Pool {
     }
 }
 
-/// The servers of these names, and those that they stand in front of, in the order in which they start.
+/// The servers of these names, and those that they stand in front of, in the order in which they
+/// start.
 fn wanted(names: &[String]) -> Result<Vec<&'static Server>> {
     for name in names {
         let server = idem_servers::server(name)?;

@@ -14,8 +14,7 @@ use crate::{galera, redis_cluster};
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is particular about the nodes of one kind of cluster. Numbers of nodes are those of the
-/// slice.
+/// One kind of cluster. Numbers of nodes are those of the slice.
 pub(crate) trait Group: Debug + Sync {
     /// Starts the nodes for the first time and makes a cluster of them.
     fn begin(&self, nodes: &mut [Local]) -> Result<Product>;

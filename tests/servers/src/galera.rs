@@ -19,8 +19,9 @@ const PROVIDERS: &[&str] = &[
     "/usr/lib64/galera/libgalera_smm.so",
 ];
 
-/// A killed node is out after the suspect time-out, when the others agree; the keep-alive period has
-/// to be below a third of it. Shorter ones put out nodes that are merely slow on a busy machine.
+/// A killed node is out after the suspect time-out, when the others agree; the keep-alive period
+/// has to be below a third of it. Shorter ones put out nodes that are merely slow on a busy
+/// machine.
 const TIMEOUTS: &str = "evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.5S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.install_timeout=PT2S";
 

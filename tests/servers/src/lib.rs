@@ -14,7 +14,8 @@
 //! use idem_servers::{Durability, Options, start_private};
 //!
 //! # fn main() -> Result<(), idem_servers::Error> {
-//! let mut server = start_private("postgres", &Options::new().with_durability(Durability::Durable))?;
+//! let durable = Options::new().with_durability(Durability::Durable);
+//! let mut server = start_private("postgres", &durable)?;
 //! server.kill()?; // SIGKILL, to every process of the server
 //! server.restart()?; // same data, same port, same URL
 //! println!("{} at {}", server.product(), server.url());

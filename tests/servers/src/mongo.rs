@@ -56,7 +56,7 @@ impl Kind for MongoDb {
         site.make_folder("data")
     }
 
-    /// Every commit is in the journal at once where the client asks for that, whatever the
+    /// Every commit is in the journal at once where the client requests that, whatever the
     /// durability.
     fn command(&self, site: &Site<'_>) -> Command {
         if !holds(site.programs, &[PROGRAM]) {

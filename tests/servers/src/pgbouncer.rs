@@ -47,7 +47,7 @@ impl Kind for PgBouncer {
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
         psql(url, programs, "SELECT 1")?;
         let mut console = parse(url)?;
-        console.set_path("pgbouncer");
+        console.set_path("/pgbouncer");
         let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
         let version = version.trim().trim_start_matches("PgBouncer ");
         Ok(Product::told("PgBouncer", version))

@@ -10,8 +10,9 @@ use crate::{Error, Product, Result, Server, Site};
 
 const SLOTS: usize = 16_384;
 
-/// Redis Cluster: nodes 0 to 2 start as masters, each with a third of the slots, and 3 to 5 as their
-/// replicas, in that order; no log-in. Its URL is the six nodes' URLs with commas between them.
+/// Redis Cluster: nodes 0 to 2 start as masters, each with a third of the slots, and 3 to 5 as
+/// their replicas, in that order; no log-in. Its URL is the six nodes' URLs with commas between
+/// them.
 ///
 /// A master that has not answered for a second is out, and its replica takes over within another
 /// one or two.

@@ -10,10 +10,10 @@ const CONFIGURATION: &str = "sentinel.conf";
 const PRODUCT: &str = "Redis Sentinel";
 
 /// One Redis Sentinel that decides alone, for tests only: it watches the master at
-/// [`Options::with_upstream`](crate::Options::with_upstream) under the name [`MASTER`](Self::MASTER)
-/// and promotes a replica when the master has not answered for two seconds, or for the setting
-/// `down-after-milliseconds`. It pings once a second at most, so that a shorter time takes a living
-/// master for a dead one. Settings are Sentinel's, about that master.
+/// [`Options::with_upstream`](crate::Options::with_upstream) under the name
+/// [`MASTER`](Self::MASTER) and promotes a replica when the master has not answered for two
+/// seconds, or for the setting `down-after-milliseconds`. It pings once a second at most, so that a
+/// shorter time takes a living master for a dead one. Settings are Sentinel's, about that master.
 ///
 /// Start it with [`start_private`](crate::start_private)`("redis-sentinel", …)` once the replicas
 /// follow their master: it counts as started when it knows all of them. It finds one that is added

@@ -9,7 +9,7 @@ use crate::server::Tls;
 use crate::tools::tool;
 use crate::{Error, Options, Result, Server, Transport};
 
-/// What is fixed for one process of a private server: programs, folder, ports, account, options.
+/// One process of a private server: its programs, folder, ports, account and options.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) server: &'static Server,

@@ -57,8 +57,8 @@ impl Record {
     }
 }
 
-/// The servers that `cargo xtask servers up` left running, from `<target folder>/idem/servers.json`.
-/// While this value lives, no other process changes the file.
+/// The servers that `cargo xtask servers up` left running, by the file
+/// `idem/servers.json` in the target folder. While this value lives, no other process changes it.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
@@ -67,8 +67,8 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the file in the target folder of this workspace. Forgets dead servers and removes their
-    /// folders.
+    /// Reads the file in the target folder of this workspace. Forgets dead servers and removes
+    /// their folders.
     pub fn open() -> Result<Self> {
         let missing = || Error::failed("no target folder: set CARGO_TARGET_DIR");
         let folder = target_folders().into_iter().next().ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! Programs on this machine: found, run to their end, asked with a deadline.
+//! Programs on this machine: found, run to their end, and clients with a deadline.
 
 use std::fs;
 use std::io::Write;

@@ -152,7 +152,8 @@ fn publish(config: &mut HostConfig, port: u16, place: Place) {
     config.port_bindings = Some([(format!("{port}/tcp"), Some(vec![binding]))].into());
 }
 
-/// The tag is what follows the last colon, unless that is the port of a host; without one it is `latest`.
+/// The tag is what follows the last colon, unless that is the port of a host; without one it is
+/// `latest`.
 fn split_tag(reference: &str) -> (&str, &str) {
     match reference.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-/// The default runtime (crun), limits and cgroup manager fail where cgroups are hybrid, where the limit of open
-/// files is low, or where no systemd runs; these work there and elsewhere.
+/// The default runtime (crun), limits and cgroup manager fail where cgroups are hybrid, where the
+/// limit of open files is low, or where no systemd runs; these work there and elsewhere.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=8192:8192"]
@@ -113,7 +113,8 @@ impl Drop for Podman {
             let _ = service.kill();
             let _ = service.wait();
         }
-        // The storage mounts itself onto itself, and its folder cannot be removed before that is undone.
+        // The storage mounts itself onto itself, and its folder cannot be removed before that is
+        // undone.
         let _ = Command::new("umount")
             .arg(self.path("storage/overlay"))
             .stderr(Stdio::null())

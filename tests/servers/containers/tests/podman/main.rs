@@ -1,6 +1,7 @@
-//! The container path with a real engine: podman from the distribution's packages, on a socket of its own, and an
-//! image made of the PostgreSQL on this machine, so that nothing is fetched. `cargo xtask test` installs podman on
-//! Debian as root; elsewhere the trial is shown as ignored, with the reason.
+//! The container path with a real engine: podman from the distribution's packages, on a socket of
+//! its own, and an image made of the PostgreSQL on this machine, so that nothing is fetched.
+//! `cargo xtask test` installs podman on Debian as root; elsewhere the trial is shown as ignored,
+//! with the reason.
 
 mod engine;
 mod image;
@@ -41,7 +42,8 @@ fn missing() -> Option<String> {
     }
 }
 
-/// `idem-containers` runs as people run it: as a child of the process that needs a server, here of this test.
+/// `idem-containers` runs as people run it: as a child of the process that needs a server, here of
+/// this test.
 fn container_comes_and_goes() -> Result<(), Failed> {
     let podman = Podman::start()?;
     let image = image::build(&podman, postgres().programs().as_deref())?;
