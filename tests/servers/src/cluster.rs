@@ -57,7 +57,8 @@ impl Group for Single {
 pub(crate) fn begin_each(nodes: &mut [Local]) -> Result<Product> {
     let mut product = None;
     for local in nodes {
-        product = Some(local.begin()?);
+        local.launch()?;
+        product = Some(local.settle()?);
     }
     product.ok_or_else(|| Error::setting("a server has nodes"))
 }

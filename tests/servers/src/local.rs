@@ -60,10 +60,14 @@ impl Local {
         })
     }
 
-    /// The first start.
-    pub(crate) fn begin(&mut self) -> Result<Product> {
+    /// Starts it for the first time, and does not wait.
+    pub(crate) fn launch(&mut self) -> Result<()> {
         self.server.kind.prepare(&self.site())?;
-        self.spawn()?;
+        self.spawn()
+    }
+
+    /// Waits until it answers for the first time.
+    pub(crate) fn settle(&mut self) -> Result<Product> {
         let product = self.wait_ready()?;
         self.server.kind.welcome(&self.site())?;
         // Before that some let nobody in.

@@ -92,12 +92,15 @@ pub(crate) fn client(url: &str, programs: &Path) -> Command {
     client
 }
 
-/// The answer to `INFO`. Fails while the server still reads its data.
+/// The answer to `INFO`, empty of a server that does not let us in. Fails while the server still
+/// reads its data.
 pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
-    let info = ask(client(url, programs).arg("INFO"), "")?;
-    match field(&info, "loading") {
-        Some("1") => Err(Error::failed("the server still reads its data")),
-        _ => Ok(info),
+    match ask(client(url, programs).arg("INFO"), "") {
+        Ok(info) if field(&info, "loading") == Some("1") => {
+            Err(Error::failed("the server still reads its data"))
+        }
+        Err(error) if error.to_string().contains("NOAUTH") => Ok(String::new()),
+        answer => answer,
     }
 }
 
@@ -108,24 +111,19 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(str::trim_end)
 }
 
-/// A Valkey says what it is, although it passes for a Redis too. Of a server that does not let us
-/// in, nothing else is known.
 pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
-    let unknown = Product::new(product, None);
-    match info(url, programs) {
-        Ok(info) => Ok(named_in(&info).unwrap_or(unknown)),
-        Err(error) if error.to_string().contains("NOAUTH") => Ok(unknown),
-        Err(error) => Err(error),
-    }
+    info(url, programs).map(|info| named_in(&info, product))
 }
 
-fn named_in(info: &str) -> Option<Product> {
+/// A Valkey says what it is, although it passes for a Redis too. Where the server does not say, it
+/// is this product, without a version.
+pub(crate) fn named_in(info: &str, product: &str) -> Product {
     let name = field(info, "server_name").unwrap_or("redis");
-    let version = field(info, &format!("{name}_version"));
-    match name {
-        "redis" => version.map(|version| Product::new("Redis", Some(version))),
-        "valkey" => Some(Product::new("Valkey", version)),
-        other => Some(Product::new(other, version)),
+    match (name, field(info, &format!("{name}_version"))) {
+        ("redis", None) => Product::new(product, None),
+        ("redis", version) => Product::new("Redis", version),
+        ("valkey", version) => Product::new("Valkey", version),
+        (other, version) => Product::new(other, version),
     }
 }
 
@@ -135,11 +133,11 @@ mod tests {
 
     #[test]
     fn a_valkey_is_not_taken_for_the_redis_that_it_is_compatible_with() {
-        let product = |info| named_in(info).unwrap().to_string();
+        let product = |info| named_in(info, "unknown").to_string();
         assert_eq!(product("redis_version:7.0.15\r\n"), "Redis 7.0.15");
         let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n";
         assert_eq!(product(valkey), "Valkey 8.0.1");
-        assert_eq!(named_in("redis_mode:standalone"), None);
+        assert_eq!(product("redis_mode:standalone"), "unknown");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::cluster::{Group, begin_each, eventually, wait_for_size};
+use crate::cluster::{Group, eventually, wait_for_size};
 use crate::local::Local;
-use crate::redis::{client, command, field, info, probe, url};
+use crate::redis::{client, command, field, info, named_in, url};
 use crate::server::{ClusterKind, Kind};
 use crate::tools::ask;
 use crate::{Error, Product, Result, Server, Site};
@@ -56,11 +56,10 @@ impl Kind for RedisCluster {
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
         let mut first = None;
         for node in url.split(',') {
-            let mut product = probe("Redis", node, programs)?;
+            let info = info(node, programs)?;
+            let mut product = named_in(&info, "Redis");
             // Of a node that does not let us in nothing is known.
-            if product.version.is_some()
-                && field(&info(node, programs)?, "redis_mode") != Some("cluster")
-            {
+            if product.version.is_some() && field(&info, "redis_mode") != Some("cluster") {
                 return Err(Error::failed("this is not a node of a Redis Cluster"));
             }
             product.name += " Cluster";
@@ -77,14 +76,16 @@ pub(crate) struct Slots;
 
 impl Group for Slots {
     fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
-        let product = begin_each(nodes)?;
+        nodes.iter_mut().try_for_each(Local::launch)?;
+        let products = nodes.iter_mut().map(Local::settle);
+        let products: Vec<_> = products.collect::<Result<_>>()?;
         introduce(nodes)?;
         let (masters, replicas) = nodes.split_at(nodes.len() / 2);
         for (master, replica) in masters.iter().zip(replicas) {
             eventually(|| follow(master, replica, nodes.len()))?;
         }
         wait_for_size(self, nodes, nodes.len())?;
-        Ok(product)
+        Ok(products[0].clone())
     }
 
     /// A master that came back before it is out would still be one, with the data that it has on

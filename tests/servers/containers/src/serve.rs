@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idem_servers::{Image, Product, Server};
 use testcontainers::bollard::models::{HostConfig, PortBinding};
-use testcontainers::core::{ExecCommand, IntoContainerPort};
+use testcontainers::core::{CmdWaitFor, ExecCommand, IntoContainerPort};
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -132,13 +132,12 @@ impl Serve {
         question: &[&str],
     ) -> Result<Product> {
         let command = ExecCommand::new(question.iter().copied());
-        let mut execution = container.exec(command).await?;
-        let printed = execution.stdout_to_vec().await?;
-        let errors = execution.stderr_to_vec().await?;
+        let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
+        let printed = container.exec(command).await?.stdout_to_vec().await?;
         let product = Product::told(self.server.product(), &String::from_utf8_lossy(&printed));
-        match execution.exit_code().await? {
-            Some(0) if product.version.is_some() => Ok(product),
-            code => Err(format!("{code:?}: {}", String::from_utf8_lossy(&errors)).into()),
+        match product.version {
+            Some(_) => Ok(product),
+            None => Err("the server does not answer yet".into()),
         }
     }
 }

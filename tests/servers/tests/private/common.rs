@@ -5,7 +5,7 @@ use std::path::Path;
 use idem_servers::{Durability, Identity, Instance, Options, Transport, server, start_private};
 use libtest_mimic::Trial;
 
-use crate::{Outcome, trial};
+use crate::Outcome;
 
 /// One database, with questions to its client and the answers that are right.
 pub(crate) struct Database {
@@ -36,11 +36,12 @@ const CASES: &[(&str, Case)] = &[
     ),
 ];
 
-pub(crate) fn trials(database: &'static Database) -> impl Iterator<Item = Trial> {
-    let Database { name, client, .. } = database;
-    CASES
-        .iter()
-        .map(move |(case, run)| trial(name, client, case, move || run(database)))
+pub(crate) fn trials(database: &'static Database) -> Vec<Trial> {
+    let cases = CASES.iter();
+    let cases: Vec<_> = cases
+        .map(|(name, run)| (*name, move || run(database)))
+        .collect();
+    crate::trials(database.name, database.client, &cases)
 }
 
 fn keeps_its_data(database: &Database) -> Outcome {
