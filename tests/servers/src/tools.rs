@@ -89,9 +89,12 @@ pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
     let program = name(command);
     command.stdin(Stdio::piped());
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        let what = format!("the client program {program} is not on this machine");
-        Error::missing(what).with_source(error)
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            let what = format!("the client program {program} is not on this machine");
+            Error::missing(what).with_source(error)
+        }
+        _ => Error::failed(format!("cannot run {program}")).with_source(error),
     })?;
     let process = Identity::of(child.id());
     if let Some(mut stdin) = child.stdin.take() {

@@ -89,5 +89,8 @@ fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
     }
     paths.push(told("--sharedir")?.into());
     paths.push("/usr/share/zoneinfo".into());
+    // Programs share libraries.
+    paths.sort();
+    paths.dedup();
     Ok(paths)
 }
