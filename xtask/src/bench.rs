@@ -27,7 +27,7 @@ use machine::Machine;
 use programs::{Program, Rows};
 use report::Report;
 
-/// Measures; whether every subject ran. A target that is missed is told, and is no failure.
+/// Measures; whether every subject ran. A missed target is shown, and is no failure.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     let target = workspace::members()?.target_directory.into_std_path_buf();
     let folder = target.join("idem");
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         let html = target.join("criterion/report/index.html");
         println!("criterion's report: {}", html.display());
     }
-    // Last, so that whoever sees the end of the output only sees it.
+    // Last, where a reader looks first.
     for title in &failed {
         println!("FAILED: {title}");
     }

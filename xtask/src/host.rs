@@ -8,7 +8,8 @@ const CLOCK: &[&str] = &["libfaketime"];
 /// A container engine, for the test of the container path.
 const ENGINE: &[&str] = &["podman", "netavark", "aardvark-dns", "runc", "iptables"];
 
-/// Installs what is missing, on Debian and Ubuntu as root; otherwise says in one line what will be ignored.
+/// Installs missing programs, on Debian and Ubuntu as root; otherwise names in one line the tests
+/// that will be ignored.
 pub(crate) fn set_up(options: &TestOptions) {
     want("a client with a wrong clock", CLOCK);
     if !options.no_containers && options.backend.is_empty() && options.filter.is_none() {

@@ -1,4 +1,5 @@
-//! Set-up, servers, tests and checks: everything that a person or CI runs. `cargo xtask help` lists it.
+//! Set-up, servers, tests and checks: everything that a person or CI runs. `cargo xtask help` lists
+//! it.
 
 mod bench;
 mod check;
@@ -35,18 +36,21 @@ enum Command {
     /// Private servers that stay up, for working with one crate.
     #[command(subcommand)]
     Servers(servers::Command),
-    /// Sets up what is missing, starts private servers, runs every test and the suite on every backend.
+    /// Installs missing programs, starts private servers, runs every test and the suite on every
+    /// backend.
     Test(TestOptions),
-    /// Measures the stores beside the bare statements on private servers with durable settings: one table of ratios.
+    /// Measures the stores beside the bare statements on private servers with durable settings: one
+    /// table of ratios.
     Bench(bench::BenchOptions),
     /// Format, clippy for each set of features, documentation, versions, one TLS stack.
     Check,
 }
 
-/// What is tested, and where the result goes.
+/// Which tests run, and where the result goes.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct TestOptions {
-    /// Writes the table at the end as JSON: an array of {backend, product, version, passed, ignored, failed}.
+    /// Writes the table at the end as JSON: an array of {backend, product, version, passed,
+    /// ignored, failed}.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Runs the suites of these backends only, and nothing but suites.

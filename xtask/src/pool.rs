@@ -16,7 +16,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Servers that run already: none of them is started again, and others may stand in front of them.
+    /// Servers that run already: none of them is started again, and others may stand in front of
+    /// them.
     pub(crate) fn beside(records: &[Record]) -> Self {
         let known = records
             .iter()
@@ -47,7 +48,7 @@ impl Pool {
         Ok(self)
     }
 
-    fn add(&mut self, server: &'static dyn Server, options: Options) -> Result {
+    fn add(&mut self, server: &'static Server, options: Options) -> Result {
         let options = match server.upstream().map(|name| (name, self.url(name))) {
             None => options,
             Some((_, Some(url))) => options.with_upstream(url),
@@ -95,7 +96,7 @@ impl Pool {
         all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
     }
 
-    /// The variables by which tests find the servers, or learn why there is none.
+    /// The variables by which tests find the servers, or the reasons why there is none.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let found = self.running.iter();
         let found = found.map(|instance| (instance.url_variable(), instance.url().to_owned()));
@@ -121,17 +122,18 @@ impl Pool {
     }
 }
 
-/// The servers of these names, and those that they stand in front of, in the order in which they start.
-fn wanted(names: &[String]) -> Result<Vec<&'static dyn Server>> {
+/// The servers of these names, and those that they stand in front of, in the order in which they
+/// start.
+fn wanted(names: &[String]) -> Result<Vec<&'static Server>> {
     for name in names {
         let server = idem_servers::server(name)?;
         if !servers().iter().any(|other| other.name() == server.name()) {
             return Err(format!("{name} is started by tests only, each its own").into());
         }
     }
-    let named = |server: &dyn Server| names.iter().any(|name| name == server.name());
-    let upstream_of_named = |server: &dyn Server| {
-        let others = servers().iter().filter(|other| named(**other));
+    let named = |server: &Server| names.iter().any(|name| name == server.name());
+    let upstream_of_named = |server: &Server| {
+        let others = servers().iter().filter(|other| named(other));
         others
             .clone()
             .any(|other| other.upstream() == Some(server.name()))
@@ -139,7 +141,7 @@ fn wanted(names: &[String]) -> Result<Vec<&'static dyn Server>> {
     Ok(servers()
         .iter()
         .copied()
-        .filter(|server| names.is_empty() || named(*server) || upstream_of_named(*server))
+        .filter(|server| names.is_empty() || named(server) || upstream_of_named(server))
         .collect())
 }
 
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_a_server_stands_in_front_of_is_started_too() {
-        let names = |wanted: Vec<&'static dyn Server>| -> Vec<_> {
+        let names = |wanted: Vec<&'static Server>| -> Vec<_> {
             wanted.iter().map(|server| server.name()).collect()
         };
         assert_eq!(

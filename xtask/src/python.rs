@@ -13,8 +13,8 @@ const SQLGLOT: &str = "sqlglot==30.30.0";
 /// What makes virtual environments on Debian and Ubuntu.
 const VENV: &[&str] = &["python3-venv"];
 
-/// Makes the virtual environment in the target folder, unless it is there; otherwise says in one line what will be
-/// ignored.
+/// Makes the virtual environment in the target folder, unless it is there; otherwise says in one
+/// line what will be ignored.
 pub(crate) fn set_up() {
     if let Err(error) = make() {
         println!("    the parsing of T-SQL is not tested: {error}");

@@ -6,13 +6,13 @@ use idem_servers::{Lifetime, Options, State, server};
 use crate::Result;
 use crate::pool::Pool;
 
-/// What is to be done with them.
+/// The commands about servers that stay up.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Starts those that do not run yet; if none is named, all that can be had here.
     Up {
-        /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`, `valkey`,
-        /// `redis-cluster` (six nodes), `mongo`, and the broker `nats`.
+        /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`,
+        /// `valkey`, `redis-cluster` (six nodes), `mongo`, and the broker `nats`.
         names: Vec<String>,
     },
     /// Lists those that run.

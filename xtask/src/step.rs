@@ -29,7 +29,8 @@ pub(crate) fn run(title: &str, command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// What a command prints on standard output; an error with what it prints on standard error if it fails.
+/// What a command prints on standard output; an error with what it prints on standard error if it
+/// fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())

@@ -35,7 +35,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let reports = suites::run_all(options, &variables)?;
     drop(pool);
     tell(options, &reports)?;
-    // Last, so that whoever sees the end of the output only sees it.
+    // Last, where a reader looks first.
     for title in &failed {
         println!("FAILED: {title}");
     }
@@ -45,7 +45,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
 /// The crates that need no server: their features are tested, too, all at once.
 const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
-/// The servers that are started, none meaning all: where only backends are tested that are servers by name, those.
+/// The servers that are started, none meaning all: where only backends are tested that are servers
+/// by name, those.
 fn needed(options: &TestOptions) -> Vec<String> {
     let backends = &options.backend;
     if backends
@@ -115,7 +116,7 @@ fn with_all_features(arguments: &[&str]) -> Command {
     command
 }
 
-/// Every test target by name, but for the suites.
+/// Every test target by name, except the suites.
 fn without_nextest(options: &TestOptions) -> Result<Command> {
     let workspace = workspace::members()?;
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);

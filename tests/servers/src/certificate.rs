@@ -1,94 +1,64 @@
+//! A certificate authority of its own for one server, and the server's certificate for `localhost`
+//! and 127.0.0.1. Two certificates, because clients refuse an authority's own as a server's.
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mariadb::option;
-use crate::site::run;
+use crate::tools::run;
 use crate::{Result, Site};
 
-const DAYS: &str = "3650";
-const EXTENSIONS: &str = "basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n";
+pub(crate) const AUTHORITY: &str = "ca.crt";
+pub(crate) const KEY: &str = "server.key";
+pub(crate) const OWN: &str = "server.crt";
 
-/// A certificate authority of its own for one server, and the server's certificate for `localhost` and 127.0.0.1.
-/// Two certificates, because clients refuse an authority's own as a server's.
-pub(crate) struct Certificate;
-
-impl Certificate {
-    pub(crate) const AUTHORITY: &'static str = "ca.crt";
-    pub(crate) const KEY: &'static str = "server.key";
-    pub(crate) const OWN: &'static str = "server.crt";
-
-    /// Makes both in the server's folder, with `openssl`.
-    pub(crate) fn make(site: &Site<'_>) -> Result<()> {
-        let folder = site.folder();
-        site.write("server.ext", EXTENSIONS)?;
-        request(
-            folder,
-            "ca.key",
-            Self::AUTHORITY,
-            "idem test authority",
-            &["-x509", "-days", DAYS],
-        )?;
-        request(folder, Self::KEY, "server.csr", "localhost", &[])?;
-        let mut sign = openssl(folder);
-        sign.args([
-            "x509",
-            "-req",
-            "-in",
-            "server.csr",
-            "-CA",
-            Self::AUTHORITY,
-            "-CAkey",
-            "ca.key",
-        ]);
-        sign.args([
-            "-CAcreateserial",
-            "-days",
-            DAYS,
-            "-extfile",
-            "server.ext",
-            "-out",
-            Self::OWN,
-        ]);
-        run(&mut sign)?;
-        site.hand_over(&site.path(Self::KEY))?;
-        site.hand_over(&site.path(Self::OWN))
+/// Makes both in the server's folder, with `openssl`, where the server is to speak TLS.
+pub(crate) fn make(site: &Site<'_>) -> Result<()> {
+    if !site.has_tls() {
+        return Ok(());
     }
-
-    /// As MySQL and MariaDB are told of them.
-    pub(crate) fn options(site: &Site<'_>) -> [OsString; 3] {
-        [
-            ("ssl-ca", Self::AUTHORITY),
-            ("ssl-cert", Self::OWN),
-            ("ssl-key", Self::KEY),
-        ]
-        .map(|(name, file)| option(name, &site.path(file)))
-    }
-
-    /// The authority's certificate of the server in that folder, where it has one.
-    pub(crate) fn authority(folder: &Path) -> Option<PathBuf> {
-        Some(folder.join(Self::AUTHORITY)).filter(|path| path.is_file())
-    }
+    request(site, "ca.key", AUTHORITY, "idem test authority", &[])?;
+    let by_authority = ["-CA", AUTHORITY, "-CAkey", "ca.key"];
+    let extensions = [
+        "basicConstraints=CA:FALSE",
+        "extendedKeyUsage=serverAuth",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    ];
+    let extensions = extensions.iter().flat_map(|text| ["-addext", text]);
+    let more: Vec<_> = by_authority.into_iter().chain(extensions).collect();
+    request(site, KEY, OWN, "localhost", &more)?;
+    site.hand_over(&site.path(KEY))?;
+    site.hand_over(&site.path(OWN))
 }
 
-fn request(folder: &Path, key: &str, out: &str, name: &str, more: &[&str]) -> Result<()> {
-    let mut command = openssl(folder);
-    command.args([
-        "req",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]);
-    command
-        .args(["-keyout", key, "-out", out, "-subj", &format!("/CN={name}")])
-        .args(more);
-    run(&mut command)
-}
-
-fn openssl(folder: &Path) -> Command {
+fn request(site: &Site<'_>, key: &str, out: &str, name: &str, more: &[&str]) -> Result<()> {
     let mut command = Command::new("openssl");
-    command.current_dir(folder);
     command
+        .current_dir(site.folder)
+        .args(["req", "-x509", "-nodes"]);
+    command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    command.args(["-days", "3650", "-keyout", key, "-out", out]);
+    command.args(["-subj", &format!("/CN={name}")]).args(more);
+    run(&mut command).map(drop)
+}
+
+/// Settings of MySQL and MariaDB.
+pub(crate) fn options(site: &Site<'_>) -> Vec<OsString> {
+    let files = [("ssl-ca", AUTHORITY), ("ssl-cert", OWN), ("ssl-key", KEY)];
+    let files = files.iter().filter(|_| site.has_tls());
+    files
+        .map(|(name, file)| option(name, &site.path(file)))
+        .collect()
+}
+
+/// `--name=path`.
+pub(crate) fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(format!("--{name}="));
+    option.push(path);
+    option
+}
+
+/// The authority's certificate of the server in that folder, where it has one.
+pub(crate) fn authority(folder: &Path) -> Option<PathBuf> {
+    Some(folder.join(AUTHORITY)).filter(|path| path.is_file())
 }

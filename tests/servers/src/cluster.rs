@@ -1,37 +1,22 @@
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::certificate::authority;
 use crate::folder::Folder;
 use crate::local::Local;
+use crate::server::ClusterKind;
 use crate::site::Account;
 use crate::watchdog::Watchdog;
-use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, galera, redis_cluster};
+use crate::{Error, Identity, Lifetime, Options, Product, Result, Server, Signal};
+use crate::{galera, redis_cluster};
 
-pub(crate) const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// Which kind of cluster a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterKind {
-    /// Every node has all data; the majority goes on.
-    Galera,
-    /// Each master has a part of the keys, and a replica that takes over from it.
-    Redis,
-}
-
-impl ClusterKind {
-    fn group(self) -> &'static dyn Group {
-        match self {
-            Self::Galera => &galera::Majority,
-            Self::Redis => &redis_cluster::Slots,
-        }
-    }
-}
-
-/// What is particular about the nodes of one kind of cluster. Numbers of nodes are those of the slice.
+/// One kind of cluster. Numbers of nodes are those of the slice.
 pub(crate) trait Group: Debug + Sync {
-    /// Starts the nodes for the first time and makes a cluster of them; answers what they are.
+    /// Starts the nodes for the first time and makes a cluster of them.
     fn begin(&self, nodes: &mut [Local]) -> Result<Product>;
 
     /// Starts a node again, which may run, and waits until it belongs to the others.
@@ -40,52 +25,93 @@ pub(crate) trait Group: Debug + Sync {
     /// Starts the nodes that do not run, and waits until all belong together.
     fn restart_all(&self, nodes: &mut [Local]) -> Result<()>;
 
-    /// Fails, saying why, unless the nodes that run take requests and each sees exactly `size` nodes.
+    /// Fails, with the reason, unless the nodes that run take requests and each sees exactly
+    /// `size` nodes.
     fn check(&self, running: &[&Local], size: usize) -> Result<()>;
 }
 
-/// A cluster of our own whose nodes can be killed and started again one by one. Nodes are numbered from 0.
+/// A server of one process.
+#[derive(Debug)]
+struct Single;
+
+impl Group for Single {
+    fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
+        begin_each(nodes)
+    }
+
+    fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
+        nodes[node].restart()
+    }
+
+    fn restart_all(&self, nodes: &mut [Local]) -> Result<()> {
+        let mut stopped = nodes.iter_mut().filter(|local| !local.is_running());
+        stopped.try_for_each(Local::restart)
+    }
+
+    fn check(&self, _running: &[&Local], _size: usize) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Starts the nodes for the first time, one after the other.
+pub(crate) fn begin_each(nodes: &mut [Local]) -> Result<Product> {
+    let mut product = None;
+    for local in nodes {
+        local.launch()?;
+        product = Some(local.settle()?);
+    }
+    product.ok_or_else(|| Error::setting("a server has nodes"))
+}
+
+fn group(kind: ClusterKind) -> &'static dyn Group {
+    match kind {
+        ClusterKind::Single => &Single,
+        ClusterKind::Galera => &galera::Majority,
+        ClusterKind::Redis => &redis_cluster::Slots,
+    }
+}
+
+/// A cluster of our own whose nodes can be killed and started again one by one. Nodes are numbered
+/// from 0.
 ///
 /// Dropping it ends the nodes and removes their data, unless it is detached.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Before the folder that theirs are in.
+    server: &'static Server,
     nodes: Vec<Local>,
-    kind: ClusterKind,
     urls: Vec<String>,
     product: Product,
     folder: Folder,
-    lifetime: Lifetime,
+    is_released: bool,
     watchdog: Option<Watchdog>,
 }
 
 impl Cluster {
     pub(crate) fn start(
-        server: &'static dyn Server,
-        kind: ClusterKind,
+        server: &'static Server,
         programs: &Path,
         options: &Options,
     ) -> Result<Self> {
-        let folder = Folder::create(server.name(), Account::for_server(server.account())?)?;
+        let account = Account::first_of(server.accounts)?;
         let mut cluster = Self {
+            server,
             nodes: Vec::new(),
-            kind,
             urls: Vec::new(),
-            product: Product::new(server.product(), None),
-            folder,
-            lifetime: options.lifetime,
+            product: Product::new(server.product, None),
+            folder: Folder::create(server.name, account)?,
+            is_released: false,
             watchdog: None,
         };
         if options.lifetime == Lifetime::Scoped {
-            let watchdog = Watchdog::start(cluster.folder.path(), server.stop_signal())?;
+            let watchdog = Watchdog::start(cluster.folder.path(), server.stop_signal)?;
             cluster.watchdog = Some(watchdog);
         }
-        for number in 0..server.nodes() {
-            let local = Local::of_cluster(server, programs, options, &cluster.folder, number)?;
+        for number in 0..server.nodes {
+            let local = Local::new(server, programs, options, &cluster.folder, number)?;
             cluster.urls.push(local.url());
             cluster.nodes.push(local);
         }
-        cluster.product = kind.group().begin(&mut cluster.nodes)?;
+        cluster.product = group(server.cluster).begin(&mut cluster.nodes)?;
         Ok(cluster)
     }
 
@@ -94,7 +120,7 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// What a client of that node connects to. The same after a restart.
+    /// The URL for clients of that node. The same after a restart.
     ///
     /// # Panics
     ///
@@ -103,27 +129,19 @@ impl Cluster {
         &self.urls[node]
     }
 
-    /// All nodes' URLs with commas between them: what `IDEM_GALERA_URL` and `IDEM_REDIS_CLUSTER_URL` hold.
+    /// All nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
     pub fn urls(&self) -> String {
         self.urls.join(",")
     }
 
-    /// What answers there.
+    /// The software that answers there.
     pub fn product(&self) -> &Product {
         &self.product
     }
 
-    /// The last lines of a node's log, each on an indented line of its own.
-    pub fn log_tail(&self, node: usize) -> String {
-        self.nodes
-            .get(node)
-            .map(|local| local.folder().log_tail())
-            .unwrap_or_default()
-    }
-
-    /// Kills a node with SIGKILL. The others go on without it after two to three seconds: of Galera, if they are the
-    /// majority, and until then their writes wait; of Redis, the killed master's replica takes over, and until then
-    /// writes of its keys fail.
+    /// Kills a node with SIGKILL. The others go on without it after two to three seconds: of
+    /// Galera, if they are the majority, and until then their writes wait; of Redis, the killed
+    /// master's replica takes over, and until then writes of its keys fail.
     pub fn kill(&mut self, node: usize) -> Result<()> {
         self.node(node)?.kill()
     }
@@ -148,67 +166,87 @@ impl Cluster {
         self.node(node).map(Local::thaw)
     }
 
-    /// Freezes all nodes.
-    pub fn freeze_all(&mut self) {
+    pub(crate) fn freeze_all(&mut self) {
         self.nodes.iter_mut().for_each(Local::freeze);
     }
 
-    /// Lets all frozen nodes go on.
-    pub fn thaw_all(&mut self) {
+    pub(crate) fn thaw_all(&mut self) {
         self.nodes.iter_mut().for_each(Local::thaw);
     }
 
-    /// Ends all nodes in good order.
-    pub fn pause_all(&mut self) -> Result<()> {
+    pub(crate) fn pause_all(&mut self) -> Result<()> {
         self.nodes.iter_mut().try_for_each(Local::stop)
     }
 
-    /// Starts a node again on the same port, stopping it first if it runs, and waits until it has joined the others and
-    /// has their data.
+    /// Starts a node again on the same port, stopping it first if it runs, and waits until it has
+    /// joined the others and has their data.
     ///
-    /// Galera: fails if the others are no majority (two were killed at once) or none runs: then it is for
-    /// [`restart_all`](Self::restart_all). Redis: a master whose replica runs comes back as a replica of that one, for
-    /// whose take-over this waits; one without comes back with what it had on disk, in a fast cluster nothing.
+    /// Galera: fails if the others are no majority (two were killed at once) or none runs: that is
+    /// for [`restart_all`](Self::restart_all). Redis: a master whose replica runs comes back as a
+    /// replica of that one, for whose take-over this waits; one without comes back with what it
+    /// had on disk, in a fast cluster nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?;
-        self.kind.group().restart(&mut self.nodes, node)
+        group(self.server.cluster).restart(&mut self.nodes, node)
     }
 
-    /// Starts the nodes that do not run, and waits until they have all data. Galera: if those that run are no majority,
-    /// or none does, the one whose data goes furthest starts the cluster anew, and the others join it.
+    /// Starts the nodes that do not run, and waits until they have all data. Galera: if those that
+    /// run are no majority, or none does, the one whose data goes furthest starts the cluster anew,
+    /// and the others join it.
     pub fn restart_all(&mut self) -> Result<()> {
-        self.kind.group().restart_all(&mut self.nodes)
+        group(self.server.cluster).restart_all(&mut self.nodes)
     }
 
-    /// Waits until every node that runs takes requests, has the others' data and sees exactly `size` nodes, itself
-    /// among them. Frozen nodes are not asked.
+    /// Waits until every node that runs takes requests, has the others' data and sees exactly
+    /// `size` nodes, itself among them. Frozen nodes do not count as running.
     pub fn wait_for_size(&self, size: usize) -> Result<()> {
-        wait_for_size(self.kind.group(), &self.nodes, size)
+        wait_for_size(group(self.server.cluster), &self.nodes, size)
     }
 
     fn node(&mut self, node: usize) -> Result<&mut Local> {
         let count = self.nodes.len();
-        self.nodes
-            .get_mut(node)
-            .ok_or_else(|| Error::setting(format!("there is no node {node}, only 0..{count}")))
+        let missing = || Error::setting(format!("there is no node {node}, only 0..{count}"));
+        self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    /// Ends the nodes and removes everything of them. Dropping does the same and keeps quiet about errors.
+    /// Ends the nodes and removes everything of them. Dropping does the same and keeps quiet about
+    /// errors.
     pub fn stop(mut self) -> Result<()> {
         self.clear()
     }
 
-    /// The data is thrown away, so no node has to leave in good order.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        let ended = self.kill_all();
-        self.nodes.clear();
+        if std::mem::replace(&mut self.is_released, true) {
+            return Ok(());
+        }
+        let ended = match self.end_signal() {
+            Signal::Kill => self.kill_all(),
+            _ => self.pause_all(),
+        };
         self.folder.remove();
         self.watchdog = None;
         ended
     }
 
-    pub(crate) fn folder(&self) -> &Folder {
-        &self.folder
+    /// The signal that ends a server whose data is thrown away: no node of a cluster has to wait
+    /// until the others know that it leaves.
+    pub(crate) fn end_signal(&self) -> Signal {
+        match self.server.cluster {
+            ClusterKind::Single => self.server.stop_signal,
+            _ => Signal::Kill,
+        }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn tls_url(&self) -> Option<String> {
+        self.nodes.first()?.site().tls_url()
+    }
+
+    pub(crate) fn ca_certificate(&self) -> Option<PathBuf> {
+        authority(self.nodes.first()?.folder().path())
     }
 
     pub(crate) fn identities(&self) -> Vec<Identity> {
@@ -217,38 +255,96 @@ impl Cluster {
 
     /// Lets go of a detached cluster.
     pub(crate) fn release(&mut self) {
-        self.nodes.iter_mut().for_each(Local::release);
-        self.nodes.clear();
-    }
-
-    fn is_released(&self) -> bool {
-        self.lifetime == Lifetime::Detached && self.nodes.is_empty()
+        self.is_released = true;
     }
 }
 
 /// Also after a start that failed half-way.
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if !self.is_released() {
-            let _ = self.clear();
-        }
+        let _ = self.clear();
     }
 }
 
 /// As [`Cluster::wait_for_size`].
 pub(crate) fn wait_for_size(group: &dyn Group, nodes: &[Local], size: usize) -> Result<()> {
+    let settled = eventually(|| {
+        let running: Vec<_> = nodes.iter().filter(|local| local.is_running()).collect();
+        group.check(&running, size)
+    });
+    settled.map_err(|reason| {
+        let what = format!("the cluster did not become one of {size} nodes");
+        Error::failed(what).with_source(reason)
+    })
+}
+
+/// Tries until it succeeds, for a minute at most.
+pub(crate) fn eventually<T>(mut done: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + TIME_TO_SETTLE;
     loop {
-        let running: Vec<_> = nodes.iter().filter(|local| local.is_running()).collect();
-        match group.check(&running, size) {
-            Ok(()) => return Ok(()),
-            Err(reason) if Instant::now() > deadline => {
-                return Err(Error::failed(format!(
-                    "the cluster did not become one of {size} nodes"
-                ))
-                .with_source(reason));
-            }
-            Err(_) => std::thread::sleep(PAUSE),
+        match done() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::Cluster;
+    use crate::server::Kind;
+    use crate::site::{Account, is_root};
+    use crate::{Error, Options, Product, Result, Server, Site};
+
+    /// Ends with its reason.
+    #[derive(Debug)]
+    struct Broken;
+
+    static BROKEN: Server = Server::new("broken", &Broken);
+
+    impl Kind for Broken {
+        fn command(&self, site: &Site<'_>) -> Command {
+            let mut command = site.command(&["sh"]);
+            command.args(["-c", "id -u; echo the disk is on fire >&2; exit 3"]);
+            command
+        }
+
+        fn url(&self, port: u16) -> String {
+            format!("broken://127.0.0.1:{port}")
+        }
+
+        fn probe(&self, _url: &str, _programs: &Path) -> Result<Product> {
+            Err(Error::failed("does not answer"))
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_shows_its_log_and_does_not_run_as_root() {
+        let started = Cluster::start(&BROKEN, Path::new("/bin"), &Options::new());
+        let error = started.unwrap_err().to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
+        assert!(error.contains("\n    the disk is on fire"), "{error}");
+        if is_root() {
+            let nobody = Account::first_of(&["nobody"]).unwrap().unwrap();
+            assert!(
+                error.contains(&format!("\n    {}\n", nobody.uid)),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn root_without_the_servers_account_learns_how_to_make_it() {
+        if is_root() {
+            let error = Account::first_of(&["idem-no-such-account"]).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .contains("useradd --system idem-no-such-account")
+            );
         }
     }
 }

@@ -6,9 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::error::Doing;
-use crate::folder::{Folder, tail};
+use crate::folder::Folder;
 use crate::process::{Identity, wait_until};
+use crate::tools::run;
 use crate::watchdog::Watchdog;
 use crate::{Error, Lifetime, Product, Result, Server, Signal};
 
@@ -22,47 +25,50 @@ const TIME_TO_STOP: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Container {
     url: String,
+    product: Product,
     folder: Folder,
     child: Option<Child>,
     identity: Identity,
     watchdog: Option<Watchdog>,
 }
 
+/// The line that the program prints when the database answers.
+#[derive(Debug, Deserialize)]
+struct Served {
+    url: String,
+    product: String,
+    version: Option<String>,
+}
+
 impl Container {
-    pub(crate) fn start(
-        server: &'static dyn Server,
-        host: &str,
-        lifetime: Lifetime,
-    ) -> Result<(Self, Product)> {
+    pub(crate) fn start(server: &'static Server, host: &str, lifetime: Lifetime) -> Result<Self> {
         let program = program()?;
-        let folder = Folder::create(&format!("{}-container", server.name()), None)?;
-        let child = spawn(&program, server, host, lifetime, &folder)?;
+        let name = server.name;
+        let folder = Folder::create(&format!("{name}-container"), None)?;
+        let inner = folder.within("0", None)?;
+        let child = spawn(&program, name, host, lifetime, &folder)?;
         let mut container = Self {
             url: String::new(),
+            product: Product::new(server.product, None),
             identity: Identity::of(child.id()),
             child: Some(child),
             watchdog: None,
             folder,
         };
         if lifetime == Lifetime::Scoped {
-            container.guard()?;
+            // The program would end with us by itself; its folder would stay.
+            Watchdog::note(inner.path(), container.identity.pid)?;
+            let watchdog = Watchdog::start(container.folder.path(), Signal::Term)?;
+            container.watchdog = Some(watchdog);
         }
-        container.url = container
-            .first_line()
-            .and_then(|line| url_of(&line))
-            .ok_or_else(|| {
-                let log = container.folder.log_tail();
-                Error::failed(format!("no container of {} on {host}:{log}", server.name()))
-            })?;
-        let product = server.probe(&container.url)?;
-        Ok((container, product))
-    }
-
-    /// The program would end with us by itself; its folder would stay.
-    fn guard(&mut self) -> Result<()> {
-        Watchdog::note(self.folder.path(), self.identity.pid)?;
-        self.watchdog = Some(Watchdog::start(self.folder.path(), Signal::Term)?);
-        Ok(())
+        let line = container.first_line().unwrap_or_default();
+        let served: Served = serde_json::from_str(&line).map_err(|_| {
+            let log = container.folder.log_tail();
+            Error::failed(format!("no container of {name} on {host}:{log}"))
+        })?;
+        container.url = served.url;
+        container.product = Product::new(&served.product, served.version.as_deref());
+        Ok(container)
     }
 
     /// Read on a thread of its own, for the sake of a deadline.
@@ -81,8 +87,12 @@ impl Container {
         &self.url
     }
 
-    pub(crate) fn folder(&self) -> &Folder {
-        &self.folder
+    pub(crate) fn product(&self) -> &Product {
+        &self.product
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -123,18 +133,15 @@ impl Drop for Container {
 
 fn spawn(
     program: &Path,
-    server: &dyn Server,
+    name: &str,
     host: &str,
     lifetime: Lifetime,
     folder: &Folder,
 ) -> Result<Child> {
     let log = File::create(folder.log()).doing(|| "cannot write the container's log".into())?;
     let mut command = Command::new(program);
-    command.args(["serve", server.name()]);
-    command
-        .env("DOCKER_HOST", host)
-        .stdout(Stdio::piped())
-        .stderr(log);
+    command.args(["serve", name]).env("DOCKER_HOST", host);
+    command.stdout(Stdio::piped()).stderr(log);
     match lifetime {
         // It ends when the pipe closes, that is with us.
         Lifetime::Scoped => command.stdin(Stdio::piped()),
@@ -144,67 +151,40 @@ fn spawn(
     child.doing(|| "cannot run idem-containers".into())
 }
 
-fn url_of(line: &str) -> Option<String> {
-    let line: serde_json::Value = serde_json::from_str(line).ok()?;
-    Some(line.get("url")?.as_str()?.to_owned())
-}
-
-/// testcontainers is a large dependency, so its program is built when an engine answers and not before.
+/// testcontainers is a large dependency, so its program is built when an engine answers and not
+/// before.
 fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args([
-        "build",
-        "--quiet",
-        "--package",
-        "idem-containers",
-        "--message-format=json",
-    ]);
-    build.current_dir(env!("CARGO_MANIFEST_DIR"));
-    let output = build.output().doing(|| "cannot run cargo".into())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let found = text.lines().rev().find_map(executable);
-    found.filter(|_| output.status.success()).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Error::failed(format!("idem-containers cannot be built:{}", tail(&said)))
-    })
+    build.args(["build", "--quiet", "--package", "idem-containers"]);
+    build.arg("--message-format=json");
+    let built = run(build.current_dir(env!("CARGO_MANIFEST_DIR")))?;
+    let found = built.lines().rev().find_map(executable);
+    found.ok_or_else(|| Error::failed("cargo names no idem-containers"))
 }
 
 fn executable(line: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
-    let target = message.get("target")?.get("name")?.as_str()?;
-    (target == "idem-containers")
-        .then(|| message.get("executable")?.as_str().map(PathBuf::from))
-        .flatten()
+    if message["target"]["name"] != "idem-containers" {
+        return None;
+    }
+    message["executable"].as_str().map(PathBuf::from)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{executable, url_of};
+    use super::executable;
 
     #[test]
-    fn the_url_is_read_from_the_line_that_the_program_prints() {
-        assert_eq!(
-            url_of(r#"{"url":"postgres://h/idem"}"#).as_deref(),
-            Some("postgres://h/idem")
-        );
-        assert_eq!(url_of(""), None);
-    }
-
-    #[test]
-    fn the_program_is_found_in_what_cargo_says() {
+    fn the_program_is_found_in_cargos_messages() {
         let line =
             r#"{"target":{"name":"idem-containers"},"executable":"/t/debug/idem-containers"}"#;
-        assert_eq!(
-            executable(line).unwrap().to_str(),
-            Some("/t/debug/idem-containers")
-        );
-        assert_eq!(
-            executable(r#"{"target":{"name":"serde"},"executable":null}"#),
-            None
-        );
+        let found = executable(line).unwrap();
+        assert_eq!(found.to_str(), Some("/t/debug/idem-containers"));
+        let other = r#"{"target":{"name":"serde"},"executable":null}"#;
+        assert_eq!(executable(other), None);
     }
 }

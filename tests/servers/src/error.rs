@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Missing,
     /// A setting (environment variable, name) is wrong.
     Setting,
-    /// A server or tool was there and did not do what was asked.
+    /// A server or tool is there and failed.
     Failed,
 }
 
@@ -24,7 +24,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// No server here; `message` says what is missing and how to get it.
+    /// No server here; the message names it and says how to get it.
     pub fn missing(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Missing, message)
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// As the message with its causes: this is what `main` and a failed test print.
+/// As the message with its causes: `main` and a failed test print this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;

@@ -2,12 +2,17 @@ use std::path::PathBuf;
 
 use crate::container::Container;
 use crate::engine::candidates;
-use crate::local::Local;
-use crate::server::holds;
-use crate::{Cluster, Error, ErrorKind, Instance, Options, Result, Server, Source, engine, server};
+use crate::server::Tls;
+use crate::{
+    Cluster, Error, ErrorKind, Instance, Options, Result, Server, Source, Transport, engine, server,
+};
 
-/// Starts a server of one's own, from programs on this machine or from packages: for tests that kill it, or that
-/// want it in a certain way.
+/// Starts a private server, from programs on this machine or from packages: for tests that kill it,
+/// or that need it in a certain way.
+///
+/// # Errors
+///
+/// There is none, or it does not start.
 pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
     Finder::new()
         .with_sources(&[Source::Local, Source::Packages])
@@ -15,18 +20,21 @@ pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
         .find(name)
 }
 
-/// Starts a cluster of one's own, as [`start_private`] does a server: for tests that kill nodes of it.
+/// Starts a private cluster, as [`start_private`] does a server: for tests that kill nodes of it.
+///
+/// # Errors
+///
+/// As [`start_private`].
 pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
-    start_private(name, options)?
-        .into_cluster()
-        .ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
+    let cluster = start_private(name, options)?.into_cluster();
+    cluster.ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
 }
 
 /// Gets a server from the first source that has it.
 ///
-/// A source that has no server is passed over; one that has a server that does not work is an error for the
-/// environment and for local programs, whereas a container that does not start (no network to fetch its image
-/// from, say) is told to `progress` and passed over.
+/// A source without a server is passed over. A server that does not work is an error for the
+/// environment and for local programs. A container that does not start (no network to fetch its
+/// image from, say) is reported to `progress` and passed over.
 #[derive(Clone, Debug)]
 pub struct Finder {
     sources: Vec<Source>,
@@ -51,6 +59,10 @@ impl Finder {
     }
 
     /// All sources, or the one that `IDEM_SERVER_SOURCE` forces.
+    ///
+    /// # Errors
+    ///
+    /// That variable names no source.
     pub fn from_env() -> Result<Self> {
         let forced = Source::forced()?;
         Ok(forced.map_or_else(Self::new, |source| Self::new().with_sources(&[source])))
@@ -63,7 +75,7 @@ impl Finder {
         self
     }
 
-    /// Every source that is left but this one.
+    /// Every remaining source except this one.
     #[must_use]
     pub fn without(mut self, source: Source) -> Self {
         self.sources.retain(|left| *left != source);
@@ -77,7 +89,7 @@ impl Finder {
         self
     }
 
-    /// Where to tell what takes long or was passed over.
+    /// Receives what takes long or was passed over.
     #[must_use]
     pub fn with_progress(mut self, progress: fn(&str)) -> Self {
         self.progress = progress;
@@ -86,14 +98,13 @@ impl Finder {
 
     /// Gets the server of that name. One that stands in front of another needs
     /// [`Options::with_upstream`](crate::Options::with_upstream), unless it is in the environment.
+    ///
+    /// # Errors
+    ///
+    /// No source has it, or it does not work.
     pub fn find(&self, name: &str) -> Result<Instance> {
         let server = server(name)?;
-        let settings = self.options.settings();
-        if let (false, Some((setting, _))) = (server.takes_settings(), settings.first()) {
-            return Err(Error::setting(format!(
-                "{name} takes no settings (here: {setting})"
-            )));
-        }
+        self.check(server)?;
         let mut tried = Vec::new();
         for source in &self.sources {
             match self.try_source(server, *source) {
@@ -104,68 +115,73 @@ impl Finder {
         Err(Error::missing(format!(
             "no {name}: {}. {}, or set {}",
             tried.join("; "),
-            server.advice(),
+            server.kind.advice(server),
             server.url_variable(),
         )))
     }
 
-    fn try_source(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
-        let remote = matches!(source, Source::Env | Source::Container);
-        if remote && !self.options.settings().is_empty() {
-            return Err(Error::missing(format!(
-                "settings cannot be given to one from {source}"
+    /// Refuses options that the server does not have.
+    fn check(&self, server: &Server) -> Result<()> {
+        let name = server.name;
+        if let (false, Some((setting, _))) = (server.takes_settings, self.options.settings.first())
+        {
+            let what = format!("{name} takes no settings (here: {setting})");
+            return Err(Error::setting(what));
+        }
+        if (server.tls, self.options.transport) == (Tls::No, Transport::Tls) {
+            return Err(Error::setting(format!(
+                "{name} is started without TLS only"
             )));
+        }
+        Ok(())
+    }
+
+    fn try_source(&self, server: &'static Server, source: Source) -> Result<Instance> {
+        let remote = matches!(source, Source::Env | Source::Container);
+        if remote && !self.options.settings.is_empty() {
+            let what = format!("settings cannot be given to one from {source}");
+            return Err(Error::missing(what));
         }
         match source {
             Source::Env => from_environment(server),
             Source::Container => self.in_container(server),
             Source::Local => self.by_programs(server, source),
             Source::Packages => {
-                server.install(self.progress)?;
+                server.kind.install(server, self.progress)?;
                 self.by_programs(server, source)
             }
         }
     }
 
-    fn in_container(&self, server: &'static dyn Server) -> Result<Instance> {
-        let Some(image) = server.image() else {
-            return Err(Error::missing(format!(
-                "there is no container image of {}",
-                server.product()
-            )));
+    fn in_container(&self, server: &'static Server) -> Result<Instance> {
+        let product = server.product;
+        let Some(image) = server.image else {
+            let what = format!("there is no container image of {product}");
+            return Err(Error::missing(what));
         };
         let Some(host) = engine() else {
-            let asked = candidates(&|name| std::env::var(name).ok());
+            let hosts = candidates(&|name| std::env::var(name).ok()).join(", ");
             return Err(Error::missing(format!(
-                "no container engine answers ({})",
-                asked.join(", ")
+                "no container engine answers ({hosts})"
             )));
         };
         image.licence()?;
-        (self.progress)(&format!(
-            "starting a container of {} on {host}",
-            server.product()
-        ));
+        (self.progress)(&format!("starting a container of {product} on {host}"));
         Container::start(server, &host, self.options.lifetime)
-            .map(|started| Instance::container(server, started))
+            .map(|container| Instance::container(server, container))
             .map_err(|error| {
                 (self.progress)(&format!("{error:?}"));
                 Error::missing("its container did not start").with_source(error)
             })
     }
 
-    fn by_programs(&self, server: &'static dyn Server, source: Source) -> Result<Instance> {
-        let programs = programs(server)?;
-        if let Some(kind) = server.cluster() {
-            return Cluster::start(server, kind, &programs, &self.options)
-                .map(|started| Instance::cluster(server, source, started));
-        }
-        Local::start(server, &programs, &self.options)
-            .map(|started| Instance::local(server, source, started))
+    fn by_programs(&self, server: &'static Server, source: Source) -> Result<Instance> {
+        Cluster::start(server, &programs(server)?, &self.options)
+            .map(|cluster| Instance::own(server, source, cluster))
     }
 }
 
-fn from_environment(server: &'static dyn Server) -> Result<Instance> {
+fn from_environment(server: &'static Server) -> Result<Instance> {
     let variable = server.url_variable();
     let Some(url) = std::env::var(&variable).ok().filter(|url| !url.is_empty()) else {
         return Err(Error::missing(format!("{variable} is not set")));
@@ -176,26 +192,19 @@ fn from_environment(server: &'static dyn Server) -> Result<Instance> {
     Ok(Instance::remote(server, url, product))
 }
 
-fn programs(server: &dyn Server) -> Result<PathBuf> {
+fn programs(server: &Server) -> Result<PathBuf> {
     let variable = server.programs_variable();
-    if let Some(folder) = std::env::var_os(&variable)
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
-    {
-        return if holds(&folder, &[]) && folder.is_dir() {
-            Ok(folder)
-        } else {
-            Err(Error::setting(format!(
-                "{variable}={}: not an absolute path of a folder",
-                folder.display()
-            )))
-        };
-    }
-    let missing = || {
-        Error::missing(format!(
-            "no programs of {} on this machine",
-            server.product()
-        ))
+    let named = std::env::var_os(&variable).filter(|folder| !folder.is_empty());
+    let Some(folder) = named.map(PathBuf::from) else {
+        let what = format!("no programs of {} on this machine", server.product);
+        return server.programs().ok_or_else(|| Error::missing(what));
     };
-    server.programs().ok_or_else(missing)
+    if folder.is_absolute() && folder.is_dir() {
+        return Ok(folder);
+    }
+    let what = format!(
+        "{variable}={}: not an absolute path of a folder",
+        folder.display()
+    );
+    Err(Error::setting(what))
 }

@@ -21,7 +21,7 @@ impl Folder {
         Ok(Self { path })
     }
 
-    /// One within it, for one node of a cluster.
+    /// A folder within it, for one process of the server.
     pub(crate) fn within(&self, name: &str, owner: Option<Account>) -> Result<Self> {
         let path = self.path.join(name);
         make_folder(&path, 0o755, owner)?;

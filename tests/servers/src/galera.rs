@@ -1,20 +1,16 @@
-use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mariadb::{PROGRAMS, make_data, settings, url};
-use crate::server::{in_sbin, on_path};
-use crate::{ClusterKind, Error, Product, Result, Server, Site, Transport, greeting};
-
-mod majority;
-mod node;
-mod position;
-mod status;
-
-pub(crate) use majority::Majority;
-pub(crate) use node::{Node, Start};
-
-use status::Status;
+use crate::cluster::{Group, begin_each, eventually};
+use crate::error::Doing;
+use crate::folder::tail;
+use crate::local::Local;
+use crate::mariadb::{client, make_data, probe, settings, url};
+use crate::port::Reservation;
+use crate::server::{ClusterKind, Kind};
+use crate::tools::{ask, find};
+use crate::{Error, Product, Result, Server, Site};
 
 /// Where Debian, the vendors' packages and others put Galera's library.
 const PROVIDERS: &[&str] = &[
@@ -23,65 +19,48 @@ const PROVIDERS: &[&str] = &[
     "/usr/lib64/galera/libgalera_smm.so",
 ];
 
-/// A killed node is out after the suspect time-out, when the others agree; the keep-alive period has to be below a
-/// third of it. Shorter ones put out nodes that are merely slow on a busy machine.
+/// A killed node is out after the suspect time-out, when the others agree; the keep-alive period
+/// has to be below a third of it. Shorter ones put out nodes that are merely slow on a busy
+/// machine.
 const TIMEOUTS: &str = "evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.5S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.install_timeout=PT2S";
 
-/// MariaDB Galera: a cluster of three nodes, each of which takes reads and writes; user, password and database are
-/// MariaDB's here. Its URL is the three nodes' URLs with commas between them.
-#[derive(Clone, Copy, Debug)]
-pub struct Galera;
+/// MariaDB Galera: a cluster of three nodes, each of which takes reads and writes; user, password
+/// and database are MariaDB's here. Its URL is the three nodes' URLs with commas between them.
+pub(crate) static SERVER: Server = Server {
+    product: "MariaDB Galera",
+    packages: &["mariadb-server", "galera-4", "rsync"],
+    programs: &["mariadbd"],
+    accounts: &["mysql"],
+    cluster: ClusterKind::Galera,
+    nodes: 3,
+    ..Server::new("galera", &Galera)
+};
 
-impl Server for Galera {
-    fn name(&self) -> &'static str {
-        "galera"
-    }
+#[derive(Debug)]
+struct Galera;
 
-    fn product(&self) -> &'static str {
-        "MariaDB Galera"
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        &["mariadb-server", "galera-4", "rsync"]
-    }
-
-    fn account(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
+impl Kind for Galera {
+    fn programs(&self, server: &Server) -> Option<PathBuf> {
         provider()?;
-        on_path(&["rsync"])?;
-        on_path(PROGRAMS).or_else(|| in_sbin(PROGRAMS))
-    }
-
-    fn cluster(&self) -> Option<ClusterKind> {
-        Some(ClusterKind::Galera)
-    }
-
-    fn nodes(&self) -> usize {
-        3
+        find(&["rsync"])?;
+        find(server.programs)
     }
 
     /// The first node's data is made; the others get theirs from it when they join.
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        if site.options().transport() == Transport::Tls {
-            return Err(Error::setting("galera is started without TLS only"));
-        }
-        match node(site)?.start {
-            Start::Anew => make_data(site),
-            Start::Join => site.make_folder("data").map(drop),
+        match site.node.map(|node| node.is_first) {
+            Some(true) => make_data(site),
+            _ => site.make_folder("data"),
         }
     }
 
     fn command(&self, site: &Site<'_>) -> Command {
         let mut command = mariadbd(site);
-        if let Some(node) = site.node() {
-            match node.start {
-                Start::Anew => command.arg("--wsrep-new-cluster"),
-                Start::Join => &mut command,
-            };
+        if let Some(node) = site.node {
+            if node.is_first {
+                command.arg("--wsrep-new-cluster");
+            }
             if let Some(position) = &node.position {
                 command.arg(format!("--wsrep-start-position={position}"));
             }
@@ -94,45 +73,40 @@ impl Server for Galera {
     }
 
     /// Each of the nodes that `url` names has to answer.
-    fn probe(&self, url: &str) -> Result<Product> {
-        let versions: Result<Vec<_>> = url.split(',').map(greeting::version).collect();
-        let version = versions?.first().map(|version| greeting::number(version));
-        Ok(Product::new(self.product(), version))
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
+        let nodes = url
+            .split(',')
+            .map(|url| probe(SERVER.product, url, programs));
+        let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
+        let first = nodes.into_iter().next();
+        first.ok_or_else(|| Error::setting("no URL"))
     }
 
     fn is_ready(&self, site: &Site<'_>) -> Result<()> {
-        let status = Status::ask(site)?;
+        let status = status(site)?;
         if status.is_synced() {
-            Ok(())
-        } else {
-            Err(Error::failed(format!("the node is not synced: {status:?}")))
+            return Ok(());
         }
+        Err(Error::failed(format!("the node is not synced: {status:?}")))
     }
-}
-
-fn node<'a>(site: &'a Site<'_>) -> Result<&'a Node> {
-    site.node()
-        .ok_or_else(|| Error::failed("galera is started as a cluster only"))
 }
 
 /// The server, but not how it starts.
 fn mariadbd(site: &Site<'_>) -> Command {
-    let mut command = site.command("mariadbd");
+    let mut command = site.command(&["mariadbd"]);
     command.args(settings(site));
-    command.args(site.node().map(replication).unwrap_or_default());
+    command.args(site.node.map(replication).unwrap_or_default());
     command
 }
 
 fn provider() -> Option<&'static str> {
-    PROVIDERS
-        .iter()
-        .copied()
-        .find(|path| Path::new(path).is_file())
+    let mut known = PROVIDERS.iter().copied();
+    known.find(|path| Path::new(path).is_file())
 }
 
-/// Everything that makes a MariaDB a node. What replication demands of it stands first.
-fn replication(node: &Node) -> Vec<OsString> {
-    let [group, state, snapshot] = [node.group(), node.state(), node.snapshot()];
+/// Everything that makes a MariaDB a node. The requirements of replication stand first.
+fn replication(node: &Node) -> Vec<String> {
+    let [group, state, snapshot] = node.ports.each_ref().map(Reservation::port);
     let provider = provider().unwrap_or(PROVIDERS[0]);
     [
         "--binlog-format=ROW".into(),
@@ -142,7 +116,7 @@ fn replication(node: &Node) -> Vec<OsString> {
         format!("--wsrep-provider={provider}"),
         "--wsrep-cluster-name=idem".into(),
         format!("--wsrep-cluster-address=gcomm://{}", node.peers),
-        format!("--wsrep-node-name=node{}", node.number),
+        format!("--wsrep-node-name=node{group}"),
         "--wsrep-node-address=127.0.0.1".into(),
         "--wsrep-sst-method=rsync".into(),
         format!("--wsrep-sst-receive-address=127.0.0.1:{snapshot}"),
@@ -152,35 +126,253 @@ fn replication(node: &Node) -> Vec<OsString> {
              gcache.size=32M;{TIMEOUTS}"
         ),
     ]
-    .map(Into::into)
     .into()
+}
+
+/// One node of a cluster.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Addresses of all nodes, itself among them.
+    peers: String,
+    /// Whether it starts the cluster, with the data that it has. The others join the nodes that
+    /// run and get from one of them the data that they lack.
+    is_first: bool,
+    /// How far its data goes, where it has any.
+    position: Option<String>,
+    /// For the talk of the group, for the writes that it missed, for a copy of all data.
+    ports: [Reservation; 3],
+}
+
+impl Node {
+    /// The nodes of one cluster; the first starts it.
+    fn group_of(count: usize) -> Result<Vec<Self>> {
+        let mut nodes = Vec::new();
+        for number in 0..count {
+            nodes.push(Self {
+                peers: String::new(),
+                is_first: number == 0,
+                position: None,
+                ports: [
+                    Reservation::new()?,
+                    Reservation::new()?,
+                    Reservation::new()?,
+                ],
+            });
+        }
+        let address = |node: &Self| format!("127.0.0.1:{}", node.ports[0].port());
+        let peers: Vec<_> = nodes.iter().map(address).collect();
+        for node in &mut nodes {
+            node.peers = peers.join(",");
+        }
+        Ok(nodes)
+    }
+}
+
+/// Nodes that are a cluster as long as most of them see each other.
+#[derive(Debug)]
+pub(crate) struct Majority;
+
+impl Group for Majority {
+    /// One after the other: of two that join at once one waits for longer than the other takes.
+    fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
+        for (local, node) in nodes.iter_mut().zip(Node::group_of(SERVER.nodes)?) {
+            local.node = Some(node);
+        }
+        begin_each(nodes)
+    }
+
+    fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
+        nodes[node].stop()?;
+        if !goes_on(nodes)? {
+            return Err(Error::failed(
+                "a node cannot join: the others are no cluster; `restart_all` starts it anew",
+            ));
+        }
+        let position = position(&nodes[node].site())?.0;
+        restart_at(&mut nodes[node], position, false)
+    }
+
+    fn restart_all(&self, nodes: &mut [Local]) -> Result<()> {
+        if !goes_on(nodes)? {
+            nodes.iter_mut().try_for_each(Local::stop)?;
+            start_anew(nodes)?;
+        }
+        let stopped = |nodes: &[Local]| nodes.iter().position(|local| !local.is_running());
+        while let Some(node) = stopped(nodes) {
+            self.restart(nodes, node)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, running: &[&Local], size: usize) -> Result<()> {
+        for local in running {
+            let status = status(&local.site())?;
+            if !status.is_synced() || status.size != size {
+                return Err(Error::failed(format!("{} is {status:?}", local.url())));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the nodes that run are a cluster, once they have noticed which are gone: a killed node
+/// has to be out before it can come back.
+fn goes_on(nodes: &[Local]) -> Result<bool> {
+    let running: Vec<_> = nodes.iter().filter(|node| node.is_running()).collect();
+    eventually(|| {
+        let said = running.iter().map(|local| status(&local.site()));
+        let said: Vec<_> = said.collect::<Result<_>>()?;
+        let settled = |status: &Status| status.is_synced() && status.size == running.len();
+        if said.iter().all(|status| !status.is_primary()) {
+            Ok(false)
+        } else if said.iter().all(settled) {
+            Ok(true)
+        } else {
+            Err(Error::failed("the nodes do not agree on which are there"))
+        }
+    })
+}
+
+/// The node whose data goes furthest starts the cluster, although it was not the last to leave as
+/// far as it knows; and it forgets its peers, or it would wait for them.
+fn start_anew(nodes: &mut [Local]) -> Result<()> {
+    let mut furthest = (0, String::new(), i64::MIN);
+    for (node, local) in nodes.iter().enumerate() {
+        let site = local.site();
+        let (text, write) = position(&site)?;
+        if write > furthest.2 {
+            furthest = (node, text, write);
+        }
+        let _ = fs::remove_file(site.path("data/gvwstate.dat"));
+        let state = "data/grastate.dat";
+        let known = fs::read_to_string(site.path(state)).unwrap_or_default();
+        let safe = known.replace("safe_to_bootstrap: 0", "safe_to_bootstrap: 1");
+        site.write(state, &safe)?;
+    }
+    restart_at(&mut nodes[furthest.0], furthest.1, true)
+}
+
+fn restart_at(local: &mut Local, position: String, is_first: bool) -> Result<()> {
+    if let Some(node) = &mut local.node {
+        node.is_first = is_first;
+        node.position = Some(position);
+    }
+    local.restart()
+}
+
+/// How far the data of a stopped node goes: as the server takes it, and the number of the last
+/// write, -1 without data. A node that was killed has it in InnoDB only; its server looks for it,
+/// which takes a second.
+fn position(site: &Site<'_>) -> Result<(String, i64)> {
+    let mut command = mariadbd(site);
+    let output = command.arg("--wsrep-recover").output();
+    let output = output.doing(|| "cannot run mariadbd".into())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    position_in(&said).ok_or_else(|| {
+        let said = tail(&said);
+        Error::failed(format!("a node does not say how far its data goes:{said}"))
+    })
+}
+
+/// Identifier of the cluster's history, colon, number of the last write.
+fn position_in(log: &str) -> Option<(String, i64)> {
+    let (_, text) = log.rsplit_once("WSREP: Recovered position: ")?;
+    let text = text.split_whitespace().next()?;
+    // MariaDB's own transaction number may follow after a comma.
+    let (_, write) = text.split(',').next()?.rsplit_once(':')?;
+    Some((text.into(), write.parse().ok()?))
+}
+
+/// How a node describes itself.
+#[derive(Debug, Default)]
+struct Status {
+    ready: String,
+    state: String,
+    cluster: String,
+    /// How many nodes it is with, itself among them.
+    size: usize,
+}
+
+impl Status {
+    /// Whether it takes reads and writes and has all of the cluster's data.
+    fn is_synced(&self) -> bool {
+        self.ready == "ON" && self.state == "Synced" && self.is_primary()
+    }
+
+    /// Whether it is among the majority.
+    fn is_primary(&self) -> bool {
+        self.cluster == "Primary"
+    }
+}
+
+/// Through the node's socket, as `root`: other log-ins may be refused in a minority.
+fn status(site: &Site<'_>) -> Result<Status> {
+    let mut client = client(site.programs);
+    site.settle(&mut client);
+    client
+        .arg("--user=root")
+        .arg("--socket")
+        .arg(site.path("s"));
+    client.args(["--execute", "SHOW GLOBAL STATUS LIKE 'wsrep%'"]);
+    ask(&mut client, "").map(|text| status_in(&text))
+}
+
+fn status_in(text: &str) -> Status {
+    let mut status = Status::default();
+    for (name, value) in text.lines().filter_map(|line| line.split_once('\t')) {
+        match name {
+            "wsrep_ready" => status.ready = value.into(),
+            "wsrep_local_state_comment" => status.state = value.into(),
+            "wsrep_cluster_status" => status.cluster = value.into(),
+            "wsrep_cluster_size" => status.size = value.parse().unwrap_or_default(),
+            _ => {}
+        }
+    }
+    status
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Galera, Node, replication};
-    use crate::Server;
+    use super::{Node, position_in, replication, status_in};
+
+    const CLUSTER: &str = "01cc980c-e5ea-11f1-b2f4-5bc8adfe3539";
 
     #[test]
-    fn a_node_is_told_its_own_ports_and_all_peers() {
-        let mut nodes = Node::group_of(3).unwrap();
-        let node = nodes.remove(1);
-        let options: Vec<_> = replication(&node)
-            .into_iter()
-            .map(|option| option.into_string().unwrap())
-            .collect();
-        let peers = format!("gcomm://127.0.0.1:{}", nodes[0].group());
-        assert!(options.iter().any(|option| option.contains(&peers)));
-        let own = format!("base_port={};", node.group());
-        assert!(options.iter().any(|option| option.contains(&own)));
+    fn a_node_has_its_own_ports_and_all_peers_and_the_first_starts_the_cluster() {
+        let nodes = Node::group_of(3).unwrap();
+        assert!(nodes[0].is_first && !nodes[1].is_first && !nodes[2].is_first);
+        let options = replication(&nodes[1]).join(" ");
+        for node in &nodes {
+            let address = format!("127.0.0.1:{}", node.ports[0].port());
+            assert!(options.contains(&address), "{options}");
+        }
+        let own = format!("base_port={};", nodes[1].ports[0].port());
+        assert!(options.contains(&own), "{options}");
     }
 
     #[test]
-    fn every_node_of_a_url_has_to_answer() {
-        assert!(
-            Galera
-                .probe("mysql://127.0.0.1:1,mysql://127.0.0.1:2")
-                .is_err()
+    fn the_position_is_read_from_the_servers_log() {
+        let log = format!(
+            "[Note] InnoDB: started\n2026-11-21 [Note] WSREP: Recovered position: {CLUSTER}:42\n"
         );
+        assert_eq!(position_in(&log), Some((format!("{CLUSTER}:42"), 42)));
+        assert_eq!(position_in("[ERROR] disk on fire"), None);
+    }
+
+    #[test]
+    fn a_transaction_number_behind_it_is_kept_for_the_server() {
+        let log = format!("WSREP: Recovered position: {CLUSTER}:7,0-1-9");
+        assert_eq!(position_in(&log), Some((format!("{CLUSTER}:7,0-1-9"), 7)));
+    }
+
+    #[test]
+    fn a_node_is_synced_when_it_is_ready_in_the_majority() {
+        let text = "wsrep_local_state_comment\tSynced\nwsrep_cluster_size\t3\n\
+            wsrep_cluster_status\tPrimary\nwsrep_ready\tON\n";
+        let status = status_in(text);
+        assert!(status.is_synced() && status.size == 3, "{status:?}");
+        assert!(!status_in(&text.replace("Primary", "non-Primary")).is_synced());
+        assert!(!status_in(&text.replace("Synced", "Donor/Desynced")).is_synced());
+        assert!(!status_in("").is_synced());
     }
 }

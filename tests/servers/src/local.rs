@@ -9,17 +9,18 @@ use crate::folder::Folder;
 use crate::galera::Node;
 use crate::port::Reservation;
 use crate::process::{Identity, wait_until};
+use crate::server::Tls;
 use crate::site::{Account, Site};
 use crate::watchdog::Watchdog;
-use crate::{Error, Lifetime, Options, Product, Result, Server, Signal};
+use crate::{Error, ErrorKind, Options, Product, Result, Server, Signal, Transport};
 
 const TIME_TO_START: Duration = Duration::from_secs(90);
 const TIME_TO_STOP: Duration = Duration::from_secs(10);
 
-/// A server of our own, running from programs on this machine.
+/// One process of a server of our own, with the processes that it starts itself.
 #[derive(Debug)]
 pub(crate) struct Local {
-    server: &'static dyn Server,
+    server: &'static Server,
     programs: PathBuf,
     account: Option<Account>,
     options: Options,
@@ -29,84 +30,63 @@ pub(crate) struct Local {
     frozen: bool,
     child: Option<Child>,
     identity: Option<Identity>,
-    watchdog: Option<Watchdog>,
-    node: Option<Node>,
+    pub(crate) node: Option<Node>,
 }
 
 impl Local {
-    pub(crate) fn start(
-        server: &'static dyn Server,
-        programs: &Path,
-        options: &Options,
-    ) -> Result<(Self, Product)> {
-        let account = Account::for_server(server.account())?;
-        let folder = Folder::create(server.name(), account)?;
-        let mut local = Self::new(server, programs, options, folder, account)?;
-        if options.lifetime == Lifetime::Scoped {
-            local.watchdog = Some(Watchdog::start(local.folder.path(), server.stop_signal())?);
-        }
-        let product = local.begin()?;
-        Ok((local, product))
-    }
-
-    /// One node of a cluster, in a folder within the cluster's, over which the cluster's watchdog watches.
-    pub(crate) fn of_cluster(
-        server: &'static dyn Server,
+    /// In a folder within that one. Does not run yet.
+    pub(crate) fn new(
+        server: &'static Server,
         programs: &Path,
         options: &Options,
         folder: &Folder,
         number: usize,
     ) -> Result<Self> {
-        let account = Account::for_server(server.account())?;
-        let folder = folder.within(&number.to_string(), account)?;
-        Self::new(server, programs, options, folder, account)
-    }
-
-    fn new(
-        server: &'static dyn Server,
-        programs: &Path,
-        options: &Options,
-        folder: Folder,
-        account: Option<Account>,
-    ) -> Result<Self> {
+        let account = Account::first_of(server.accounts)?;
+        let for_tls = matches!(server.tls, Tls::SecondPort(_));
+        let second = server.needs_second_port || for_tls && options.transport == Transport::Tls;
         Ok(Self {
             server,
             programs: programs.into(),
             account,
             options: options.clone(),
-            folder,
+            folder: folder.within(&number.to_string(), account)?,
             port: Reservation::new()?,
-            second_port: server
-                .needs_second_port(options)
-                .then(Reservation::new)
-                .transpose()?,
+            second_port: second.then(Reservation::new).transpose()?,
             frozen: false,
             child: None,
             identity: None,
-            watchdog: None,
             node: None,
         })
     }
 
-    /// The first start.
-    pub(crate) fn begin(&mut self) -> Result<Product> {
-        self.server.prepare(&self.site())?;
-        self.spawn()?;
-        self.wait_ready()?;
-        self.server.welcome(&self.url())?;
-        self.server.probe(&self.url())
+    /// Starts it for the first time, and does not wait.
+    pub(crate) fn launch(&mut self) -> Result<()> {
+        self.server.kind.prepare(&self.site())?;
+        self.spawn()
+    }
+
+    /// Waits until it answers for the first time.
+    pub(crate) fn settle(&mut self) -> Result<Product> {
+        let product = self.wait_ready()?;
+        self.server.kind.welcome(&self.site())?;
+        // Before that some let nobody in.
+        match product.version {
+            None => self.probe(),
+            Some(_) => Ok(product),
+        }
+    }
+
+    fn probe(&self) -> Result<Product> {
+        self.server.kind.probe(&self.url(), &self.programs)
     }
 
     pub(crate) fn url(&self) -> String {
-        self.server.url(self.port.port())
+        self.site().url()
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port.port()
-    }
-
-    pub(crate) fn tls_url(&self) -> Option<String> {
-        self.server.tls_url(&self.site())
     }
 
     pub(crate) fn folder(&self) -> &Folder {
@@ -117,21 +97,14 @@ impl Local {
         self.identity
     }
 
-    /// Whether it can be asked.
+    /// Whether it can answer.
     pub(crate) fn is_running(&self) -> bool {
         !self.frozen && self.identity.is_some_and(|process| process.is_alive())
     }
 
-    pub(crate) fn set_node(&mut self, node: Node) {
-        self.node = Some(node);
-    }
-
-    pub(crate) fn node_mut(&mut self) -> Option<&mut Node> {
-        self.node.as_mut()
-    }
-
     pub(crate) fn site(&self) -> Site<'_> {
         Site {
+            server: self.server,
             programs: &self.programs,
             folder: self.folder.path(),
             port: self.port.port(),
@@ -142,21 +115,15 @@ impl Local {
         }
     }
 
-    fn pid_file(&self) -> PathBuf {
-        self.folder.path().join(Watchdog::NOTE)
-    }
-
     /// In a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
     fn spawn(&mut self) -> Result<()> {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(self.folder.log());
-        let log = log.doing(|| "cannot write the server's log".into())?;
-        let errors = log
-            .try_clone()
-            .doing(|| "cannot write the server's log".into())?;
-        let mut command = self.server.command(&self.site());
+            .open(self.folder.log())
+            .and_then(|log| Ok((log.try_clone()?, log)));
+        let (log, errors) = log.doing(|| "cannot write the server's log".into())?;
+        let mut command = self.server.kind.command(&self.site());
         let child = command.stdout(log).stderr(errors).process_group(0).spawn();
         let child = child.doing(|| format!("cannot run {}", command.get_program().display()))?;
         self.identity = Some(Identity::of(child.id()));
@@ -165,62 +132,61 @@ impl Local {
         Ok(())
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
+    fn wait_ready(&mut self) -> Result<Product> {
         let deadline = Instant::now() + TIME_TO_START;
-        let name = self.server.name();
+        let name = self.server.name;
         loop {
-            if let Some(status) = self
-                .child
-                .as_mut()
-                .and_then(|child| child.try_wait().ok().flatten())
-            {
+            let ended = self.child.as_mut().map(Child::try_wait);
+            if let Some(Ok(Some(status))) = ended {
                 let log = self.folder.log_tail();
-                return Err(Error::failed(format!(
-                    "{name} ended while it started ({status}):{log}"
-                )));
+                let what = format!("{name} ended while it started ({status}):{log}");
+                return Err(Error::failed(what));
             }
-            let answer = self.server.probe(&self.url());
-            let Err(reason) = answer.and_then(|_| self.server.is_ready(&self.site())) else {
-                return Ok(());
+            let product = self.probe().and_then(|product| {
+                self.server.kind.is_ready(&self.site())?;
+                Ok(product)
+            });
+            let reason = match product {
+                Err(reason) if reason.kind() != ErrorKind::Missing => reason,
+                settled => return settled,
             };
             if Instant::now() > deadline {
                 let log = self.folder.log_tail();
                 let waited = TIME_TO_START.as_secs();
-                return Err(Error::failed(format!(
-                    "{name} was not ready in {waited} s ({reason:?}):{log}"
-                )));
+                let what = format!("{name} was not ready in {waited} s ({reason:?}):{log}");
+                return Err(Error::failed(what));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// SIGKILL to the server, then to the processes it had started, which in PostgreSQL would otherwise go on
-    /// until they notice. No process of it runs when this returns.
+    /// SIGKILL to the server, then to the processes that it had started, which in PostgreSQL would
+    /// otherwise go on until they notice. No process of it runs when this returns.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        let Some(main) = self.identity.take() else {
+        let Some(main) = self.identity else {
             return Ok(());
         };
-        self.frozen = false;
-        let children = main.children();
+        let mut processes = main.children();
         main.signal(Signal::Kill);
-        self.reap();
-        children.iter().for_each(|child| child.signal(Signal::Kill));
-        let _ = fs::remove_file(self.pid_file());
-        let gone = children
+        self.forget();
+        processes
             .iter()
-            .chain([&main])
-            .all(|process| process.wait_gone(TIME_TO_STOP));
-        if gone {
+            .for_each(|child| child.signal(Signal::Kill));
+        processes.push(main);
+        if processes
+            .iter()
+            .all(|process| process.wait_gone(TIME_TO_STOP))
+        {
             Ok(())
         } else {
             Err(Error::failed(format!(
                 "{} survived SIGKILL",
-                self.server.name()
+                self.server.name
             )))
         }
     }
 
-    /// SIGSTOP to the server and to the processes it had started.
+    /// SIGSTOP to the server and to the processes that it had started.
     pub(crate) fn freeze(&mut self) {
         if let Some(main) = self.identity {
             main.freeze();
@@ -244,7 +210,7 @@ impl Local {
             return Ok(());
         };
         self.thaw();
-        main.signal(self.server.stop_signal());
+        main.signal(self.server.stop_signal);
         let ended = wait_until(TIME_TO_STOP, || match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
             None => !main.is_alive(),
@@ -252,9 +218,7 @@ impl Local {
         if !ended {
             return self.kill();
         }
-        self.identity = None;
-        self.reap();
-        let _ = fs::remove_file(self.pid_file());
+        self.forget();
         Ok(())
     }
 
@@ -262,128 +226,16 @@ impl Local {
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
         self.spawn()?;
-        self.wait_ready()
+        self.wait_ready().map(drop)
     }
 
-    fn reap(&mut self) {
+    /// Reaps the process, which has ended or is about to.
+    fn forget(&mut self) {
+        self.frozen = false;
+        self.identity = None;
         if let Some(mut child) = self.child.take() {
             let _ = child.wait();
         }
-    }
-
-    /// Ends the server and removes its folder.
-    pub(crate) fn clear(&mut self) -> Result<()> {
-        let ended = self.stop();
-        self.folder.remove();
-        self.watchdog = None;
-        ended
-    }
-
-    /// Lets go of a detached server.
-    pub(crate) fn release(&mut self) {
-        self.identity = None;
-        self.child = None;
-    }
-
-    pub(crate) fn is_released(&self) -> bool {
-        self.options.lifetime == Lifetime::Detached
-            && self.child.is_none()
-            && self.identity.is_none()
-    }
-}
-
-/// Also after a start that failed half-way.
-impl Drop for Local {
-    fn drop(&mut self) {
-        if !self.is_released() {
-            let _ = self.clear();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-    use std::process::Command;
-
-    use super::Local;
-    use crate::site::{Account, is_root};
-    use crate::{Error, Options, Product, Result, Server, Site};
-
-    /// Says why and gives up.
-    #[derive(Debug)]
-    struct Broken;
-
-    impl Server for Broken {
-        fn name(&self) -> &'static str {
-            "broken"
-        }
-
-        fn product(&self) -> &'static str {
-            "Broken"
-        }
-
-        fn packages(&self) -> &'static [&'static str] {
-            &[]
-        }
-
-        fn account(&self) -> &'static str {
-            "nobody"
-        }
-
-        fn programs(&self) -> Option<PathBuf> {
-            None
-        }
-
-        fn prepare(&self, _site: &Site<'_>) -> Result<()> {
-            Ok(())
-        }
-
-        fn command(&self, site: &Site<'_>) -> Command {
-            let mut command = site.command("sh");
-            command.args(["-c", "id -u; echo the disk is on fire >&2; exit 3"]);
-            command
-        }
-
-        fn url(&self, port: u16) -> String {
-            format!("broken://127.0.0.1:{port}")
-        }
-
-        fn probe(&self, _url: &str) -> Result<Product> {
-            Err(Error::failed("does not answer"))
-        }
-    }
-
-    #[test]
-    fn a_server_that_does_not_start_shows_its_log() {
-        let error = Local::start(&Broken, Path::new("/bin"), &Options::new())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("exit status: 3") && error.contains("\n    the disk is on fire"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_server_does_not_run_as_root() {
-        if !is_root() {
-            return;
-        }
-        let nobody = Account::for_server("nobody").unwrap().unwrap();
-        let error = Local::start(&Broken, Path::new("/bin"), &Options::new())
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains(&format!("\n    {}\n", nobody.uid)),
-            "{error}"
-        );
-        let error = Account::for_server("idem-no-such-account")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("useradd --system idem-no-such-account"),
-            "{error}"
-        );
+        let _ = fs::remove_file(self.folder.path().join(Watchdog::NOTE));
     }
 }

@@ -1,17 +1,15 @@
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::certificate::Certificate;
-use crate::greeting;
-use crate::server::{holds, in_sbin, on_path};
-use crate::{Durability, Image, Product, Result, Server, Site, Transport};
+use crate::certificate::{self, option};
+use crate::server::{Kind, Tls};
+use crate::tools::{ask, decoded, parse, run, tool};
+use crate::{Durability, Image, Product, Result, Server, Site};
 
-pub(crate) const PROGRAMS: &[&str] = &["mariadbd"];
-const PORT: u16 = 3306;
-
-/// What every server that speaks MySQL's protocol gets: user and database `idem`, password `idem`. One statement
-/// a line. An anonymous user at `localhost` would go before one at `%`, so all three are named.
+/// Every server that speaks MySQL's protocol gets these: user and database `idem`, password `idem`.
+/// One statement a line. An anonymous user at `localhost` would go before one at `%`, so all three
+/// are named.
 pub(crate) const ACCOUNTS: &str = "\
 FLUSH PRIVILEGES;
 CREATE DATABASE IF NOT EXISTS idem;
@@ -24,60 +22,48 @@ GRANT ALL PRIVILEGES ON *.* TO 'idem'@'127.0.0.1' WITH GRANT OPTION;
 ";
 
 /// MariaDB: user `idem` with every privilege, password `idem`, database `idem`.
-#[derive(Clone, Copy, Debug)]
-pub struct MariaDb;
+pub(crate) static SERVER: Server = Server {
+    product: "MariaDB",
+    packages: &["mariadb-server"],
+    programs: &["mariadbd"],
+    accounts: &["mysql"],
+    tls: Tls::SamePort,
+    image: Some(Image {
+        environment: &[
+            ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
+            ("ACCOUNTS", ACCOUNTS),
+        ],
+        // The image's own variables make a user without the privileges that tests need.
+        arguments: &[
+            "sh",
+            "-c",
+            "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
+             exec docker-entrypoint.sh mariadbd --max-connections=500 --skip-log-bin \
+             --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=2",
+        ],
+        question: &[
+            "mariadb",
+            "-h127.0.0.1",
+            "-uidem",
+            "-pidem",
+            "-BNeSELECT version()",
+        ],
+        ..Image::new("mariadb:11.8.3", 3306)
+    }),
+    ..Server::new("mariadb", &MariaDb)
+};
 
-impl Server for MariaDb {
-    fn name(&self) -> &'static str {
-        "mariadb"
-    }
+#[derive(Debug)]
+struct MariaDb;
 
-    fn product(&self) -> &'static str {
-        "MariaDB"
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        &["mariadb-server"]
-    }
-
-    fn account(&self) -> &'static str {
-        "mysql"
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
-        on_path(PROGRAMS).or_else(|| in_sbin(PROGRAMS))
-    }
-
-    fn image(&self) -> Option<Image> {
-        Some(Image {
-            default: "mariadb:11.8.3",
-            port: PORT,
-            environment: &[
-                ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
-                ("ACCOUNTS", ACCOUNTS),
-            ],
-            // The image's own variables make a user without the privileges that tests need.
-            arguments: &[
-                "sh",
-                "-c",
-                "printf %s \"$ACCOUNTS\" > /docker-entrypoint-initdb.d/idem.sql && \
-                 exec docker-entrypoint.sh mariadbd --max-connections=500 --skip-log-bin \
-                 --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=2",
-            ],
-            licence: None,
-        })
-    }
-
+impl Kind for MariaDb {
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
         make_data(site)?;
-        if site.options().transport() == Transport::Tls {
-            Certificate::make(site)?;
-        }
-        Ok(())
+        certificate::make(site)
     }
 
     fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = site.command("mariadbd");
+        let mut command = site.command(&["mariadbd"]);
         command.args(settings(site)).arg("--skip-log-bin");
         command
     }
@@ -86,24 +72,49 @@ impl Server for MariaDb {
         url(port)
     }
 
-    fn probe(&self, url: &str) -> Result<Product> {
-        let version = greeting::version(url)?;
-        Ok(Product::new(
-            self.product(),
-            Some(greeting::number(&version)),
-        ))
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
+        probe("MariaDB", url, programs)
     }
 }
 
-/// What a client of a server that speaks MySQL's protocol connects to.
+/// The URL for clients of a server that speaks MySQL's protocol.
 pub(crate) fn url(port: u16) -> String {
     format!("mysql://idem:idem@127.0.0.1:{port}/idem")
+}
+
+/// The server at `url`, by its version.
+pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
+    let url = parse(url)?;
+    let mut client = client(programs);
+    client.arg(format!("--host={}", url.host_str().unwrap_or("localhost")));
+    client.arg(format!("--port={}", url.port().unwrap_or(3306)));
+    if let Some(user) = decoded(Some(url.username())) {
+        client.arg(format!("--user={user}"));
+    }
+    client.env("MYSQL_PWD", decoded(url.password()).unwrap_or_default());
+    let version = ask(
+        client.args(["--protocol=tcp", "--execute=SELECT version()"]),
+        "",
+    )?;
+    Ok(Product::told(product, &version))
+}
+
+/// The client program of MariaDB or MySQL, which prints values and no names.
+pub(crate) fn client(programs: &Path) -> Command {
+    let mut client = tool(programs, &["mariadb", "mysql"]);
+    client.args([
+        "--no-defaults",
+        "--connect-timeout=5",
+        "--batch",
+        "--skip-column-names",
+    ]);
+    client
 }
 
 /// A folder of data with the accounts in it.
 pub(crate) fn make_data(site: &Site<'_>) -> Result<()> {
     let accounts = site.write("accounts.sql", ACCOUNTS)?;
-    let mut install = site.command(tool(site.programs(), "mariadb-install-db"));
+    let mut install = site.command(&["mariadb-install-db"]);
     install.args([
         "--no-defaults",
         "--auth-root-authentication-method=normal",
@@ -112,88 +123,53 @@ pub(crate) fn make_data(site: &Site<'_>) -> Result<()> {
         "--innodb-flush-method=nosync",
     ]);
     install.arg(option("datadir", &site.path("data")));
-    // Of its own: each server that starts removes the temporary tables that it finds, whosever they are.
-    install.arg(option("tmpdir", site.folder()));
-    site.run(install.arg(option("extra-file", &accounts)))
+    // Of its own: each server that starts removes the temporary tables that it finds, whosever
+    // they are.
+    install.arg(option("tmpdir", site.folder));
+    run(install.arg(option("extra-file", &accounts))).map(drop)
 }
 
-/// What every server of our own is started with. `--no-defaults` has to come first.
+/// The settings of every MariaDB. `--no-defaults` has to come first.
 pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
-    let mut settings: Vec<OsString> = vec![
+    let mut settings = vec![
         "--no-defaults".into(),
         option("datadir", &site.path("data")),
-        option("tmpdir", site.folder()),
-        option("socket", &site.path("s")),
-        option("pid-file", &site.path("server-pid")),
-        format!("--port={}", site.port()).into(),
         "--bind-address=127.0.0.1".into(),
         "--max-connections=500".into(),
     ];
-    settings.extend(
-        match site.options().durability() {
-            // 2: written at each commit, so that it survives a kill of the process, and never forced to disk.
-            Durability::Fast => &[
-                "--innodb-flush-log-at-trx-commit=2",
-                "--innodb-flush-method=nosync",
-                "--innodb-buffer-pool-size=64M",
-                "--innodb-log-file-size=32M",
-            ][..],
-            Durability::Durable => &["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"],
-        }
-        .iter()
-        .map(Into::into),
-    );
-    if site.options().transport() == Transport::Tls {
-        settings.extend(Certificate::options(site));
-    }
+    settings.extend(places(site));
+    let durability: &[&str] = match site.options.durability {
+        // 2: written at each commit, so that it survives a kill of the process, and never forced
+        // to disk.
+        Durability::Fast => &[
+            "--innodb-flush-log-at-trx-commit=2",
+            "--innodb-flush-method=nosync",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=32M",
+        ],
+        Durability::Durable => &["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"],
+    };
+    settings.extend(durability.iter().map(Into::into));
+    settings.extend(certificate::options(site));
     settings
 }
 
-/// `--name=path`.
-pub(crate) fn option(name: &str, path: &Path) -> OsString {
-    let mut option = OsString::from(format!("--{name}="));
-    option.push(path);
-    option
-}
-
-/// A program that comes with the server: beside it, in `bin` where the server is in `sbin`, or in the `scripts` of
-/// an unpacked archive.
-pub(crate) fn tool(programs: &Path, name: &str) -> PathBuf {
-    ["", "../bin", "../scripts"]
-        .iter()
-        .map(|place| programs.join(place))
-        .find(|folder| holds(folder, &[name]))
-        .or_else(|| on_path(&[name]))
-        .unwrap_or_else(|| programs.into())
-        .join(name)
+/// Port, socket and files of a running server that speaks MySQL's protocol.
+pub(crate) fn places(site: &Site<'_>) -> [OsString; 4] {
+    [
+        format!("--port={}", site.port).into(),
+        option("socket", &site.path("s")),
+        option("tmpdir", site.folder),
+        option("pid-file", &site.path("server-pid")),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::{ACCOUNTS, option, tool};
+    use super::ACCOUNTS;
 
     #[test]
     fn accounts_are_one_statement_a_line() {
         assert!(ACCOUNTS.lines().all(|line| line.ends_with(';')));
-    }
-
-    #[test]
-    fn an_option_names_its_path() {
-        assert_eq!(option("socket", Path::new("/tmp/x/s")), "--socket=/tmp/x/s");
-    }
-
-    #[test]
-    fn a_tool_is_found_beside_its_server_or_in_bin() {
-        assert_eq!(tool(Path::new("/bin"), "sh"), Path::new("/bin/sh"));
-        assert_eq!(
-            tool(Path::new("/usr/sbin"), "env"),
-            Path::new("/usr/sbin/../bin/env")
-        );
-        assert_eq!(
-            tool(Path::new("/nowhere"), "idem-no-such-tool"),
-            Path::new("/nowhere/idem-no-such-tool")
-        );
     }
 }

@@ -1,63 +1,36 @@
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::server::{in_sbin, on_path};
-use crate::site::has_account;
-use crate::url::Url;
+use crate::error::Doing;
+use crate::server::Kind;
+use crate::tools::connect;
 use crate::{Error, Image, Product, Result, Server, Site};
 
-const PROGRAM: &str = "nats-server";
 const PORT: u16 = 4222;
 
 /// NATS with JetStream, on disk: no log-in. No store, but the broker of the queue's example.
-#[derive(Clone, Copy, Debug)]
-pub struct Nats;
+pub(crate) static SERVER: Server = Server {
+    product: "NATS",
+    packages: &["nats-server"],
+    programs: &["nats-server"],
+    accounts: &["nats", "nobody"],
+    image: Some(Image {
+        arguments: &["-js"],
+        ..Image::new("nats:2.10", PORT)
+    }),
+    ..Server::new("nats", &Nats)
+};
 
-impl Server for Nats {
-    fn name(&self) -> &'static str {
-        "nats"
-    }
+#[derive(Debug)]
+struct Nats;
 
-    fn product(&self) -> &'static str {
-        "NATS"
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        &[PROGRAM]
-    }
-
-    fn account(&self) -> &'static str {
-        if has_account("nats") {
-            "nats"
-        } else {
-            "nobody"
-        }
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
-        on_path(&[PROGRAM]).or_else(|| in_sbin(&[PROGRAM]))
-    }
-
-    fn image(&self) -> Option<Image> {
-        Some(Image {
-            default: "nats:2.10",
-            port: PORT,
-            environment: &[],
-            arguments: &["-js"],
-            licence: None,
-        })
-    }
-
-    fn prepare(&self, _site: &Site<'_>) -> Result<()> {
-        Ok(())
-    }
-
+impl Kind for Nats {
     fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = site.command(PROGRAM);
-        command.args(["-js", "-a", "127.0.0.1", "-p", &site.port().to_string()]);
+        let mut command = site.command(&["nats-server"]);
+        command.args(["-js", "-a", "127.0.0.1", "-p", &site.port.to_string()]);
         command.arg("-sd").arg(site.path("streams"));
         command
     }
@@ -66,20 +39,17 @@ impl Server for Nats {
         format!("nats://127.0.0.1:{port}")
     }
 
-    /// It greets with what it is. That it takes messages on streams is told by the answer to a ping: it answers none
-    /// before JetStream has read what it has.
-    fn probe(&self, url: &str) -> Result<Product> {
-        let url = Url::parse(url, PORT)?;
-        let told = |source| Error::failed("no greeting").with_source(source);
-        let mut stream = url.connect().map_err(told)?;
-        let mut greeting = String::new();
-        let mut answers = BufReader::new(stream.try_clone().map_err(told)?);
-        answers.read_line(&mut greeting).map_err(told)?;
-        stream
-            .write_all(b"CONNECT {\"verbose\":false}\r\nPING\r\n")
-            .map_err(told)?;
-        let mut pong = String::new();
-        answers.read_line(&mut pong).map_err(told)?;
+    /// Its package brings no client, and its protocol is lines of text: it greets with what it is,
+    /// and answers a ping once JetStream has read its data.
+    fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
+        let what = || "no greeting".to_owned();
+        let mut stream = connect(url, PORT)?;
+        let mut lines = BufReader::new(stream.try_clone().doing(what)?);
+        let [mut greeting, mut pong] = [String::new(), String::new()];
+        lines.read_line(&mut greeting).doing(what)?;
+        let ping = b"CONNECT {\"verbose\":false}\r\nPING\r\n";
+        stream.write_all(ping).doing(what)?;
+        lines.read_line(&mut pong).doing(what)?;
         product(&greeting, &pong)
     }
 }
@@ -88,15 +58,12 @@ fn product(greeting: &str, pong: &str) -> Result<Product> {
     let wrong = || Error::failed("no NATS with JetStream answers there");
     let info = greeting.strip_prefix("INFO ").ok_or_else(wrong)?;
     let info: Value = serde_json::from_str(info).map_err(|_| wrong())?;
-    // One that wants a log-in answers the ping with that, and has told its version.
+    // One that requires a log-in answers the ping with that; its greeting has the version.
     let is_up = pong.starts_with("PONG") || pong.contains("Authorization");
     if !is_up || info["jetstream"] != true {
         return Err(wrong());
     }
-    Ok(Product::new(
-        "NATS",
-        info["version"].as_str().map(Into::into),
-    ))
+    Ok(Product::new("NATS", info["version"].as_str()))
 }
 
 #[cfg(test)]
@@ -106,10 +73,8 @@ mod tests {
     #[test]
     fn only_a_nats_with_streams_is_one() {
         let greeting = r#"INFO {"server_id":"x","version":"2.9.10","jetstream":true}"#;
-        assert_eq!(
-            product(greeting, "PONG\r\n").unwrap().to_string(),
-            "NATS 2.9.10"
-        );
+        let answers = product(greeting, "PONG\r\n").unwrap();
+        assert_eq!(answers.to_string(), "NATS 2.9.10");
         let refused = "-ERR 'Authorization Violation'\r\n";
         assert!(product(greeting, refused).is_ok());
         assert!(product(greeting, "").is_err());

@@ -1,12 +1,12 @@
 /// Whether committed data must outlive a crash of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Fast: nothing is forced to disk. Data still survives a kill of the server's processes in most
-    /// databases, but no test may rely on it.
+    /// Fast: nothing is forced to disk. Data still survives a kill of the server's processes in
+    /// most databases, but no test may rely on it.
     #[default]
     Fast,
-    /// As in production: every commit is forced to disk, and caches and logs are large enough (1 GiB of each) that commits do
-    /// not wait for a checkpoint.
+    /// As in production: every commit is forced to disk, and caches and logs are large enough
+    /// (1 GiB of each) that commits do not wait for a checkpoint.
     Durable,
 }
 
@@ -16,8 +16,9 @@ pub enum Transport {
     /// Plain TCP.
     #[default]
     Plain,
-    /// Plain TCP and TLS; see [`Instance::ca_certificate`](crate::Instance::ca_certificate). Servers that cannot
-    /// tell the two apart (Redis) speak TLS on a second port: [`Instance::tls_url`](crate::Instance::tls_url).
+    /// Plain TCP and TLS; see [`Instance::ca_certificate`](crate::Instance::ca_certificate).
+    /// Servers that cannot tell the two apart (Redis) speak TLS on a second port:
+    /// [`Instance::tls_url`](crate::Instance::tls_url).
     Tls,
 }
 
@@ -75,31 +76,11 @@ impl Options {
         self
     }
 
-    /// One more setting, by the server's own name for it: `maxmemory`, `3mb`. Of several of one name the last one
-    /// counts. A server that takes none (all but Redis and its kin) does not start.
+    /// One more setting, by the server's own name for it: `maxmemory`, `3mb`. Of several of one
+    /// name the last one counts. A server that takes none does not start.
     #[must_use]
     pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
-    }
-
-    /// Whether commits are forced to disk.
-    pub fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    /// Whether the server speaks TLS too.
-    pub fn transport(&self) -> Transport {
-        self.transport
-    }
-
-    /// URL of the server that this one stands in front of.
-    pub fn upstream(&self) -> Option<&str> {
-        self.upstream.as_deref()
-    }
-
-    /// Settings by the server's own names.
-    pub fn settings(&self) -> &[(String, String)] {
-        &self.settings
     }
 }

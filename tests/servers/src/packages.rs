@@ -1,9 +1,12 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::site::{is_root, run};
-use crate::{Error, Result};
+use crate::site::is_root;
+use crate::tools::run;
+use crate::{Error, Result, Server};
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -11,93 +14,115 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub fn is_installed(packages: &[&str]) -> bool {
     packages.iter().all(|package| {
         let mut query = Command::new("dpkg-query");
-        let output = query
-            .args(["-W", "-f", "${db:Status-Status}", package])
-            .output();
+        let query = query.args(["-W", "-f", "${db:Status-Status}", package]);
+        let output = query.output();
         output.is_ok_and(|output| output.stdout == b"installed")
     })
 }
 
-/// Whether we can install that package: the distribution has it, and we may.
-pub(crate) fn is_installable(package: &str) -> bool {
-    if !is_debian() || !is_root() || update().is_err() {
+/// Installs the programs of a server, or unpacks them where it has packages for that and the
+/// distribution has none.
+pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
+    let has_packages = !server.packages.is_empty();
+    if let Some(unpacked) = server.unpacked
+        && !(has_packages
+            && server
+                .packages
+                .iter()
+                .all(|package| is_installable(package)))
+    {
+        return unpacked.install(progress);
+    }
+    if !has_packages {
+        return Err(Error::missing(format!(
+            "no package brings {}",
+            server.product
+        )));
+    }
+    progress(&format!(
+        "installing packages: {}",
+        server.packages.join(" ")
+    ));
+    install(server.packages)
+}
+
+/// Whether the distribution has that package and we may install it.
+fn is_installable(package: &str) -> bool {
+    if may_install().is_err() || update().is_err() {
         return false;
     }
-    let output = Command::new("apt-cache")
-        .args(["show", "--no-all-versions", package])
-        .output();
+    let mut show = Command::new("apt-cache");
+    let output = show.args(["show", "--no-all-versions", package]).output();
     output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
-/// Installs packages of Debian or Ubuntu, without what they merely recommend and without starting services.
-/// As anybody but root, or on another system, it says what to do instead.
+/// Installs packages of Debian or Ubuntu, without those that they merely recommend and without
+/// starting services.
+///
+/// # Errors
+///
+/// They cannot be installed. Without root, or on another system, the error says what to do instead.
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
-    if !is_debian() {
-        return Err(Error::missing(format!(
-            "packages can be installed on Debian and Ubuntu only (here: {list})"
-        )));
-    }
-    if !is_root() {
-        return Err(Error::missing(format!(
-            "not root: `sudo apt-get install {list}`"
-        )));
-    }
+    may_install()
+        .map_err(|reason| Error::missing(format!("{reason}: `apt-get install {list}`")))?;
     update()?;
     let _quiet = NoServices::begin();
     let mut command = apt();
-    run(command
-        .args(["install", "-y", "--no-install-recommends"])
-        .args(packages))
+    command.args(["install", "-y", "--no-install-recommends"]);
+    run(command.args(packages)).map(drop)
+}
+
+fn may_install() -> Result<(), &'static str> {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    match (is_debian(&release, true), is_root()) {
+        (false, _) => Err("packages can be installed on Debian and Ubuntu only"),
+        (true, false) => Err("not root"),
+        (true, true) => Ok(()),
+    }
 }
 
 /// Lists are fetched once a process.
 fn update() -> Result<()> {
     static DONE: OnceLock<Option<String>> = OnceLock::new();
-    match DONE.get_or_init(|| {
-        run(apt().arg("update"))
-            .err()
-            .map(|error| error.to_string())
-    }) {
-        None => Ok(()),
-        Some(message) => Err(Error::failed(message.clone())),
-    }
+    let failure = DONE.get_or_init(|| {
+        let updated = run(apt().arg("update"));
+        updated.err().map(|error| error.to_string())
+    });
+    failure
+        .clone()
+        .map_or(Ok(()), |message| Err(Error::failed(message)))
 }
 
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
     command
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
-    command
 }
 
-fn is_debian() -> bool {
-    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    says_debian(&release)
+/// Whether a machine's `os-release` names Debian, or, if relatives count, a system made of it.
+pub(crate) fn is_debian(release: &str, relatives: bool) -> bool {
+    let mut fields = release.lines().filter_map(|line| line.split_once('='));
+    fields.any(|(name, value)| {
+        let mut ids = value.trim_matches('"').split(' ');
+        (name == "ID" || name == "ID_LIKE" && relatives)
+            && ids.any(|id| id == "debian" || id == "ubuntu" && relatives)
+    })
 }
 
-fn says_debian(release: &str) -> bool {
-    let values = release
-        .lines()
-        .filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")));
-    values
-        .flat_map(|value| value.trim_matches('"').split(' '))
-        .any(|id| id == "debian" || id == "ubuntu")
-}
-
-/// While it lives, installed packages do not start their services: Debian asks this file, and 101 is no.
-/// One that is there already (container images have it) is left alone.
+/// While it lives, installed packages do not start their services: Debian runs this script first,
+/// and 101 is no. One that is there already (container images have it) is left alone.
 struct NoServices {
     ours: bool,
 }
 
 impl NoServices {
     fn begin() -> Self {
-        use std::os::unix::fs::PermissionsExt;
+        let executable = fs::Permissions::from_mode(0o755);
         let ours = !Path::new(POLICY).exists()
-            && std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok()
-            && std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755)).is_ok();
+            && fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok()
+            && fs::set_permissions(POLICY, executable).is_ok();
         Self { ours }
     }
 }
@@ -105,19 +130,27 @@ impl NoServices {
 impl Drop for NoServices {
     fn drop(&mut self) {
         if self.ours {
-            let _ = std::fs::remove_file(POLICY);
+            let _ = fs::remove_file(POLICY);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::says_debian;
+    use super::{install_for, is_debian};
+    use crate::server;
 
     #[test]
-    fn debian_and_what_is_like_it_are_known() {
-        assert!(says_debian("NAME=\"Debian GNU/Linux\"\nID=debian\n"));
-        assert!(says_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"));
-        assert!(!says_debian("ID=fedora\nNAME=\"not debian\"\n"));
+    fn debian_and_its_relatives_are_known() {
+        assert!(is_debian("NAME=\"Debian GNU/Linux\"\nID=debian\n", false));
+        assert!(is_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n", true));
+        assert!(!is_debian("ID=ubuntu\nID_LIKE=debian\n", false));
+        assert!(!is_debian("ID=fedora\nNAME=\"not debian\"\n", true));
+    }
+
+    #[test]
+    fn nothing_is_installed_for_a_server_without_packages() {
+        let error = install_for(server("mssql").unwrap(), |_| {}).unwrap_err();
+        assert_eq!(error.to_string(), "no package brings SQL Server");
     }
 }

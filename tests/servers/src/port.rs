@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crate::error::Doing;
 use crate::{Error, Result};
 
-/// Below what systems hand out for outgoing connections, so that a server killed and started again finds its
-/// port still free.
+/// Below what systems hand out for outgoing connections, so that a server killed and started again
+/// finds its port still free.
 const RANGE: std::ops::Range<u16> = 10_000..22_700;
 const ATTEMPTS: u64 = 200;
 

@@ -1,146 +1,114 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::certificate::Certificate;
-use crate::server::{holds, on_path};
-use crate::url::Url;
-use crate::{Durability, Error, Image, Product, Result, Server, Signal, Site, Transport};
-
-mod wire;
-
-pub(crate) use wire::{Answer, Session};
-
-const PROGRAMS: &[&str] = &["initdb", "postgres"];
-const PORT: u16 = 5432;
-const DATABASE: &str = "idem";
+use crate::certificate::{self, KEY, OWN};
+use crate::server::{Kind, Tls};
+use crate::tools::{ask, find, holds, run, tool};
+use crate::{Durability, Image, Product, Result, Server, Signal, Site};
 
 /// PostgreSQL: superuser `postgres`, no password, database `idem`.
-#[derive(Clone, Copy, Debug)]
-pub struct Postgres;
+pub(crate) static SERVER: Server = Server {
+    product: "PostgreSQL",
+    packages: &["postgresql"],
+    programs: &["initdb", "postgres"],
+    accounts: &["postgres"],
+    takes_settings: true,
+    tls: Tls::SamePort,
+    stop_signal: Signal::Quit,
+    image: Some(Image {
+        environment: &[
+            ("POSTGRES_HOST_AUTH_METHOD", "trust"),
+            ("POSTGRES_DB", "idem"),
+        ],
+        arguments: &[
+            "postgres",
+            "-c",
+            "max_connections=300",
+            "-c",
+            "fsync=off",
+            "-c",
+            "synchronous_commit=off",
+            "-c",
+            "full_page_writes=off",
+        ],
+        // While the image makes its data, its server is at the socket only.
+        question: &[
+            "psql",
+            "-XAtq",
+            "postgres://postgres@127.0.0.1/idem",
+            "-c",
+            "SHOW server_version",
+        ],
+        ..Image::new("postgres:17.6-alpine", 5432)
+    }),
+    ..Server::new("postgres", &Postgres)
+};
 
-impl Server for Postgres {
-    fn name(&self) -> &'static str {
-        "postgres"
-    }
+#[derive(Debug)]
+struct Postgres;
 
-    fn product(&self) -> &'static str {
-        "PostgreSQL"
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        &["postgresql"]
-    }
-
-    fn account(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
-        on_path(PROGRAMS)
-            .or_else(newest_of_debian)
-            .or_else(told_by_pg_config)
-    }
-
-    fn image(&self) -> Option<Image> {
-        Some(Image {
-            default: "postgres:17.6-alpine",
-            port: PORT,
-            environment: &[
-                ("POSTGRES_HOST_AUTH_METHOD", "trust"),
-                ("POSTGRES_DB", DATABASE),
-            ],
-            arguments: &[
-                "postgres",
-                "-c",
-                "max_connections=300",
-                "-c",
-                "fsync=off",
-                "-c",
-                "synchronous_commit=off",
-                "-c",
-                "full_page_writes=off",
-            ],
-            licence: None,
-        })
+impl Kind for Postgres {
+    fn programs(&self, server: &Server) -> Option<PathBuf> {
+        find(server.programs)
+            .or_else(|| newest_of_debian(server.programs))
+            .or_else(|| named_by_pg_config(server.programs))
     }
 
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        let mut initdb = site.command("initdb");
-        initdb.args([
-            "-U",
-            "postgres",
-            "--auth=trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-            "-D",
-        ]);
-        site.run(initdb.arg(site.path("data")))?;
-        if site.options().transport() == Transport::Tls {
-            Certificate::make(site)?;
-        }
-        Ok(())
+        let mut initdb = site.command(&["initdb"]);
+        initdb.args(["-U", "postgres", "--auth=trust", "-E", "UTF8"]);
+        initdb.args(["--locale=C", "--no-sync", "-D"]);
+        run(initdb.arg(site.path("data")))?;
+        certificate::make(site)
     }
 
     /// No unix socket: its path may be too long for the system.
     fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = site.command("postgres");
-        command
-            .arg("-D")
-            .arg(site.path("data"))
-            .args(["-p", &site.port().to_string(), "-k", ""]);
+        let mut command = site.command(&["postgres"]);
+        command.arg("-D").arg(site.path("data"));
+        command.args(["-p", &site.port.to_string(), "-k", ""]);
         for setting in settings(site) {
             command.args(["-c", &setting]);
         }
         command
     }
 
-    fn takes_settings(&self) -> bool {
-        true
-    }
-
     fn url(&self, port: u16) -> String {
-        format!("postgres://postgres@127.0.0.1:{port}/{DATABASE}")
+        url(port, "idem")
     }
 
-    fn probe(&self, url: &str) -> Result<Product> {
-        let url = Url::parse(url, PORT)?;
-        let version = match Session::open(&url, url.database.as_deref())? {
-            Answer::Welcome(session) => session.version().map(first_word),
-            Answer::LogIn => None,
-            // There, but our database is not yet.
-            Answer::Refused { code, .. } if code == "3D000" => {
-                match Session::open(&url, Some("postgres"))? {
-                    Answer::Welcome(session) => session.version().map(first_word),
-                    _ => None,
-                }
-            }
-            // A wrong log-in or a demand for TLS: only a server that is ready says so.
-            Answer::Refused { code, .. } if code.starts_with("28") => None,
-            Answer::Refused { message, .. } => return Err(Error::failed(message)),
-        };
-        Ok(Product::new(self.product(), version))
+    /// A log-in that we do not have, or a database that is not there yet, hides no more than the
+    /// version.
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
+        let version = psql(url, programs, "SHOW server_version").or_else(|_| {
+            let mut is_ready = tool(programs, &["pg_isready"]);
+            ask(is_ready.args(["-q", "-d", plain(url)]), "")
+        })?;
+        Ok(Product::told("PostgreSQL", &version))
     }
 
-    fn welcome(&self, url: &str) -> Result<()> {
-        let url = Url::parse(url, PORT)?;
-        match Session::open(&url, Some("postgres"))? {
-            Answer::Welcome(mut session) => {
-                let known = format!("SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'");
-                if session.query(&known)?.is_none() {
-                    session.query(&format!("CREATE DATABASE {DATABASE}"))?;
-                }
-                Ok(())
-            }
-            Answer::LogIn => Err(Error::failed("a server of our own asks for a password")),
-            Answer::Refused { message, .. } => Err(Error::failed(message)),
-        }
+    fn welcome(&self, site: &Site<'_>) -> Result<()> {
+        let url = url(site.port, "postgres");
+        psql(&url, site.programs, "CREATE DATABASE idem").map(drop)
     }
+}
 
-    fn stop_signal(&self) -> Signal {
-        Signal::Quit
-    }
+fn url(port: u16, database: &str) -> String {
+    format!("postgres://postgres@127.0.0.1:{port}/{database}")
+}
+
+/// Runs one statement and returns what `psql` prints of its rows.
+pub(crate) fn psql(url: &str, programs: &Path, sql: &str) -> Result<String> {
+    // Debian's `psql` on `$PATH` is a slow wrapper around the one beside the server.
+    let beside = SERVER.programs().filter(|_| !holds(programs, &["psql"]));
+    let mut psql = tool(beside.as_deref().unwrap_or(programs), &["psql"]);
+    psql.env("PGCONNECT_TIMEOUT", "5");
+    ask(psql.args(["-XAtqw", plain(url), "-c", sql]), "")
+}
+
+/// Without parameters: those of drivers are not those of the client programs.
+fn plain(url: &str) -> &str {
+    url.split('?').next().unwrap_or(url)
 }
 
 fn settings(site: &Site<'_>) -> Vec<String> {
@@ -148,7 +116,7 @@ fn settings(site: &Site<'_>) -> Vec<String> {
         "listen_addresses=127.0.0.1".into(),
         "max_connections=300".into(),
     ];
-    match site.options().durability() {
+    match site.options.durability {
         Durability::Fast => settings.extend(
             ["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")),
         ),
@@ -156,40 +124,31 @@ fn settings(site: &Site<'_>) -> Vec<String> {
             settings.extend(["shared_buffers=1GB", "max_wal_size=4GB"].map(ToOwned::to_owned));
         }
     }
-    if site.options().transport() == Transport::Tls {
-        let [key, certificate] = [Certificate::KEY, Certificate::OWN].map(|file| site.path(file));
+    if site.has_tls() {
         settings.push("ssl=on".into());
-        settings.push(format!("ssl_key_file={}", key.display()));
-        settings.push(format!("ssl_cert_file={}", certificate.display()));
+        for (name, file) in [("ssl_key_file", KEY), ("ssl_cert_file", OWN)] {
+            settings.push(format!("{name}={}", site.path(file).display()));
+        }
     }
-    let own = site.options().settings().iter();
+    let own = site.options.settings.iter();
     settings.extend(own.map(|(name, value)| format!("{name}={value}")));
     settings
 }
 
 /// Debian keeps the programs of each major version in a folder of its own, outside `$PATH`.
-fn newest_of_debian() -> Option<PathBuf> {
+fn newest_of_debian(programs: &[&str]) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
-    let mut found: Vec<(u32, PathBuf)> = versions
+    versions
         .filter_map(|entry| {
-            Some((
-                entry.file_name().to_str()?.parse().ok()?,
-                entry.path().join("bin"),
-            ))
+            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
         })
-        .filter(|(_, folder)| holds(folder, PROGRAMS))
-        .collect();
-    found.sort();
-    found.pop().map(|(_, folder)| folder)
+        .filter(|(_, folder)| holds(folder, programs))
+        .max()
+        .map(|(_, folder)| folder)
 }
 
-fn told_by_pg_config() -> Option<PathBuf> {
-    let output = Command::new("pg_config").arg("--bindir").output().ok()?;
-    let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-    holds(&folder, PROGRAMS).then_some(folder)
-}
-
-/// `15.18 (Debian 15.18-0+deb12u1)` is 15.18.
-fn first_word(version: &str) -> String {
-    version.split_whitespace().next().unwrap_or(version).into()
+fn named_by_pg_config(programs: &[&str]) -> Option<PathBuf> {
+    let folder = run(Command::new("pg_config").arg("--bindir")).ok()?;
+    Some(PathBuf::from(folder.trim())).filter(|folder| holds(folder, programs))
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal as UnixSignal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-/// How a server is asked to stop at once.
+/// A signal that ends a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signal {
@@ -36,8 +36,8 @@ impl Signal {
     }
 }
 
-/// One process for as long as it lives: its number, and where the system tells it its time of birth, so that a
-/// number given to another process later is not mistaken for it.
+/// One process for as long as it lives: its number, and where the system tells it its time of
+/// birth, so that a number given to another process later is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Number of the process.
@@ -86,9 +86,9 @@ impl Identity {
         }
     }
 
-    /// Waits for its end; false when it still runs after `patience`.
-    pub fn wait_gone(&self, patience: Duration) -> bool {
-        wait_until(patience, || !self.is_alive())
+    /// Waits for its end, for `time` at most; whether it has ended.
+    pub fn wait_gone(&self, time: Duration) -> bool {
+        wait_until(time, || !self.is_alive())
     }
 
     /// The processes that it started and that still run (Linux; empty elsewhere).
@@ -109,9 +109,9 @@ impl Identity {
     }
 }
 
-/// Asks every few milliseconds until the answer is yes; false when `patience` runs out first.
-pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + patience;
+/// Waits until it is done, for `time` at most; whether it is.
+pub(crate) fn wait_until(time: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
     loop {
         if done() {
             return true;
@@ -139,8 +139,8 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses and may hold anything, so fields are counted from
-    /// the last parenthesis.
+    /// The second field is the program's name in parentheses and may hold anything, so fields are
+    /// counted from the last parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         Some(Self {

@@ -1,66 +1,38 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::certificate::Certificate;
-use crate::server::{holds, in_sbin, on_path};
-use crate::site::has_account;
-use crate::url::Url;
-use crate::{Durability, Image, Options, Product, Result, Server, Site, Transport, root};
+use crate::certificate::{self, AUTHORITY, KEY, OWN};
+use crate::server::{Kind, Tls};
+use crate::tools::{ask, tool};
+use crate::{Durability, Error, Image, Product, Result, Server, Site};
 
-mod wire;
+/// Redis: no log-in. TLS is on a port of its own.
+pub(crate) static SERVER: Server = Server {
+    product: "Redis",
+    packages: &["redis-server"],
+    programs: &["redis-server"],
+    accounts: &["redis", "nobody"],
+    takes_settings: true,
+    tls: Tls::SecondPort("rediss"),
+    image: Some(Image {
+        arguments: &["redis-server", "--save", "", "--appendonly", "no"],
+        question: &[
+            "sh",
+            "-c",
+            "redis-cli INFO server | sed -n s/^redis_version://p",
+        ],
+        ..Image::new("redis:7.4", 6379)
+    }),
+    ..Server::new("redis", &Redis("Redis"))
+};
 
-pub(crate) use wire::{Connection, field};
+/// A server that takes Redis's settings, by the name of its product.
+#[derive(Debug)]
+pub(crate) struct Redis(pub(crate) &'static str);
 
-pub(crate) const PROGRAM: &str = "redis-server";
-const VALKEY: &str = "valkey-server";
-pub(crate) const PORT: u16 = 6379;
-
-/// Redis: no log-in. Where it speaks TLS, it does so on a port of its own: see
-/// [`Instance::tls_url`](crate::Instance::tls_url).
-#[derive(Clone, Copy, Debug)]
-pub struct Redis;
-
-impl Server for Redis {
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn product(&self) -> &'static str {
-        "Redis"
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        &["redis-server"]
-    }
-
-    fn account(&self) -> &'static str {
-        account("redis")
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
-        programs()
-    }
-
-    fn image(&self) -> Option<Image> {
-        Some(Image {
-            default: "redis:7.4",
-            port: PORT,
-            environment: &[],
-            arguments: &[PROGRAM, "--save", "", "--appendonly", "no"],
-            licence: None,
-        })
-    }
-
-    fn takes_settings(&self) -> bool {
-        true
-    }
-
-    fn needs_second_port(&self, options: &Options) -> bool {
-        options.transport() == Transport::Tls
-    }
-
+impl Kind for Redis {
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        prepare(site)
+        certificate::make(site)
     }
 
     fn command(&self, site: &Site<'_>) -> Command {
@@ -71,64 +43,8 @@ impl Server for Redis {
         url(port)
     }
 
-    fn tls_url(&self, site: &Site<'_>) -> Option<String> {
-        tls_url(site)
-    }
-
-    fn probe(&self, url: &str) -> Result<Product> {
-        probe(url, self.product())
-    }
-}
-
-/// Any account does; that of the package where it is installed.
-pub(crate) fn account(name: &'static str) -> &'static str {
-    if has_account(name) { name } else { "nobody" }
-}
-
-pub(crate) fn programs() -> Option<PathBuf> {
-    on_path(&[PROGRAM]).or_else(|| in_sbin(&[PROGRAM]))
-}
-
-pub(crate) fn prepare(site: &Site<'_>) -> Result<()> {
-    if site.options().transport() == Transport::Tls {
-        Certificate::make(site)?;
-    }
-    Ok(())
-}
-
-/// The server, with everything that it is told on its command line; what is told later goes before.
-pub(crate) fn command(site: &Site<'_>) -> Command {
-    let mut command = root::command(site, program(site.programs()));
-    command.args(["--bind", "127.0.0.1", "--protected-mode", "no"]);
-    command.args(["--port", &site.port().to_string()]);
-    command.arg("--dir").arg(site.folder());
-    command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
-    command.args(match site.options().durability() {
-        Durability::Fast => ["--appendonly", "no"].as_slice(),
-        Durability::Durable => &["--appendonly", "yes", "--appendfsync", "always"],
-    });
-    if let (Transport::Tls, Some(port)) = (site.options().transport(), site.second_port()) {
-        command.args(["--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
-        for (name, file) in [
-            ("--tls-ca-cert-file", Certificate::AUTHORITY),
-            ("--tls-cert-file", Certificate::OWN),
-            ("--tls-key-file", Certificate::KEY),
-        ] {
-            command.arg(name).arg(site.path(file));
-        }
-    }
-    for (name, value) in site.options().settings() {
-        command.arg(format!("--{name}")).arg(value);
-    }
-    command
-}
-
-/// Whichever of the two is in the folder: both take the same settings.
-pub(crate) fn program(programs: &Path) -> &'static str {
-    if holds(programs, &[VALKEY]) && !holds(programs, &[PROGRAM]) {
-        VALKEY
-    } else {
-        PROGRAM
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
+        probe(self.0, url, programs)
     }
 }
 
@@ -136,65 +52,98 @@ pub(crate) fn url(port: u16) -> String {
     format!("redis://127.0.0.1:{port}")
 }
 
-pub(crate) fn tls_url(site: &Site<'_>) -> Option<String> {
-    let port = site.second_port()?;
-    (site.options().transport() == Transport::Tls).then(|| format!("rediss://localhost:{port}"))
+/// The server of this site, or whichever of the two is in the folder: both take the same settings.
+pub(crate) fn server(site: &Site<'_>) -> Command {
+    site.command(&[site.server.programs[0], "redis-server", "valkey-server"])
 }
 
-/// Who answers: a Valkey says so, although it passes for a Redis too. Of a server that is there and does not let us
-/// in, or that speaks TLS only, nothing but that is known.
-pub(crate) fn probe(url: &str, product: &str) -> Result<Product> {
-    let unknown = Product::new(product, None);
+/// The server with all settings on its command line; of two for one name the later counts.
+pub(crate) fn command(site: &Site<'_>) -> Command {
+    let mut command = server(site);
+    command.args(["--bind", "127.0.0.1", "--protected-mode", "no"]);
+    command.args(["--port", &site.port.to_string()]);
+    command.arg("--dir").arg(site.folder);
+    command.args(["--save", "", "--repl-diskless-sync-delay", "0"]);
+    command.args(match site.options.durability {
+        Durability::Fast => ["--appendonly", "no"].as_slice(),
+        Durability::Durable => &["--appendonly", "yes", "--appendfsync", "always"],
+    });
+    if let (true, Some(port)) = (site.has_tls(), site.second_port) {
+        command.args(["--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
+        for (name, file) in [("ca-cert", AUTHORITY), ("cert", OWN), ("key", KEY)] {
+            command
+                .arg(format!("--tls-{name}-file"))
+                .arg(site.path(file));
+        }
+    }
+    for (name, value) in &site.options.settings {
+        command.arg(format!("--{name}")).arg(value);
+    }
+    command
+}
+
+/// The client program, for the server at `url`.
+pub(crate) fn client(url: &str, programs: &Path) -> Command {
+    let mut client = tool(programs, &["redis-cli", "valkey-cli"]);
+    client.args(["-u", url, "-e", "--no-auth-warning"]);
     if url.starts_with("rediss:") {
-        let url = Url::parse(url, PORT)?;
-        return match url.connect() {
-            Ok(_) => Ok(unknown),
-            Err(error) => Err(crate::Error::failed("no connection").with_source(error)),
-        };
+        client.arg("--insecure");
     }
-    let mut connection = Connection::open(url)?;
-    // Refused while the data is still being read.
-    match connection.ask(&["PING"]) {
-        Ok(_) => {}
-        Err(error) if error.to_string().starts_with("NOAUTH") => return Ok(unknown),
-        Err(error) => return Err(error),
-    }
-    let told = connection.ask(&["INFO", "server"])?;
-    Ok(named_in(&told).unwrap_or(unknown))
+    client
 }
 
-fn named_in(info: &str) -> Option<Product> {
-    let version = |name: &str| field(info, &format!("{name}_version")).map(Into::into);
-    match field(info, "server_name") {
-        None | Some("redis") => Some(Product::new("Redis", Some(version("redis")?))),
-        Some("valkey") => Some(Product::new("Valkey", version("valkey"))),
-        Some(other) => Some(Product::new(other, version(other))),
+/// The answer to `INFO`, empty of a server that does not let us in. Fails while the server still
+/// reads its data.
+pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
+    match ask(client(url, programs).arg("INFO"), "") {
+        Ok(info) if field(&info, "loading") == Some("1") => {
+            Err(Error::failed("the server still reads its data"))
+        }
+        Err(error) if error.to_string().contains("NOAUTH") => Ok(String::new()),
+        answer => answer,
+    }
+}
+
+/// The value of a line `name:value`.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim_end)
+}
+
+pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
+    info(url, programs).map(|info| named_in(&info, product))
+}
+
+/// A Valkey says what it is, although it passes for a Redis too. Where the server does not say, it
+/// is this product, without a version.
+pub(crate) fn named_in(info: &str, product: &str) -> Product {
+    let name = field(info, "server_name").unwrap_or("redis");
+    match (name, field(info, &format!("{name}_version"))) {
+        ("redis", None) => Product::new(product, None),
+        ("redis", version) => Product::new("Redis", version),
+        ("valkey", version) => Product::new("Valkey", version),
+        (other, version) => Product::new(other, version),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::{named_in, probe, program};
+    use super::{field, named_in};
 
     #[test]
-    fn a_valkey_is_not_taken_for_the_redis_that_it_says_it_is_compatible_with() {
-        let product = |info| named_in(info).unwrap().to_string();
+    fn a_valkey_is_not_taken_for_the_redis_that_it_is_compatible_with() {
+        let product = |info| named_in(info, "unknown").to_string();
         assert_eq!(product("redis_version:7.0.15\r\n"), "Redis 7.0.15");
         let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n";
         assert_eq!(product(valkey), "Valkey 8.0.1");
-        assert_eq!(named_in("redis_mode:standalone"), None);
+        assert_eq!(product("redis_mode:standalone"), "unknown");
     }
 
     #[test]
-    fn the_program_is_redis_unless_only_valkey_is_there() {
-        assert_eq!(program(Path::new("/nowhere")), "redis-server");
-    }
-
-    #[test]
-    fn a_port_that_nobody_listens_on_does_not_answer() {
-        assert!(probe("redis://127.0.0.1:1", "Redis").is_err());
-        assert!(probe("rediss://127.0.0.1:1", "Redis").is_err());
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "# Server\r\nredis_version:7.0.15\r\nredis_mode:cluster\r\n";
+        assert_eq!(field(text, "redis_mode"), Some("cluster"));
+        assert_eq!(field(text, "redis"), None);
     }
 }

@@ -1,19 +1,23 @@
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
-use crate::redis::{Connection, PORT, account, probe, program, programs, url};
-use crate::url::Url;
-use crate::{Error, Product, Result, Server, Site, Transport, root};
+use crate::redis::{field, info, probe, server, url};
+use crate::server::Kind;
+use crate::tools::{decoded, parse};
+use crate::{Error, Product, Result, Server, Site};
 
 const CONFIGURATION: &str = "sentinel.conf";
+const PRODUCT: &str = "Redis Sentinel";
 
-/// One Redis Sentinel that decides alone: it watches the master at
-/// [`Options::with_upstream`](crate::Options::with_upstream) under the name [`MASTER`](Self::MASTER) and hands over
-/// to a replica when the master has not answered for two seconds, or as the setting `down-after-milliseconds` says: it
-/// pings once a second at most, so that a shorter time takes a living master for a dead one. Settings are Sentinel's, about that master.
+/// One Redis Sentinel that decides alone, for tests only: it watches the master at
+/// [`Options::with_upstream`](crate::Options::with_upstream) under the name
+/// [`MASTER`](Self::MASTER) and promotes a replica when the master has not answered for two
+/// seconds, or for the setting `down-after-milliseconds`. It pings once a second at most, so that a
+/// shorter time takes a living master for a dead one. Settings are Sentinel's, about that master.
 ///
-/// For tests only, which start it with [`start_private`](crate::start_private) once the replicas follow their
-/// master: it counts as started when it knows all of them. One that is added later it finds within ten seconds.
+/// Start it with [`start_private`](crate::start_private)`("redis-sentinel", …)` once the replicas
+/// follow their master: it counts as started when it knows all of them. It finds one that is added
+/// later within ten seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisSentinel;
 
@@ -22,48 +26,26 @@ impl RedisSentinel {
     pub const MASTER: &'static str = "idem";
 }
 
-impl Server for RedisSentinel {
-    fn name(&self) -> &'static str {
-        "redis-sentinel"
-    }
+/// The server is its own sentinel.
+pub(crate) static SERVER: Server = Server {
+    product: PRODUCT,
+    packages: &["redis-server"],
+    programs: &["redis-server"],
+    accounts: &["redis", "nobody"],
+    upstream: Some("redis"),
+    takes_settings: true,
+    ..Server::new("redis-sentinel", &RedisSentinel)
+};
 
-    fn product(&self) -> &'static str {
-        "Redis Sentinel"
-    }
-
-    /// The server is its own sentinel.
-    fn packages(&self) -> &'static [&'static str] {
-        &["redis-server"]
-    }
-
-    fn account(&self) -> &'static str {
-        account("redis")
-    }
-
-    fn programs(&self) -> Option<PathBuf> {
-        programs()
-    }
-
-    fn upstream(&self) -> Option<&'static str> {
-        Some("redis")
-    }
-
-    fn takes_settings(&self) -> bool {
-        true
-    }
-
-    /// Its configuration is its memory too: it writes down whom it made the master.
+impl Kind for RedisSentinel {
+    /// Its configuration is its memory too: it writes down which server it made the master.
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
-        if site.options().transport() == Transport::Tls {
-            return Err(Error::setting("a sentinel is started without TLS only"));
-        }
-        let master = Url::parse(upstream(site)?, PORT)?;
-        let text = configuration(&master, site.port(), site.options().settings());
+        let text = configuration(upstream(site)?, site.port, &site.options.settings)?;
         site.write(CONFIGURATION, &text).map(drop)
     }
 
     fn command(&self, site: &Site<'_>) -> Command {
-        let mut command = root::command(site, program(site.programs()));
+        let mut command = server(site);
         command.arg(site.path(CONFIGURATION)).arg("--sentinel");
         command
     }
@@ -72,71 +54,58 @@ impl Server for RedisSentinel {
         url(port)
     }
 
-    fn probe(&self, url: &str) -> Result<Product> {
-        let Product { name, version } = probe(url, self.product())?;
-        let name = if name == self.product() {
-            name
-        } else {
-            format!("{name} Sentinel")
-        };
-        Ok(Product { name, version })
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
+        let mut product = probe(PRODUCT, url, programs)?;
+        if product.name != PRODUCT {
+            product.name += " Sentinel";
+        }
+        Ok(product)
     }
 
-    /// At first the master that it was told has to answer, with as many replicas as it has. After a restart it may
-    /// have found another, and a dead one beside it.
+    /// At first the master of its configuration has to answer, with as many replicas as it has.
+    /// After a restart it may have found another, and a dead one beside it.
     fn is_ready(&self, site: &Site<'_>) -> Result<()> {
-        let mut sentinel = Connection::open(&self.url(site.port()))?;
-        let watched = sentinel.info("sentinel", "master0")?.unwrap_or_default();
-        let master = Connection::open(upstream(site)?);
-        let wanted =
-            match master.and_then(|mut master| master.info("replication", "connected_slaves")) {
-                Ok(count) => count.unwrap_or_default(),
-                Err(_) => "0".into(),
-            };
-        if known(&watched) >= wanted.parse().ok() {
-            Ok(())
-        } else {
-            Err(Error::failed(format!(
-                "{wanted} replicas are to be watched: {watched}"
-            )))
+        let own = info(&site.url(), site.programs)?;
+        let watched = field(&own, "master0").unwrap_or_default();
+        let master = info(upstream(site)?, site.programs).unwrap_or_default();
+        let wanted = field(&master, "connected_slaves").unwrap_or("0");
+        if known(watched) >= wanted.parse().ok() {
+            return Ok(());
         }
+        let what = format!("{wanted} replicas are to be watched: {watched}");
+        Err(Error::failed(what))
     }
 }
 
 fn upstream<'a>(site: &'a Site<'_>) -> Result<&'a str> {
-    let upstream = site.options().upstream();
+    let upstream = site.options.upstream.as_deref();
     upstream.ok_or_else(|| Error::setting("redis-sentinel needs the URL of a redis"))
 }
 
-fn configuration(master: &Url, port: u16, settings: &[(String, String)]) -> String {
+fn configuration(master: &str, port: u16, settings: &[(String, String)]) -> Result<String> {
     let name = RedisSentinel::MASTER;
-    let password = master.password.iter();
-    let password = password.map(|password| ("auth-pass", password.as_str()));
-    let usual = [
-        ("down-after-milliseconds", "2000"),
-        ("failover-timeout", "3000"),
-    ];
-    let settings = settings
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    let lines: String = usual
-        .into_iter()
-        .chain(password)
-        .chain(settings)
-        .map(|(setting, value)| format!("sentinel {setting} {name} {value}\n"))
-        .collect();
-    format!(
+    let master = parse(master)?;
+    let mut text = format!(
         "port {port}\n\
          bind 127.0.0.1\n\
          protected-mode no\n\
-         sentinel monitor {name} {host} {master} 1\n\
-         {lines}",
-        host = master.host,
-        master = master.port,
-    )
+         sentinel monitor {name} {host} {watched} 1\n\
+         sentinel down-after-milliseconds {name} 2000\n\
+         sentinel failover-timeout {name} 3000\n",
+        host = master.host_str().unwrap_or("127.0.0.1"),
+        watched = master.port().unwrap_or(6379),
+    );
+    if let Some(password) = decoded(master.password()) {
+        text += &format!("sentinel auth-pass {name} {password}\n");
+    }
+    for (setting, value) in settings {
+        text += &format!("sentinel {setting} {name} {value}\n");
+    }
+    Ok(text)
 }
 
-/// How many replicas of a master that is up it knows: `name=idem,status=ok,address=…,slaves=1,sentinels=1`.
+/// How many replicas of a master that is up it knows, of
+/// `name=idem,status=ok,address=…,slaves=1,sentinels=1`.
 fn known(watched: &str) -> Option<u32> {
     let mut fields = watched.split(',').filter_map(|field| field.split_once('='));
     let is_up = fields.any(|field| field == ("status", "ok"));
@@ -147,18 +116,14 @@ fn known(watched: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::{configuration, known};
-    use crate::url::Url;
 
     #[test]
     fn the_master_is_named_with_its_address_and_settings() {
-        let master = Url::parse("redis://127.0.0.1:7001", 6379).unwrap();
         let settings = [("failover-timeout".to_owned(), "9000".to_owned())];
-        let text = configuration(&master, 7002, &settings);
+        let text = configuration("redis://127.0.0.1:7001", 7002, &settings).unwrap();
         assert!(text.starts_with("port 7002\n"), "{text}");
-        assert!(
-            text.contains("sentinel monitor idem 127.0.0.1 7001 1\n"),
-            "{text}"
-        );
+        let line = "sentinel monitor idem 127.0.0.1 7001 1\n";
+        assert!(text.contains(line), "{text}");
         assert!(
             text.ends_with("sentinel failover-timeout idem 9000\n"),
             "{text}"

@@ -1,122 +1,225 @@
-use std::fmt::Debug;
-use std::path::PathBuf;
+use std::fmt::{self, Debug};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
+use crate::tools::{connect, find};
+use crate::unpacked::Unpacked;
 use crate::{
-    ClusterKind, Error, Galera, MariaDb, MongoDb, MySql, Nats, Options, PgBouncer, Postgres,
-    Product, Redis, RedisCluster, RedisSentinel, Result, Signal, Site, SqlServer, Valkey, packages,
+    Error, ErrorKind, Result, Signal, Site, galera, mariadb, mongo, mssql, mysql, nats, packages,
+    pgbouncer, postgres, redis, redis_cluster, sentinel, valkey,
 };
 
-/// What has to be known about one database to run it. Everything else (ports, folders, waiting, crashing,
-/// stopping, containers, packages) is common.
-pub trait Server: Debug + Sync {
-    /// Short name in commands and variables: `postgres`.
-    fn name(&self) -> &'static str;
-
-    /// Name of the software, as in the table at the end of a test run: `PostgreSQL`.
-    fn product(&self) -> &'static str;
-
+/// One database: how it is found, installed, started, reached. Everything else (ports, folders,
+/// waiting, crashing, stopping, containers) is common to all.
+#[derive(Clone, Copy, Debug)]
+pub struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) product: &'static str,
     /// Packages of Debian and Ubuntu that bring its programs; none where no package does.
-    fn packages(&self) -> &'static [&'static str];
+    pub(crate) packages: &'static [&'static str],
+    /// Packages that can be unpacked without being installed.
+    pub(crate) unpacked: Option<Unpacked>,
+    /// The programs that have to be there. The first one is the server.
+    pub(crate) programs: &'static [&'static str],
+    /// The system accounts that it may run under where we are root; the first one that exists.
+    pub(crate) accounts: &'static [&'static str],
+    pub(crate) upstream: Option<&'static str>,
+    pub(crate) cluster: ClusterKind,
+    /// How many processes it takes.
+    pub(crate) nodes: usize,
+    pub(crate) takes_settings: bool,
+    pub(crate) tls: Tls,
+    /// Whether each process listens on a second port in any case.
+    pub(crate) needs_second_port: bool,
+    /// The signal that ends it at once, without waiting for its clients.
+    pub(crate) stop_signal: Signal,
+    pub(crate) image: Option<Image>,
+    pub(crate) kind: &'static dyn Kind,
+}
 
-    /// Gets its programs from packages, telling what takes long: installs [`packages`](Self::packages), unless it
-    /// has a way of its own.
-    fn install(&self, progress: fn(&str)) -> Result<()> {
-        let packages = self.packages();
-        if packages.is_empty() {
-            return Err(Error::missing(format!(
-                "no package brings {}",
-                self.product()
-            )));
-        }
-        progress(&format!("installing packages: {}", packages.join(" ")));
-        packages::install(packages)
+/// Whether a server can speak TLS, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tls {
+    No,
+    SamePort,
+    /// At the URL of this scheme.
+    SecondPort(&'static str),
+}
+
+/// How the processes of one server belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClusterKind {
+    /// One process.
+    Single,
+    /// Every node has all data; the majority goes on.
+    Galera,
+    /// Each master has a part of the keys, and a replica that takes over from it.
+    Redis,
+}
+
+/// What each database does in its own way.
+pub(crate) trait Kind: Debug + Sync {
+    /// The folder of its programs on this machine; the newest where there are several.
+    fn programs(&self, server: &Server) -> Option<PathBuf> {
+        find(server.programs).or_else(|| server.unpacked?.programs(server.programs))
+    }
+
+    /// Gets its programs, and reports what takes long.
+    fn install(&self, server: &Server, progress: fn(&str)) -> Result<()> {
+        packages::install_for(server, progress)
     }
 
     /// How a person gets it, for the message when it is missing.
-    fn advice(&self) -> String {
-        format!(
-            "Get it with `apt-get install {}`",
-            self.packages().join(" ")
-        )
+    fn advice(&self, server: &Server) -> String {
+        match server.unpacked {
+            None => format!(
+                "Get it with `apt-get install {}`",
+                server.packages.join(" ")
+            ),
+            Some(_) => format!("Put a `{}` on `$PATH`", server.programs[0]),
+        }
     }
 
-    /// System account that it runs under where we are root.
-    fn account(&self) -> &'static str;
-
-    /// Folder of its programs on this machine; the newest where there are several.
-    fn programs(&self) -> Option<PathBuf>;
-
-    /// The variable that names the folder of its programs.
-    fn programs_variable(&self) -> String {
-        variable(self.name(), "BIN_DIR")
+    /// Makes data folder and configuration. Called once for each process.
+    fn prepare(&self, _site: &Site<'_>) -> Result<()> {
+        Ok(())
     }
 
-    /// The variable that names a server in the environment.
-    fn url_variable(&self) -> String {
-        variable(self.name(), "URL")
-    }
-
-    /// The server that this one stands in front of.
-    fn upstream(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Its container image, where there is an official one.
-    fn image(&self) -> Option<Image> {
-        None
-    }
-
-    /// Whether it takes [`Options::with_setting`]; one that does not refuses them.
-    fn takes_settings(&self) -> bool {
-        false
-    }
-
-    /// Whether it listens on a second port of its own: [`Site::second_port`].
-    fn needs_second_port(&self, _options: &Options) -> bool {
-        false
-    }
-
-    /// Makes data folder and configuration; called once a private server.
-    fn prepare(&self, site: &Site<'_>) -> Result<()>;
-
-    /// The server in the foreground, logging to its output; called at every start.
+    /// The server in the foreground, with its log on its output. Called at every start.
     fn command(&self, site: &Site<'_>) -> Command;
 
-    /// What a client connects to.
+    /// The URL for clients.
     fn url(&self, port: u16) -> String;
 
-    /// What a TLS client connects to, where that is not the port of [`url`](Self::url).
-    fn tls_url(&self, _site: &Site<'_>) -> Option<String> {
-        None
-    }
+    /// Returns the software that answers at `url`. Fails while it does not take connections.
+    /// Client programs are preferred from the folder `programs`.
+    fn probe(&self, url: &str, programs: &Path) -> Result<Product>;
 
-    /// Asks the server at `url` who it is. Fails while it does not take connections.
-    fn probe(&self, url: &str) -> Result<Product>;
-
-    /// What a server of our own still has to reach, once it answers, to count as started.
+    /// Fails while a server of our own that answers does not count as started yet.
     fn is_ready(&self, _site: &Site<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Of several processes that belong together: which kind of [`Cluster`](crate::Cluster).
-    fn cluster(&self) -> Option<ClusterKind> {
-        None
-    }
-
-    /// How many processes it takes.
-    fn nodes(&self) -> usize {
-        1
-    }
-
-    /// Called once when a private server or a container answers for the first time: creates the database.
-    fn welcome(&self, _url: &str) -> Result<()> {
+    /// Called once when a server of our own answers for the first time: creates the database.
+    fn welcome(&self, _site: &Site<'_>) -> Result<()> {
         Ok(())
     }
+}
 
-    /// The signal that ends it at once, without waiting for its clients.
-    fn stop_signal(&self) -> Signal {
-        Signal::Term
+impl Server {
+    pub(crate) const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
+        Self {
+            name,
+            product: name,
+            packages: &[],
+            unpacked: None,
+            programs: &[],
+            accounts: &["nobody"],
+            upstream: None,
+            cluster: ClusterKind::Single,
+            nodes: 1,
+            takes_settings: false,
+            tls: Tls::No,
+            needs_second_port: false,
+            stop_signal: Signal::Term,
+            image: None,
+            kind,
+        }
+    }
+
+    /// Short name in commands and variables: `postgres`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Name of the software, as in the table at the end of a test run: `PostgreSQL`.
+    pub fn product(&self) -> &'static str {
+        self.product
+    }
+
+    /// The server that this one stands in front of.
+    pub fn upstream(&self) -> Option<&'static str> {
+        self.upstream
+    }
+
+    /// Its container image, where there is an official one.
+    pub fn image(&self) -> Option<Image> {
+        self.image
+    }
+
+    /// The folder of its programs on this machine.
+    pub fn programs(&self) -> Option<PathBuf> {
+        self.kind.programs(self)
+    }
+
+    /// The URL for clients of a server at that port of this machine.
+    pub fn url(&self, port: u16) -> String {
+        self.kind.url(port)
+    }
+
+    /// Returns the software that answers at `url`, without its version where its client program is
+    /// not on this machine.
+    ///
+    /// # Errors
+    ///
+    /// The server does not take connections.
+    pub fn probe(&self, url: &str) -> Result<Product> {
+        let answer = self.kind.probe(url, &self.programs().unwrap_or_default());
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Missing => {
+                let port = self.image.map_or(0, |image| image.port);
+                connect(url.split(',').next().unwrap_or(url), port)?;
+                Ok(Product::new(self.product, None))
+            }
+            answer => answer,
+        }
+    }
+
+    /// The variable that names the folder of its programs.
+    pub fn programs_variable(&self) -> String {
+        variable(self.name, "BIN_DIR")
+    }
+
+    /// The variable that names a server in the environment.
+    pub fn url_variable(&self) -> String {
+        variable(self.name, "URL")
+    }
+}
+
+/// A software and its version, as the server reports them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Product {
+    /// For example `PostgreSQL`.
+    pub name: String,
+    /// For example `15.18`. Absent where the server requires a log-in that we do not have, or
+    /// where its client program is not on this machine.
+    pub version: Option<String>,
+}
+
+impl Product {
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
+        Self {
+            name: name.into(),
+            version: version.map(Into::into),
+        }
+    }
+
+    /// A product whose version is in the output of a client: `10.11.14-MariaDB-0+deb12u2` is
+    /// 10.11.14.
+    pub fn told(name: &str, printed: &str) -> Self {
+        let mut words = printed.split([' ', '-', '\n']).map(str::trim);
+        Self::new(name, words.find(|word| !word.is_empty()))
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.version {
+            Some(version) => write!(f, "{} {version}", self.name),
+            None => f.write_str(&self.name),
+        }
     }
 }
 
@@ -131,12 +234,30 @@ pub struct Image {
     pub environment: &'static [(&'static str, &'static str)],
     /// Arguments of the container.
     pub arguments: &'static [&'static str],
-    /// Variable by which whoever runs this accepts the licence, with the value `Y`; it is handed on.
+    /// A command of the image that succeeds and prints the version once the server takes
+    /// connections from outside; none of an image without programs.
+    pub question: &'static [&'static str],
+    /// Variable by which the user accepts the licence, with the value `Y`; it is handed on.
     pub licence: Option<&'static str>,
 }
 
 impl Image {
+    pub(crate) const fn new(default: &'static str, port: u16) -> Self {
+        Self {
+            default,
+            port,
+            environment: &[],
+            arguments: &[],
+            question: &[],
+            licence: None,
+        }
+    }
+
     /// The variable that hands on that the licence is accepted, where there is one to accept.
+    ///
+    /// # Errors
+    ///
+    /// It is not accepted.
     pub fn licence(&self) -> Result<Option<(&'static str, &'static str)>> {
         const YES: &str = "Y";
         match self.licence {
@@ -151,89 +272,57 @@ impl Image {
     }
 }
 
-/// The databases known here: one file and one line each. One that stands in front of another comes after it.
-static SERVERS: &[&dyn Server] = &[
-    &Postgres,
-    &PgBouncer,
-    &MariaDb,
-    &MySql,
-    &Galera,
-    &SqlServer,
-    &Redis,
-    &Valkey,
-    &RedisCluster,
-    &MongoDb,
-    &Nats,
+/// The databases: one file and one line each. One that stands in front of another comes after it.
+static SERVERS: &[&Server] = &[
+    &postgres::SERVER,
+    &pgbouncer::SERVER,
+    &mariadb::SERVER,
+    &mysql::SERVER,
+    &galera::SERVER,
+    &mssql::SERVER,
+    &redis::SERVER,
+    &valkey::SERVER,
+    &redis_cluster::SERVER,
+    &mongo::SERVER,
+    &nats::SERVER,
 ];
 
-/// What only tests start, each for itself.
-static PRIVATE: &[&dyn Server] = &[&RedisSentinel];
-
 /// Every database known here.
-pub fn servers() -> &'static [&'static dyn Server] {
+pub fn servers() -> &'static [&'static Server] {
     SERVERS
 }
 
-/// The database of that name, or what beside the databases can be started under it by
+/// The database of that name, or another server that tests start by
 /// [`start_private`](crate::start_private).
-pub fn server(name: &str) -> Result<&'static dyn Server> {
-    SERVERS
-        .iter()
-        .chain(PRIVATE)
-        .copied()
-        .find(|server| server.name() == name)
-        .ok_or_else(|| {
-            let known: Vec<_> = SERVERS.iter().map(|server| server.name()).collect();
-            Error::setting(format!(
-                "no server is called `{name}`; there are: {}",
-                known.join(", ")
-            ))
-        })
+///
+/// # Errors
+///
+/// There is none.
+pub fn server(name: &str) -> Result<&'static Server> {
+    let mut known = SERVERS.iter().copied().chain([&sentinel::SERVER]);
+    known.find(|server| server.name == name).ok_or_else(|| {
+        let known: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
+        Error::setting(format!(
+            "no server is called `{name}`; there are: {}",
+            known.join(", ")
+        ))
+    })
 }
 
-/// The variable of the database of that name that tells `what`: `IDEM_REDIS_CLUSTER_URL` for `redis-cluster`, `URL`.
+/// The name of a database's variable: `IDEM_REDIS_CLUSTER_URL` for `redis-cluster` and `URL`.
 pub fn variable(name: &str, what: &str) -> String {
     format!("IDEM_{}_{what}", name.to_uppercase().replace('-', "_"))
 }
 
-/// The first folder of `$PATH` that holds all of these programs.
-pub(crate) fn on_path(programs: &[&str]) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).find(|folder| holds(folder, programs))
-}
-
-/// An administrator's folder that holds all of these programs: it is often not in a person's `$PATH`.
-pub(crate) fn in_sbin(programs: &[&str]) -> Option<PathBuf> {
-    ["/usr/sbin", "/usr/local/sbin"]
-        .map(PathBuf::from)
-        .into_iter()
-        .find(|folder| holds(folder, programs))
-}
-
-/// Whether a folder holds all of these programs.
-pub(crate) fn holds(folder: &std::path::Path, programs: &[&str]) -> bool {
-    folder.is_absolute()
-        && programs
-            .iter()
-            .all(|program| folder.join(program).is_file())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{server, servers};
+    use super::{Product, server, servers};
 
     #[test]
     fn variables_are_made_of_the_name() {
-        let postgres = server("postgres").unwrap();
-        assert_eq!(postgres.url_variable(), "IDEM_POSTGRES_URL");
-        assert_eq!(postgres.programs_variable(), "IDEM_POSTGRES_BIN_DIR");
-    }
-
-    #[test]
-    fn a_variable_has_underscores_where_the_name_has_dashes() {
-        assert_eq!(
-            super::variable("redis-cluster", "MISSING"),
-            "IDEM_REDIS_CLUSTER_MISSING"
-        );
+        let cluster = server("redis-cluster").unwrap();
+        assert_eq!(cluster.url_variable(), "IDEM_REDIS_CLUSTER_URL");
+        assert_eq!(cluster.programs_variable(), "IDEM_REDIS_CLUSTER_BIN_DIR");
     }
 
     #[test]
@@ -247,15 +336,28 @@ mod tests {
 
     #[test]
     fn what_stands_in_front_of_a_server_comes_after_it() {
-        for (place, known) in servers().iter().enumerate() {
-            let Some(upstream) = known.upstream() else {
-                continue;
-            };
+        for (index, known) in servers().iter().enumerate() {
+            let earlier: Vec<_> = servers()[..index].iter().map(|other| other.name).collect();
             assert!(
-                servers()[..place]
-                    .iter()
-                    .any(|earlier| earlier.name() == upstream)
+                known
+                    .upstream
+                    .is_none_or(|upstream| earlier.contains(&upstream))
             );
         }
+    }
+
+    #[test]
+    fn only_servers_that_run_here_or_answer_are_products() {
+        for server in servers() {
+            assert!(server.probe(&server.url(1)).is_err(), "{}", server.name);
+        }
+    }
+
+    #[test]
+    fn a_product_reads_as_name_and_version() {
+        let told = |printed| Product::told("MariaDB", printed).to_string();
+        assert_eq!(told("10.11.14-MariaDB-0+deb12u2\n"), "MariaDB 10.11.14");
+        assert_eq!(told(" 15.18 (Debian)\n"), "MariaDB 15.18");
+        assert_eq!(told(""), "MariaDB");
     }
 }

@@ -17,18 +17,15 @@ const TIME_TO_STOP: Duration = Duration::from_secs(30);
 pub struct Record {
     /// Name of the database.
     pub name: String,
-    /// What a client connects to.
+    /// The URL for clients.
     pub url: String,
-    /// What answers there.
+    /// The software that answers there.
     pub product: Product,
     /// Where it came from.
     pub source: Source,
-    /// Its process; of a cluster the first node's.
-    pub process: Identity,
-    /// The processes of a cluster's other nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<Identity>,
-    /// What ends it.
+    /// Its process; of a cluster, each node's.
+    pub processes: Vec<Identity>,
+    /// The signal that ends it.
     pub signal: Signal,
     /// Its data, configuration and log.
     pub folder: PathBuf,
@@ -37,19 +34,15 @@ pub struct Record {
 impl Record {
     /// Whether it still runs; of a cluster, any node.
     pub fn is_alive(&self) -> bool {
-        self.processes().any(Identity::is_alive)
-    }
-
-    fn processes(&self) -> impl Iterator<Item = &Identity> {
-        std::iter::once(&self.process).chain(&self.others)
+        self.processes.iter().any(Identity::is_alive)
     }
 
     /// Ends it and removes its folder.
     pub fn stop(&self) -> Result<()> {
-        self.processes()
-            .for_each(|process| process.signal(self.signal));
+        let processes = self.processes.iter();
+        processes.for_each(|process| process.signal(self.signal));
         let mut gone = true;
-        for process in self.processes() {
+        for process in &self.processes {
             if !process.wait_gone(TIME_TO_STOP) {
                 process.signal(Signal::Kill);
             }
@@ -64,8 +57,8 @@ impl Record {
     }
 }
 
-/// The servers that `cargo xtask servers up` left running, as `<target folder>/idem/servers.json` tells.
-/// While this value lives, no other process changes the file.
+/// The servers that `cargo xtask servers up` left running, by the file
+/// `idem/servers.json` in the target folder. While this value lives, no other process changes it.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
@@ -74,16 +67,15 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the file in the target folder of this workspace; dead servers are left out and their folders removed.
+    /// Reads the file in the target folder of this workspace. Forgets dead servers and removes
+    /// their folders.
     pub fn open() -> Result<Self> {
-        let folder = target_folders().into_iter().next();
-        let folder =
-            folder.ok_or_else(|| Error::failed("no target folder: set CARGO_TARGET_DIR"))?;
+        let missing = || Error::failed("no target folder: set CARGO_TARGET_DIR");
+        let folder = target_folders().into_iter().next().ok_or_else(missing)?;
         Self::open_at(&folder.join(FILE))
     }
 
-    /// Reads a file of one's own choice.
-    pub fn open_at(path: &Path) -> Result<Self> {
+    fn open_at(path: &Path) -> Result<Self> {
         let what = || format!("cannot use {}", path.display());
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).doing(what)?;
@@ -119,8 +111,8 @@ impl State {
 
     /// Ends the server of that name, if it runs, and forgets it.
     pub fn stop(&mut self, name: &str) -> Result<()> {
-        let place = self.records.iter().position(|record| record.name == name);
-        match place.map(|place| self.records.remove(place)) {
+        let index = self.records.iter().position(|record| record.name == name);
+        match index.map(|index| self.records.remove(index)) {
             Some(record) => record.stop().and_then(|()| self.save()),
             None => Ok(()),
         }
@@ -148,8 +140,8 @@ impl State {
     }
 }
 
-/// The URL of a server for tests: the environment's, else that of a server that `cargo xtask servers up` left
-/// running, so that a plain `cargo test` finds it.
+/// The URL of a server for tests: the environment's, else that of a server that
+/// `cargo xtask servers up` left running, so that a plain `cargo test` finds it.
 pub fn url_for(name: &str) -> Option<String> {
     let variable = server(name).ok()?.url_variable();
     if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
@@ -164,12 +156,13 @@ pub fn url_for(name: &str) -> Option<String> {
         .map(|record| record.url)
 }
 
-/// Why [`url_for`] has none, in one line, for a test that is skipped: what `cargo xtask test` found out when it
-/// looked for one, or what to do.
+/// Why [`url_for`] has none, in one line, for a test that is skipped: the reason that
+/// `cargo xtask test` found, or what to do.
 pub fn missing_reason(name: &str) -> String {
     std::env::var(variable(name, "MISSING")).unwrap_or_else(|_| {
         let url = variable(name, "URL");
-        format!("no {name}: {url} is not set and no server runs; `cargo xtask servers up {name}` starts one")
+        let advice = format!("`cargo xtask servers up {name}` starts one");
+        format!("no {name}: {url} is not set and no server runs; {advice}")
     })
 }
 
@@ -181,7 +174,8 @@ fn read(path: &Path) -> Vec<Record> {
         .unwrap_or_default()
 }
 
-/// Where the target folder may be: as the environment says, around this program, or around this package.
+/// Where the target folder may be: as the environment says, around this program, or around this
+/// package.
 fn target_folders() -> Vec<PathBuf> {
     let told = std::env::var_os("CARGO_TARGET_DIR")
         .map(PathBuf::from)
@@ -216,10 +210,9 @@ mod tests {
         let record = Record {
             name: name.into(),
             url: format!("{name}://somewhere"),
-            product: Product::new("Sleep", Some("9".into())),
+            product: Product::new("Sleep", Some("9")),
             source: Source::Local,
-            process: Identity::of(child.id()),
-            others: Vec::new(),
+            processes: vec![Identity::of(child.id())],
             signal: Signal::Term,
             folder: folder.path().into(),
         };

@@ -6,19 +6,20 @@ use std::process::{Child, Command, Stdio};
 use crate::error::Doing;
 use crate::{Result, Signal};
 
-/// Ends a server when the process that holds it is gone, however it went: the pipe between the two closes even
-/// on SIGKILL. In a process group of its own and deaf to signals, so that Ctrl-C does not take it first.
+/// Ends a server when the process that holds it is gone, however it went: the pipe between the two
+/// closes even on SIGKILL. In a process group of its own and deaf to signals, so that Ctrl-C does
+/// not take it first.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Child,
 }
 
-/// `$1` is the server's folder, where the file `pid` names its process, or that of a cluster, with such a folder for
-/// each node; `$2` is the signal to try first. A frozen process takes it when it goes on.
+/// `$1` is the server's folder, with a folder for each of its processes, whose file `pid` names the
+/// process; `$2` is the signal to try first. A frozen process takes it when it goes on.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
-pids=$(cat "$1/pid" "$1"/*/pid 2> /dev/null)
+pids=$(cat "$1"/*/pid 2> /dev/null)
 for pid in $pids; do
     kill -s "$2" "$pid" 2> /dev/null
     kill -s CONT "$pid" 2> /dev/null
@@ -36,7 +37,7 @@ rm -rf "$1"
 impl Watchdog {
     pub(crate) const NOTE: &'static str = "pid";
 
-    /// Notes the process to be ended, on a line of its own: the notes of a cluster's nodes are read as one text.
+    /// Notes the process to be ended, on a line of its own: all notes are read as one text.
     pub(crate) fn note(folder: &Path, pid: u32) -> Result<()> {
         fs::write(folder.join(Self::NOTE), format!("{pid}\n"))
             .doing(|| "cannot note the server's process".into())
@@ -58,7 +59,7 @@ impl Watchdog {
     }
 }
 
-/// Called off: whoever drops it has ended the server.
+/// Called off: the server has ended.
 impl Drop for Watchdog {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -76,7 +77,7 @@ mod tests {
     use crate::{Identity, Signal};
 
     #[test]
-    fn every_node_ends_with_whoever_held_them_even_a_frozen_one() {
+    fn every_node_ends_with_the_process_that_held_them_even_a_frozen_one() {
         let folder = Folder::create("watchdog-test", None).unwrap();
         let mut nodes = Vec::new();
         for number in ["0", "1"] {

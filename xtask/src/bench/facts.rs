@@ -46,7 +46,7 @@ impl From<&Instance> for Facts {
     }
 }
 
-/// The settings that a reader of figures asks for.
+/// The settings that a reader of figures needs.
 fn settings(instance: &Instance) -> &'static str {
     if instance.source() == Source::Env {
         return "its own";

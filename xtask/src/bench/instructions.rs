@@ -1,4 +1,5 @@
-//! Instructions per operation, counted by callgrind: numbers that do not depend on how busy the machine is.
+//! Instructions per operation, counted by callgrind: numbers that do not depend on how busy the
+//! machine is.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +12,15 @@ use crate::{Result, workspace};
 /// Of `idem-benches`, and of its feature.
 pub(crate) const NAME: &str = "instructions";
 
-/// So many operations make one count: the constant of the same name in `benches/benches/instructions.rs`.
+/// So many operations make one count: the constant of the same name in
+/// `benches/benches/instructions.rs`.
 const OPERATIONS: f64 = 1000.0;
 
 /// Where callgrind is not to be had, the counts are left out.
 const VALGRIND: &str = "valgrind";
 
-/// The program that starts callgrind, in the version that the benchmarks were built with; installed into the target
-/// folder where it is missing.
+/// The program that starts callgrind, in the version that the benchmarks were built with; installed
+/// into the target folder where it is missing.
 ///
 /// # Errors
 ///

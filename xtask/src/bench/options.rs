@@ -1,6 +1,6 @@
 use crate::bench::backends;
 
-/// What is measured, and what is done with the figures.
+/// Which subjects are measured, and where the figures go.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct BenchOptions {
     /// Measures these backends only.
@@ -21,12 +21,12 @@ pub(crate) struct BenchOptions {
     /// Writes the figures and the charts into `docs/`.
     #[arg(long, conflicts_with = "profile")]
     pub(crate) docs: bool,
-    /// Measures nothing: shows the figures of the last run again, with the reasons as `benches/reasons.toml` has them
-    /// now.
+    /// Measures nothing: shows the figures of the last run again, with the reasons as
+    /// `benches/reasons.toml` has them now.
     #[arg(long)]
     pub(crate) show: bool,
-    /// Measures the servers that `IDEM_…_URL` name, where they do; by default all are private ones with durable
-    /// settings.
+    /// Measures the servers that `IDEM_…_URL` name, where they do; by default all are private ones
+    /// with durable settings.
     #[arg(long)]
     pub(crate) from_environment: bool,
     /// Measures nothing: draws a flamegraph of this path for each of the backends.

@@ -38,7 +38,8 @@ const GENERATORS: [(&str, &str); 3] = [
     ("mariadb", "mariadb-client"),
 ];
 
-/// Installs the load generators of these servers where they are missing; says so where that cannot be.
+/// Installs the load generators of these servers where they are missing; says so where that cannot
+/// be.
 pub(crate) fn set_up(servers: &[&str]) {
     for (server, package) in GENERATORS {
         if servers.contains(&server) && !idem_servers::is_installed(&[package]) {
@@ -50,7 +51,7 @@ pub(crate) fn set_up(servers: &[&str]) {
     }
 }
 
-/// What is run, in order.
+/// The programs to run, in order.
 pub(crate) fn all(options: &BenchOptions, servers: &Pool, folder: &Path) -> Vec<Program> {
     let ready = backends::ready(options, servers.instances());
     let mut programs = vec![ratios(options, &ready, folder)];
@@ -125,8 +126,8 @@ fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
     }
 }
 
-/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and all have the same features, so
-/// that nothing is built twice.
+/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and all have
+/// the same features, so that nothing is built twice.
 fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
     let mut command = cargo(&arguments[..1]);
     command.args(["--package", "idem-benches"]);

@@ -46,8 +46,9 @@ impl Report {
         Ok(())
     }
 
-    /// What an earlier report has beside this one: where only some backends or paths were measured, the others
-    /// stay. A report of another machine has nothing to say, nor has one of other rounds.
+    /// What an earlier report has beside this one: where only some backends or paths were measured,
+    /// the others stay. A report of another machine has nothing to say, nor has one of other
+    /// rounds.
     pub(crate) fn keep_others_of(&mut self, earlier: Self) {
         let same = |machine: &Machine| (machine.cpu.clone(), machine.cores, machine.kernel.clone());
         if same(&earlier.machine) != same(&self.machine) || earlier.quick != self.quick {

@@ -53,15 +53,16 @@ pub(crate) fn plain(rows: &[Judged]) -> String {
     format!("{table}\n{}", reasons.listed(rows))
 }
 
-/// A line for each path, baseline, number of callers and target; a column for each backend that has a target.
+/// A line for each path, baseline, number of callers and target; a column for each backend that has
+/// a target.
 pub(crate) fn targets(rows: &[Judged]) -> String {
     let reasons = Reasons::of(rows);
     let backends: Vec<_> = BACKENDS
         .iter()
         .map(|(name, _)| *name)
         .filter(|name| {
-            let mut asked = rows.iter().filter(|judged| judged.target.is_some());
-            asked.any(|judged| judged.row.backend == *name)
+            let mut with_target = rows.iter().filter(|judged| judged.target.is_some());
+            with_target.any(|judged| judged.row.backend == *name)
         })
         .collect();
     let mut lines: Vec<([String; 4], Vec<String>)> = Vec::new();

@@ -7,15 +7,17 @@ use testcontainers::bollard::Docker;
 pub(crate) enum Place {
     /// On this machine: at 127.0.0.1, where nobody else gets in.
     Here,
-    /// On another, or beside the container that we are in ourselves: at an address that testcontainers knows.
+    /// On another, or beside the container that we are in ourselves: at an address that
+    /// testcontainers knows.
     Elsewhere,
 }
 
 impl Place {
-    /// Asks the engine at `DOCKER_HOST`.
+    /// Finds out about the engine at `DOCKER_HOST`.
     ///
-    /// In a container an engine at a local socket is either within the same container or outside; only the one
-    /// within has our host name. (What testcontainers does there, to take it for outside, fails within.)
+    /// In a container an engine at a local socket is either within the same container or outside;
+    /// only the one within has our host name. (What testcontainers does there, to take it for
+    /// outside, fails within.)
     pub(crate) async fn find() -> Self {
         let host = std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:".into());
         let in_container = ["/.dockerenv", "/run/.containerenv"]
@@ -30,8 +32,8 @@ impl Place {
         }
     }
 
-    /// The address to publish at. It is spelt out: podman's answer names none where none was asked for, and
-    /// testcontainers then finds no port.
+    /// The address to publish at. It is spelt out: podman's answer names none where the request
+    /// names none, and testcontainers then finds no port.
     pub(crate) fn address(self) -> &'static str {
         match self {
             Self::Here => "127.0.0.1",

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idem_servers::{Image, Product, Server};
 use testcontainers::bollard::models::{HostConfig, PortBinding};
-use testcontainers::core::IntoContainerPort;
+use testcontainers::core::{CmdWaitFor, ExecCommand, IntoContainerPort};
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,19 +17,18 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 const TIME_TO_ANSWER: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What keeps the container.
+/// How long the container stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// Whoever started us: it goes when the pipe to us closes.
+    /// Until the process that started us closes the pipe to us, or until a signal.
     WhileStdinIsOpen,
-    /// Nobody: it goes on a signal.
     UntilSignalled,
 }
 
 /// One database to be kept in a container.
 #[derive(Debug)]
 pub(crate) struct Serve {
-    server: &'static dyn Server,
+    server: &'static Server,
     image: Image,
     stay: Stay,
 }
@@ -93,7 +92,6 @@ impl Serve {
             Place::Elsewhere => url.replace("127.0.0.1", &container.get_host().await?.to_string()),
         };
         let product = self.answered(container, &url).await?;
-        self.server.welcome(&url)?;
         let line = serde_json::json!({
             "url": url,
             "product": product.name,
@@ -104,7 +102,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Asks the database itself: what images write to their logs, and how often before they mean it, differs.
+    /// Runs the client program of the image, in the container: a port may take connections before
+    /// the server does, and a machine need not have the program.
     async fn answered(
         &self,
         container: &ContainerAsync<GenericImage>,
@@ -112,7 +111,11 @@ impl Serve {
     ) -> Result<Product> {
         let deadline = Instant::now() + TIME_TO_ANSWER;
         loop {
-            match self.server.probe(url) {
+            let answer = match self.image.question {
+                [] => self.server.probe(url).map_err(Into::into),
+                question => self.version(container, question).await,
+            };
+            match answer {
                 Ok(product) => return Ok(product),
                 Err(error) if Instant::now() > deadline || !container.is_running().await? => {
                     let said = container.stderr_to_vec().await.unwrap_or_default();
@@ -120,6 +123,21 @@ impl Serve {
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
+        }
+    }
+
+    async fn version(
+        &self,
+        container: &ContainerAsync<GenericImage>,
+        question: &[&str],
+    ) -> Result<Product> {
+        let command = ExecCommand::new(question.iter().copied());
+        let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
+        let printed = container.exec(command).await?.stdout_to_vec().await?;
+        let product = Product::told(self.server.product(), &String::from_utf8_lossy(&printed));
+        match product.version {
+            Some(_) => Ok(product),
+            None => Err("the server does not answer yet".into()),
         }
     }
 }
@@ -133,7 +151,8 @@ fn publish(config: &mut HostConfig, port: u16, place: Place) {
     config.port_bindings = Some([(format!("{port}/tcp"), Some(vec![binding]))].into());
 }
 
-/// The tag is what follows the last colon, unless that is the port of a host; without one it is `latest`.
+/// The tag is what follows the last colon, unless that is the port of a host; without one it is
+/// `latest`.
 fn split_tag(reference: &str) -> (&str, &str) {
     match reference.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -186,17 +205,16 @@ mod tests {
 
     #[test]
     fn a_tag_is_not_mistaken_for_a_port() {
-        assert_eq!(
-            split_tag("postgres:17.6-alpine"),
-            ("postgres", "17.6-alpine")
-        );
-        assert_eq!(
-            split_tag("host:5000/team/postgres"),
-            ("host:5000/team/postgres", "latest")
-        );
-        assert_eq!(
-            split_tag("host:5000/postgres:16"),
-            ("host:5000/postgres", "16")
-        );
+        for (reference, name, tag) in [
+            ("postgres:17.6-alpine", "postgres", "17.6-alpine"),
+            (
+                "host:5000/team/postgres",
+                "host:5000/team/postgres",
+                "latest",
+            ),
+            ("host:5000/postgres:16", "host:5000/postgres", "16"),
+        ] {
+            assert_eq!(split_tag(reference), (name, tag));
+        }
     }
 }

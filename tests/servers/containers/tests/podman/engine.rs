@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-/// The default runtime (crun), limits and cgroup manager fail where cgroups are hybrid, where the limit of open
-/// files is low, or where no systemd runs; these work there and elsewhere.
+/// The default runtime (crun), limits and cgroup manager fail where cgroups are hybrid, where the
+/// limit of open files is low, or where no systemd runs; these work there and elsewhere.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=8192:8192"]
@@ -31,15 +31,7 @@ pub(crate) struct Podman {
 impl Podman {
     /// Whether every program that it takes is there.
     pub(crate) fn is_installed() -> bool {
-        let runs = |program: &str| {
-            let mut command = Command::new(program);
-            command
-                .arg("--version")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
+        let runs = |program| output(Command::new(program).arg("--version")).is_ok();
         let helper = ["/usr/lib/podman", "/usr/libexec/podman"]
             .map(|folder| Path::new(folder).join("netavark"));
         runs("podman") && runs("runc") && helper.iter().any(|path| path.is_file())
@@ -47,8 +39,7 @@ impl Podman {
 
     /// Whether we may use it: without root it takes more of the machine than a test can set up.
     pub(crate) fn is_allowed() -> bool {
-        let output = Command::new("id").arg("-u").output();
-        output.is_ok_and(|output| output.stdout == b"0\n")
+        output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0")
     }
 
     pub(crate) fn start() -> Result<Self, Failed> {
@@ -61,21 +52,13 @@ impl Podman {
         let mut service = podman.command();
         service.args(["system", "service", "--time=0", &podman.host()]);
         let log = std::fs::File::create(podman.path("log"))?;
-        podman.service = Some(
-            service
-                .stdin(Stdio::null())
-                .stdout(log.try_clone()?)
-                .stderr(log)
-                .spawn()?,
-        );
+        let service = service.stdin(Stdio::null()).stdout(log.try_clone()?);
+        podman.service = Some(service.stderr(log).spawn()?);
         let deadline = Instant::now() + TIME_TO_START;
         while std::os::unix::net::UnixStream::connect(podman.path("socket")).is_err() {
             if Instant::now() > deadline {
-                return Err(format!(
-                    "podman does not answer: {}",
-                    std::fs::read_to_string(podman.path("log"))?
-                )
-                .into());
+                let log = std::fs::read_to_string(podman.path("log"))?;
+                return Err(format!("podman does not answer: {log}").into());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -96,40 +79,31 @@ impl Podman {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("podman");
         command.env("CONTAINERS_CONF", self.path("containers.conf"));
-        command
-            .arg("--root")
-            .arg(self.path("storage"))
-            .arg("--runroot")
-            .arg(self.path("run"));
-        command.arg("--tmpdir").arg(self.path("tmp"));
+        for (option, folder) in [("root", "storage"), ("runroot", "run"), ("tmpdir", "tmp")] {
+            command.arg(format!("--{option}")).arg(self.path(folder));
+        }
         command
     }
 
-    /// What such a command prints.
+    /// The output of such a command.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Failed> {
-        let output = self
-            .command()
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()?;
-        if !output.status.success() {
-            return Err(format!(
-                "podman {arguments:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-            .into());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        output(self.command().args(arguments).stdin(Stdio::null()))
     }
 
     /// Containers, running or not.
-    pub(crate) fn containers(&self) -> Result<Vec<String>, Failed> {
-        Ok(self
-            .run(&["ps", "--all", "--quiet"])?
-            .lines()
-            .map(Into::into)
-            .collect())
+    pub(crate) fn containers(&self) -> Result<usize, Failed> {
+        Ok(self.run(&["ps", "--all", "--quiet"])?.lines().count())
     }
+}
+
+/// The output of a command that has to succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {errors}").into())
 }
 
 impl Drop for Podman {
@@ -139,7 +113,8 @@ impl Drop for Podman {
             let _ = service.kill();
             let _ = service.wait();
         }
-        // The storage mounts itself onto itself, and its folder cannot be removed before that is undone.
+        // The storage mounts itself onto itself, and its folder cannot be removed before that is
+        // undone.
         let _ = Command::new("umount")
             .arg(self.path("storage/overlay"))
             .stderr(Stdio::null())

@@ -1,167 +1,96 @@
-//! An image like the official one, made of the PostgreSQL on this machine and what it is linked to.
+//! An image like the official one, made of the PostgreSQL on this machine and its libraries.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use libtest_mimic::Failed;
 
-use crate::engine::Podman;
+use crate::engine::{Podman, output};
 
 const NAME: &str = "localhost/idem-postgres:test";
 const USER: u32 = 70;
 const PASSWD: &str = "root:x:0:0::/:/bin/sh\npostgres:x:70:70::/data:/bin/sh\n";
 const GROUP: &str = "root:x:0:\npostgres:x:70:\n";
-/// As the official image's: its arguments are `postgres` and what to give to it.
+/// As the official image's: its arguments are `postgres` and the settings.
 const START: &str = r#"#!/bin/sh
 set -e
-"$BIN/initdb" -D /data/main -U postgres --auth=trust --no-sync -E UTF8 --locale=C
+initdb -D /data/main -U postgres --auth=trust --no-sync -E UTF8 --locale=C
 echo "host all all all trust" >> /data/main/pg_hba.conf
+echo "CREATE DATABASE $POSTGRES_DB" | postgres --single -D /data/main postgres
 shift
-exec "$BIN/postgres" -D /data/main -k /tmp -c listen_addresses='*' "$@"
+exec postgres -D /data/main -k /tmp -c listen_addresses='*' "$@"
 "#;
 
-/// Makes the image and answers its name.
+/// Makes the image and returns its name.
 pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, Failed> {
     // The real folder, with pg_config: it may have been found through links.
     let postgres = fs::canonicalize(programs.ok_or("no PostgreSQL")?.join("postgres"))?;
     let programs = postgres.parent().ok_or("no PostgreSQL")?;
-    let root = Root {
-        path: podman.path("image"),
-    };
-    for folder in ["tmp", "dev", "proc", "sys", "run", "bin", "etc", "data"] {
-        fs::create_dir_all(root.path.join(folder))?;
+    let root = podman.path("image");
+    for folder in ["tmp", "dev", "proc", "sys", "run", "etc", "data"] {
+        fs::create_dir_all(root.join(folder))?;
     }
-    fs::set_permissions(root.path.join("tmp"), fs::Permissions::from_mode(0o1777))?;
-    chown(root.path.join("data"), Some(USER), Some(USER))?;
-    root.add_postgres(programs)?;
-    root.write("etc/passwd", PASSWD)?;
-    root.write("etc/group", GROUP)?;
-    root.write("start.sh", START)?;
-    fs::set_permissions(
-        root.path.join("start.sh"),
-        fs::Permissions::from_mode(0o755),
-    )?;
-    import(podman, &root.path, programs)?;
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+    chown(root.join("data"), Some(USER), Some(USER))?;
+    fs::write(root.join("etc/passwd"), PASSWD)?;
+    fs::write(root.join("etc/group"), GROUP)?;
+    fs::write(root.join("start.sh"), START)?;
+    fs::set_permissions(root.join("start.sh"), fs::Permissions::from_mode(0o755))?;
+
+    // Files are files there even where they are links here.
+    let mut tar = Command::new("tar");
+    tar.args(["-c", "--dereference", "--hard-dereference", "-C"]);
+    tar.arg(&root)
+        .arg(".")
+        .args(["-C", "/"])
+        .args(contents(programs)?);
+    let mut tar = tar.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut import = podman.command();
+    import.arg("import");
+    for change in [
+        "ENTRYPOINT [\"/start.sh\"]",
+        "CMD [\"postgres\"]",
+        "EXPOSE 5432",
+        "USER postgres",
+        &format!("ENV PATH={}:/bin", programs.display()),
+    ] {
+        import.args(["--change", change]);
+    }
+    import.stdin(tar.stdout.take().ok_or("tar has no output")?);
+    output(import.args(["-", NAME]))?;
+    tar.wait()?;
     Ok(NAME.into())
 }
 
-fn import(podman: &Podman, root: &Path, programs: &Path) -> Result<(), Failed> {
-    let mut tar = Command::new("tar")
-        .arg("-C")
-        .arg(root)
-        .args(["-c", "."])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let content = tar.stdout.take().ok_or("tar has no output")?;
-    let mut import = podman.command();
-    import.arg("import").args([
-        "--change",
-        "ENTRYPOINT [\"/start.sh\"]",
-        "--change",
-        "CMD [\"postgres\"]",
-    ]);
-    import.args(["--change", "EXPOSE 5432", "--change", "USER postgres"]);
-    import.args([
-        "--change",
-        &format!("ENV BIN={}", programs.display()),
-        "-",
-        NAME,
-    ]);
-    let output = import.stdin(content).output()?;
-    if tar.wait()?.success() && output.status.success() {
-        Ok(())
-    } else {
-        Err(format!("podman import: {}", String::from_utf8_lossy(&output.stderr)).into())
-    }
-}
-
-/// The folder that becomes the image.
-struct Root {
-    path: PathBuf,
-}
-
-impl Root {
-    /// Programs, libraries and shared files at the places where they are on this machine.
-    fn add_postgres(&self, programs: &Path) -> Result<(), Failed> {
-        let [postgres, initdb] = ["postgres", "initdb"].map(|name| programs.join(name));
-        let shell = PathBuf::from("/bin/sh");
-        for program in [&postgres, &initdb, &shell] {
-            self.add(program)?;
-            for library in linked(program)? {
-                self.add(&library)?;
-            }
-        }
-        for module in modules(&told(programs, "--pkglibdir")?)? {
-            self.add(&module)?;
-        }
-        self.add_all(&told(programs, "--sharedir")?)?;
-        Ok(self.add_all(Path::new("/usr/share/zoneinfo"))?)
-    }
-
-    /// One file, as a file even where it is a link.
-    fn add(&self, file: &Path) -> io::Result<()> {
-        let place = self.place(file);
-        fs::create_dir_all(place.parent().unwrap_or(&self.path))?;
-        fs::copy(file, place).map(drop)
-    }
-
-    fn add_all(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(self.place(folder))?;
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_symlink() {
-                symlink(fs::read_link(&path)?, self.place(&path))?;
-            } else if path.is_dir() {
-                self.add_all(&path)?;
-            } else {
-                self.add(&path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        fs::write(self.path.join(name), text)
-    }
-
-    fn place(&self, path: &Path) -> PathBuf {
-        self.path.join(path.strip_prefix("/").unwrap_or(path))
-    }
-}
-
-/// What the dynamic linker would load, itself among it.
-fn linked(program: &Path) -> io::Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text
+/// Programs, libraries and shared files, by their paths on this machine.
+fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
+    let mut paths = ["postgres", "initdb", "psql"]
+        .map(|name| programs.join(name))
+        .to_vec();
+    paths.push("/bin/sh".into());
+    // With the dynamic linker itself.
+    let linked = output(Command::new("ldd").args(&paths))?;
+    let linked = linked
         .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-        .map(PathBuf::from)
-        .collect())
-}
-
-/// What `initdb` loads. The compiler for queries is left out: its library is larger than everything else.
-fn modules(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    let wanted = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.ends_with(".so")
-            && (name.contains("_and_") || ["plpgsql.so", "dict_snowball.so"].contains(&&*name))
-    };
-    Ok(entries
-        .into_iter()
-        .map(|entry| entry.path())
-        .filter(wanted)
-        .collect())
-}
-
-/// A folder that PostgreSQL was built for.
-fn told(programs: &Path, what: &str) -> Result<PathBuf, Failed> {
-    let output = Command::new(programs.join("pg_config"))
-        .arg(what)
-        .output()?;
-    Ok(String::from_utf8(output.stdout)?.trim().into())
+        .filter(|word| word.starts_with('/'));
+    let linked = linked.filter(|word| !word.ends_with(':'));
+    paths.extend(linked.map(PathBuf::from));
+    let told = |what| output(Command::new(programs.join("pg_config")).arg(what));
+    for entry in fs::read_dir(told("--pkglibdir")?)? {
+        let module = entry?.path();
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        // Those that `initdb` loads. The compiler for queries is larger than everything else.
+        let is_loaded = name.contains("_and_") && name.ends_with(".so");
+        if is_loaded || ["plpgsql.so", "dict_snowball.so"].contains(&&*name) {
+            paths.push(module);
+        }
+    }
+    paths.push(told("--sharedir")?.into());
+    paths.push("/usr/share/zoneinfo".into());
+    // Programs share libraries.
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
 }

@@ -1,6 +1,7 @@
-//! The container path with a real engine: podman from the distribution's packages, on a socket of its own, and an
-//! image made of the PostgreSQL on this machine, so that nothing is fetched. `cargo xtask test` installs podman on
-//! Debian as root; elsewhere the trial is shown as ignored, with the reason.
+//! The container path with a real engine: podman from the distribution's packages, on a socket of
+//! its own, and an image made of the PostgreSQL on this machine, so that nothing is fetched.
+//! `cargo xtask test` installs podman on Debian as root; elsewhere the trial is shown as ignored,
+//! with the reason.
 
 mod engine;
 mod image;
@@ -10,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use engine::Podman;
+use engine::{Podman, output};
 use idem_servers::Server;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -41,7 +42,8 @@ fn missing() -> Option<String> {
     }
 }
 
-/// `idem-containers` runs as people run it: as a child of whoever wants a server, here of this test.
+/// `idem-containers` runs as people run it: as a child of the process that needs a server, here of
+/// this test.
 fn container_comes_and_goes() -> Result<(), Failed> {
     let podman = Podman::start()?;
     let image = image::build(&podman, postgres().programs().as_deref())?;
@@ -62,30 +64,19 @@ fn container_comes_and_goes() -> Result<(), Failed> {
     let product = postgres().probe(url)?;
     assert_eq!(Some(product.name.as_str()), said["product"].as_str());
     assert_eq!(product.version.as_deref(), said["version"].as_str());
-    if let Ok(output) = Command::new("psql")
-        .args(["-XAt", url, "-c", "SHOW max_connections"])
-        .output()
-    {
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout).trim(),
-            "300",
-            "{output:?}"
-        );
-    }
-    assert_eq!(podman.containers()?.len(), 1);
+    let question = ["-XAt", url, "-c", "SHOW max_connections"];
+    assert_eq!(output(Command::new("psql").args(question))?, "300");
+    assert_eq!(podman.containers()?, 1);
 
     drop(child.stdin.take());
     let status = wait(&mut child)?;
     assert!(status.success(), "idem-containers ended with {status}");
-    assert!(
-        podman.containers()?.is_empty(),
-        "the container is still there"
-    );
+    assert_eq!(podman.containers()?, 0, "the container is still there");
     assert!(postgres().probe(url).is_err(), "it still answers");
     Ok(())
 }
 
-/// Empty when the child ends without a word; what went wrong is then on its standard error.
+/// Empty when the child ends without a word; the reason is then on its standard error.
 fn first_line(child: &mut Child) -> Result<String, Failed> {
     let output = child.stdout.take().ok_or("no output")?;
     let (sender, receiver) = mpsc::channel();
@@ -110,6 +101,6 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {
     Err("idem-containers did not end when its standard input closed".into())
 }
 
-fn postgres() -> &'static dyn Server {
+fn postgres() -> &'static Server {
     idem_servers::server("postgres").expect("postgres is a known server")
 }

@@ -1,24 +1,16 @@
-//! A real MongoDB, or what speaks its protocol here, started, killed, frozen and thrown away. Shown as ignored, with
-//! the reason, where there is none; `cargo xtask test` builds one on Debian as root.
-//!
-//! There is no client here: what it keeps is for the tests of the store to see.
-
-mod support;
+//! A MongoDB, or the server that speaks its protocol here. There is no client here: the tests of
+//! the store check what it keeps.
 
 use idem_servers::{Durability, ErrorKind, Options, Transport, server, start_private};
-use support::{Outcome, Run, trials};
 
-const TRIALS: &[(&str, Run)] = &[
+use crate::{Outcome, Run};
+
+pub(crate) const TRIALS: &[(&str, Run)] = &[
     ("mongo_says_what_answers_in_which_version", is_named),
     ("mongo_answers_again_after_a_kill_and_a_restart", comes_back),
     ("mongo_answers_again_when_it_is_thawed", is_thawed),
     ("mongo_refuses_what_it_cannot_be_started_with", refuses),
 ];
-
-fn main() {
-    // No client, so one that every machine has.
-    support::main(trials("mongo", "bash", TRIALS));
-}
 
 fn is_named() -> Outcome {
     let mongo = server("mongo")?;
@@ -57,10 +49,8 @@ fn is_thawed() -> Outcome {
     let mongo = server("mongo")?;
     let mut instance = start_private("mongo", &Options::new())?;
     instance.freeze()?;
-    assert!(
-        mongo.probe(instance.url()).is_err(),
-        "a frozen server answered"
-    );
+    let answer = mongo.probe(instance.url());
+    assert!(answer.is_err(), "a frozen server answered");
     instance.thaw()?;
     mongo.probe(instance.url())?;
     instance.freeze()?;

@@ -1,29 +1,33 @@
-//! A real Redis and a real Valkey, started, killed, frozen, watched by a sentinel and thrown away. Shown as ignored,
-//! with the reason, where there is none; `cargo xtask test` gets them on Debian.
-
-mod redis_client;
-mod support;
+//! A Redis, frozen, with settings, and watched by a sentinel.
 
 use std::process::Command;
 use std::time::Duration;
 
-use idem_servers::{
-    Durability, ErrorKind, Instance, Options, RedisSentinel, Transport, server, start_private,
-};
-use libtest_mimic::Failed;
-use redis_client::{ask_with, eventually};
-use support::{Outcome, Run, trials};
+use idem_servers::{ErrorKind, Instance, Options, RedisSentinel, server, start_private};
 
-const REDIS: &[(&str, Run)] = &[
-    ("redis_keeps_values_over_a_kill_and_a_restart", || {
-        keeps_values("redis")
-    }),
-    ("redis_says_its_name_and_version", || {
-        is_named("redis", "Redis")
-    }),
-    ("redis_lets_a_client_in_that_checks_its_certificate", || {
-        speaks_tls("redis")
-    }),
+use crate::common::Database;
+use crate::{Outcome, Run, eventually, output};
+
+pub(crate) static REDIS: Database = Database {
+    name: "redis",
+    client: "redis-cli",
+    ask: |url, command| ask_with(url, &[], command),
+    write: "SET k 1",
+    read: "GET k",
+    rewrite: "SET k 2",
+    version: "INFO server",
+    folder: "CONFIG GET dir",
+    durable: ("CONFIG GET appendfsync", "appendfsync\nalways"),
+    fast: &[("CONFIG GET appendonly", "appendonly\nno")],
+    tls: speaks_tls,
+};
+
+pub(crate) static VALKEY: Database = Database {
+    name: "valkey",
+    ..REDIS
+};
+
+pub(crate) const TRIALS: &[(&str, Run)] = &[
     ("redis_takes_settings_by_their_names", takes_settings),
     ("redis_answers_again_when_it_is_thawed", is_thawed),
     (
@@ -35,72 +39,24 @@ const REDIS: &[(&str, Run)] = &[
         sentinel_hands_over,
     ),
 ];
-const VALKEY: &[(&str, Run)] = &[
-    ("valkey_keeps_values_over_a_kill_and_a_restart", || {
-        keeps_values("valkey")
-    }),
-    ("valkey_says_its_name_and_version", || {
-        is_named("valkey", "Valkey")
-    }),
-    (
-        "valkey_lets_a_client_in_that_checks_its_certificate",
-        || speaks_tls("valkey"),
-    ),
-];
 
-fn main() {
-    let mut all = trials("redis", "redis-cli", REDIS);
-    all.extend(trials("valkey", "redis-cli", VALKEY));
-    support::main(all);
+/// The answer of the server at `url` to a command, with more options for the client.
+pub(crate) fn ask_with(url: &str, options: &[&str], command: &str) -> Outcome<String> {
+    let mut client = Command::new("redis-cli");
+    client.args(["-u", url, "-e"]).args(options);
+    output(client.args(command.split(' ')))
 }
 
-fn ask(instance: &Instance, command: &str) -> Result<String, Failed> {
+fn ask(instance: &Instance, command: &str) -> Outcome<String> {
     ask_with(instance.url(), &[], command)
 }
 
-fn keeps_values(name: &str) -> Outcome {
-    let options = Options::new().with_durability(Durability::Durable);
-    let mut instance = start_private(name, &options)?;
-    let url = instance.url().to_owned();
-    ask(&instance, "SET k 1")?;
-    instance.kill()?;
-    assert!(ask(&instance, "PING").is_err(), "it still answers");
-    instance.restart()?;
-    assert_eq!(ask(&instance, "GET k")?, "1");
-    ask(&instance, "SET k 2")?;
-    instance.pause()?;
-    instance.restart()?;
-    assert_eq!(instance.url(), url);
-    assert_eq!(ask(&instance, "GET k")?, "2");
-    Ok(())
-}
-
-fn is_named(name: &str, product: &str) -> Outcome {
-    let instance = start_private(name, &Options::new())?;
-    assert_eq!(instance.product().name, product);
-    let version = instance.product().version.clone().ok_or("no version")?;
-    let told = ask(&instance, "INFO server")?;
-    assert!(
-        told.contains(&format!("{name}_version:{version}")),
-        "{told}"
-    );
-    assert_eq!(ask(&instance, "CONFIG GET appendonly")?, "appendonly\nno");
-    let folder = ask(&instance, "CONFIG GET dir")?;
-    let folder = folder.lines().nth(1).ok_or("no folder")?;
-    assert!(std::path::Path::new(folder).exists());
-    instance.stop()?;
-    assert!(!std::path::Path::new(folder).exists());
-    Ok(())
-}
-
-fn speaks_tls(name: &str) -> Outcome {
-    let instance = start_private(name, &Options::new().with_transport(Transport::Tls))?;
-    let url = instance.tls_url().ok_or("no TLS")?;
+fn speaks_tls(server: &Instance, authority: &str) -> Outcome {
+    let url = server.tls_url().ok_or("no TLS")?;
     assert!(url.starts_with("rediss://localhost:"), "{url}");
-    let authority = instance.ca_certificate().ok_or("no certificate")?;
-    let authority = authority.to_str().ok_or("no path")?;
-    ask(&instance, "SET k 1")?;
-    assert_eq!(ask_with(&url, &["--cacert", authority], "GET k")?, "1");
+    ask(server, "SET k 1")?;
+    let trusting = ask_with(&url, &["--cacert", authority], "GET k")?;
+    assert_eq!(trusting, "1");
     assert!(ask_with(&url, &[], "GET k").is_err(), "nobody checks it");
     Ok(())
 }
@@ -179,20 +135,8 @@ fn sentinel_hands_over() -> Outcome {
         ask(&sentinel, &question).is_ok_and(|told| told.lines().nth(1) == Some(&successor))
     })?;
     master.restart()?;
-    let result = eventually("the old master follows the new one", || {
+    eventually("the old master follows the new one", || {
         ask(&master, "GET k").is_ok_and(|value| value == "2")
             && ask(&master, "INFO replication").is_ok_and(|told| follows(&told))
-    });
-    if result.is_err() {
-        for (i, q) in [
-            (&sentinel, "INFO sentinel"),
-            (&sentinel, "SENTINEL MASTERS"),
-            (&sentinel, "SENTINEL REPLICAS idem"),
-            (&master, "INFO replication"),
-            (&replica, "INFO replication"),
-        ] {
-            println!("== {q}: {:?}", ask(i, q));
-        }
-    }
-    result
+    })
 }

@@ -1,15 +1,15 @@
-//! A real Galera cluster whose nodes are killed and join again. Shown as ignored, with the reason, where there is
-//! none; `cargo xtask test` installs one on Debian as root.
+//! A Galera cluster whose nodes are killed and join again.
 
-mod mariadb_client;
-mod support;
+use std::path::Path;
 
-use idem_servers::{Cluster, Options, start_private_cluster};
-use libtest_mimic::Failed;
-use mariadb_client::query;
-use support::{Outcome, Run, trials};
+use idem_servers::{Cluster, Options, server, start_private_cluster};
 
-const TRIALS: &[(&str, Run)] = &[
+use crate::mysql::query;
+use crate::{Outcome, Run};
+
+const TABLE: &str = "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)";
+
+pub(crate) const TRIALS: &[(&str, Run)] = &[
     (
         "two_nodes_go_on_without_a_killed_one_which_then_joins_again",
         two_go_on,
@@ -28,25 +28,16 @@ const TRIALS: &[(&str, Run)] = &[
     ),
 ];
 
-fn main() {
-    support::main(trials("galera", "mariadb", TRIALS));
-}
-
-fn sum(cluster: &Cluster, node: usize) -> Result<String, Failed> {
-    query(
-        cluster.url(node),
-        "SET wsrep_sync_wait = 1; SELECT sum(n) FROM t",
-    )
+fn sum(cluster: &Cluster, node: usize) -> Outcome<String> {
+    let question = "SET wsrep_sync_wait = 1; SELECT sum(n) FROM t";
+    query(cluster.url(node), question)
 }
 
 fn two_go_on() -> Outcome {
     let mut cluster = start_private_cluster("galera", &Options::new())?;
     cluster.wait_for_size(3)?;
     assert_eq!(query(cluster.url(1), "SELECT @@wsrep_sync_wait")?, "0");
-    query(
-        cluster.url(0),
-        "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)",
-    )?;
+    query(cluster.url(0), TABLE)?;
     assert_eq!(sum(&cluster, 2)?, "1");
 
     cluster.kill(2)?;
@@ -54,10 +45,8 @@ fn two_go_on() -> Outcome {
     query(cluster.url(0), "INSERT INTO t VALUES (2)")?;
     cluster.wait_for_size(2)?;
     assert_eq!(sum(&cluster, 1)?, "3");
-    assert!(
-        query(cluster.url(2), "SELECT 1").is_err(),
-        "it still answers"
-    );
+    let killed = query(cluster.url(2), "SELECT 1");
+    assert!(killed.is_err(), "it still answers");
 
     cluster.restart(2)?;
     cluster.wait_for_size(3)?;
@@ -67,10 +56,7 @@ fn two_go_on() -> Outcome {
 
 fn all_come_back() -> Outcome {
     let mut cluster = start_private_cluster("galera", &Options::new())?;
-    query(
-        cluster.url(0),
-        "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)",
-    )?;
+    query(cluster.url(0), TABLE)?;
     cluster.pause(0)?;
     query(cluster.url(1), "INSERT INTO t VALUES (2)")?;
     cluster.kill(1)?;
@@ -86,10 +72,7 @@ fn all_come_back() -> Outcome {
 
 fn one_does_not_go_on() -> Outcome {
     let mut cluster = start_private_cluster("galera", &Options::new())?;
-    query(
-        cluster.url(0),
-        "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)",
-    )?;
+    query(cluster.url(0), TABLE)?;
     cluster.kill(1)?;
     cluster.kill(2)?;
     assert!(cluster.restart(1).is_err(), "there is no majority to join");
@@ -109,14 +92,13 @@ fn nothing_is_left() -> Outcome {
     let cluster = start_private_cluster("galera", &Options::new())?;
     let urls = cluster.urls();
     let data = query(cluster.url(0), "SELECT @@datadir")?;
-    let folder = std::path::Path::new(&data).ancestors().nth(2);
-    let folder = folder.ok_or("no folder")?.to_path_buf();
+    let folder = Path::new(&data).ancestors().nth(2).ok_or("no folder")?;
     assert!(folder.join("2").exists(), "{}", folder.display());
     drop(cluster);
     assert!(!folder.exists());
-    let galera = idem_servers::server("galera")?;
     for url in urls.split(',') {
-        assert!(galera.probe(url).is_err(), "{url} still answers");
+        let answer = server("galera")?.probe(url);
+        assert!(answer.is_err(), "{url} still answers");
     }
     Ok(())
 }

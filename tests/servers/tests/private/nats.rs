@@ -1,17 +1,14 @@
-//! A real NATS with JetStream, started, killed and thrown away. Shown as ignored, with the reason, where there is none;
-//! `cargo xtask test` installs it on Debian as root.
-
-mod support;
+//! A NATS with JetStream.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use idem_servers::{Options, start_private};
-use libtest_mimic::Failed;
-use support::{Outcome, Run, trials};
 
-const NATS: &[(&str, Run)] = &[
+use crate::{Outcome, Run};
+
+pub(crate) const TRIALS: &[(&str, Run)] = &[
     ("nats_says_its_name_and_version", is_named),
     (
         "nats_keeps_messages_over_a_kill_and_a_restart",
@@ -19,12 +16,8 @@ const NATS: &[(&str, Run)] = &[
     ),
 ];
 
-fn main() {
-    support::main(trials("nats", "true", NATS));
-}
-
-/// Sends a request and gives the answer's payload.
-fn ask(url: &str, subject: &str, payload: &str) -> Result<String, Failed> {
+/// Sends a request and returns the answer's payload.
+fn ask(url: &str, subject: &str, payload: &str) -> Outcome<String> {
     let address = url.strip_prefix("nats://").ok_or("no NATS URL")?;
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -1,19 +1,17 @@
-//! A real Redis Cluster whose masters are killed and come back as replicas. Shown as ignored, with the reason, where
-//! there is none; `cargo xtask test` installs one on Debian as root.
+//! A Redis Cluster whose masters are killed and come back as replicas.
 
-mod redis_client;
-mod support;
+use std::path::Path;
 
 use idem_servers::{Cluster, Durability, Options, server, start_private_cluster};
-use libtest_mimic::Failed;
-use redis_client::{ask_with, eventually};
-use support::{Outcome, Run, trials};
+
+use crate::redis::ask_with;
+use crate::{Outcome, Run, eventually};
 
 /// The second third of the slots holds `k`.
 const MASTER: usize = 1;
 const REPLICA: usize = 4;
 
-const TRIALS: &[(&str, Run)] = &[
+pub(crate) const TRIALS: &[(&str, Run)] = &[
     (
         "a_replica_takes_over_from_a_killed_master_which_then_follows_it",
         replica_takes_over,
@@ -32,15 +30,11 @@ const TRIALS: &[(&str, Run)] = &[
     ),
 ];
 
-fn main() {
-    support::main(trials("redis-cluster", "redis-cli", TRIALS));
-}
-
-fn ask(cluster: &Cluster, node: usize, command: &str) -> Result<String, Failed> {
+fn ask(cluster: &Cluster, node: usize, command: &str) -> Outcome<String> {
     ask_with(cluster.url(node), &[], command)
 }
 
-fn role(cluster: &Cluster, node: usize) -> Result<String, Failed> {
+fn role(cluster: &Cluster, node: usize) -> Outcome<String> {
     let told = ask(cluster, node, "ROLE")?;
     Ok(told.lines().next().unwrap_or_default().to_owned())
 }
@@ -59,10 +53,8 @@ fn replica_takes_over() -> Outcome {
         ask(&cluster, REPLICA, "SET k 2").is_ok()
     })?;
     cluster.wait_for_size(5)?;
-    assert!(
-        ask(&cluster, MASTER, "PING").is_err(),
-        "the killed node answers"
-    );
+    let killed = ask(&cluster, MASTER, "PING");
+    assert!(killed.is_err(), "the killed node answers");
 
     cluster.restart(MASTER)?;
     assert_eq!(role(&cluster, MASTER)?, "slave");
@@ -95,10 +87,8 @@ fn all_come_back() -> Outcome {
         .with_durability(Durability::Durable)
         .with_setting("maxmemory", "7mb");
     let mut cluster = start_private_cluster("redis-cluster", &options)?;
-    assert_eq!(
-        ask(&cluster, 5, "CONFIG GET maxmemory")?,
-        "maxmemory\n7340032"
-    );
+    let told = ask(&cluster, 5, "CONFIG GET maxmemory")?;
+    assert_eq!(told, "maxmemory\n7340032");
     ask(&cluster, MASTER, "SET k 1")?;
     assert_eq!(ask(&cluster, MASTER, "WAIT 1 10000")?, "1");
     cluster.kill_all()?;
@@ -112,8 +102,8 @@ fn nothing_is_left() -> Outcome {
     let cluster = start_private_cluster("redis-cluster", &Options::new())?;
     let urls = cluster.urls();
     let told = ask(&cluster, 0, "CONFIG GET dir")?;
-    let folder = std::path::Path::new(told.lines().nth(1).ok_or("no folder")?).parent();
-    let folder = folder.ok_or("no folder")?.to_path_buf();
+    let folder = Path::new(told.lines().nth(1).ok_or("no folder")?);
+    let folder = folder.parent().ok_or("no folder")?;
     assert!(folder.join("5").exists(), "{}", folder.display());
     drop(cluster);
     assert!(!folder.exists());

@@ -1,0 +1,107 @@
+//! What every database has to do, by the questions that its client takes.
+
+use std::path::Path;
+
+use idem_servers::{Durability, Identity, Instance, Options, Transport, server, start_private};
+use libtest_mimic::Trial;
+
+use crate::Outcome;
+
+/// One database, with questions to its client and the answers that are right.
+pub(crate) struct Database {
+    pub(crate) name: &'static str,
+    pub(crate) client: &'static str,
+    pub(crate) ask: fn(url: &str, question: &str) -> Outcome<String>,
+    pub(crate) write: &'static str,
+    /// Reads 1 after `write`, 2 after `rewrite`.
+    pub(crate) read: &'static str,
+    pub(crate) rewrite: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) folder: &'static str,
+    pub(crate) durable: (&'static str, &'static str),
+    pub(crate) fast: &'static [(&'static str, &'static str)],
+    /// Talks to the server as a client that trusts this authority alone.
+    pub(crate) tls: fn(server: &Instance, authority: &str) -> Outcome,
+}
+
+type Case = fn(&Database) -> Outcome;
+
+const CASES: &[(&str, Case)] = &[
+    ("keeps_its_data_over_a_kill_and_a_restart", keeps_its_data),
+    ("is_fast_and_large_and_says_its_version", is_fast_and_named),
+    ("lets_a_client_in_that_checks_its_certificate", speaks_tls),
+    (
+        "leaves_neither_process_nor_folder_when_dropped",
+        leaves_nothing,
+    ),
+];
+
+pub(crate) fn trials(database: &'static Database) -> Vec<Trial> {
+    let cases = CASES.iter();
+    let cases: Vec<_> = cases
+        .map(|(name, run)| (*name, move || run(database)))
+        .collect();
+    crate::trials(database.name, database.client, &cases)
+}
+
+fn keeps_its_data(database: &Database) -> Outcome {
+    let options = Options::new().with_durability(Durability::Durable);
+    let mut server = start_private(database.name, &options)?;
+    let url = server.url().to_owned();
+    let ask = |question| (database.ask)(&url, question);
+    let (question, answer) = database.durable;
+    assert_eq!(ask(question)?, answer);
+    ask(database.write)?;
+    server.kill()?;
+    assert!(ask(database.read).is_err(), "it still answers");
+    let answer = idem_servers::server(database.name)?.probe(&url);
+    assert!(answer.is_err(), "it still answers: {answer:?}");
+    server.restart()?;
+    assert_eq!(server.url(), url);
+    assert_eq!(ask(database.read)?, "1");
+    ask(database.rewrite)?;
+    server.pause()?;
+    server.restart()?;
+    assert_eq!(server.url(), url);
+    assert_eq!(ask(database.read)?, "2");
+    Ok(())
+}
+
+fn is_fast_and_named(database: &Database) -> Outcome {
+    let instance = start_private(database.name, &Options::new())?;
+    let ask = |question| (database.ask)(instance.url(), question);
+    assert_eq!(instance.product().name, server(database.name)?.product());
+    let version = instance.product().version.clone().ok_or("no version")?;
+    let told = ask(database.version)?;
+    assert!(told.contains(&version), "{told} is not {version}");
+    for (question, answer) in database.fast {
+        assert_eq!(ask(question)?, *answer);
+    }
+    let folder = ask(database.folder)?;
+    let folder = Path::new(folder.lines().last().ok_or("no folder")?);
+    assert!(folder.exists());
+    instance.stop()?;
+    assert!(!folder.exists());
+    Ok(())
+}
+
+fn speaks_tls(database: &Database) -> Outcome {
+    let options = Options::new().with_transport(Transport::Tls);
+    let server = start_private(database.name, &options)?;
+    let authority = server.ca_certificate().ok_or("no certificate")?;
+    (database.tls)(&server, authority.to_str().ok_or("no path")?)
+}
+
+fn leaves_nothing(database: &Database) -> Outcome {
+    let server = start_private(database.name, &Options::new())?;
+    let folder = (database.ask)(server.url(), database.folder)?;
+    let folder = Path::new(folder.lines().last().ok_or("no folder")?);
+    let mut notes = folder.ancestors().map(|folder| folder.join("pid"));
+    let note = notes.find(|note| note.is_file()).ok_or("no process")?;
+    let process = Identity::of(std::fs::read_to_string(note)?.trim().parse()?);
+    assert!(process.is_alive());
+    drop(server);
+    assert!(!process.is_alive());
+    assert!(!folder.exists());
+    Ok(())
+}
