@@ -2,28 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures_util::future::join_all;
-use idem_core::backend::{TryTurn, Turn, check};
+use idem_core::backend::check;
+use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::decision::is_abandoned;
 use idem_core::{
     ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy,
 };
+use idem_sql::batch::{Batch, CheckedCompletion, Item, RoundLimits, sealed};
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
-use crate::operations::Operations;
-use crate::pool::Pool;
+use crate::operations::{Operations, metadata};
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
-use idem_core::backend::FinalResult;
-use idem_core::backend::decision::is_abandoned;
 
-/// Most items, and about most bytes of results, that one statement takes; larger batches take several.
-const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
-const MAX_BYTES: usize = 16 << 20;
+/// What one statement takes at most, in bytes of results; larger batches take several.
+const LIMITS: RoundLimits = RoundLimits {
+    items: SIZES[SIZES.len() - 1],
+    bytes: 16 << 20,
+    beside: |_| 0,
+};
 
 /// How many items that a batch leaves over are asked for at a time, each on a connection of its own.
-const MAX_AT_ONCE: usize = 4;
+const AT_A_TIME: usize = 4;
 
 type KeyParts<'k> = (&'k [u8], &'k [u8], &'k [u8]);
 
@@ -35,267 +37,152 @@ fn parts(key: &Key) -> KeyParts<'_> {
     )
 }
 
-/// The positions that one statement takes: each key once, within the limits, in the order of the keys, in which two
-/// batches had best lock them; the others are left in `pending`.
-fn next_round<'k>(
-    pending: &mut Vec<usize>,
-    key: impl Fn(usize) -> &'k Key,
-    bytes: impl Fn(usize) -> usize,
-) -> Vec<usize> {
-    let mut seen = HashSet::new();
-    let mut size = 0;
-    let (mut round, rest): (Vec<_>, _) =
-        std::mem::take(pending).into_iter().partition(|&position| {
-            let fits = seen.len() < MAX_ITEMS && (size == 0 || size + bytes(position) <= MAX_BYTES);
-            let takes = fits && seen.insert(key(position));
-            if takes {
-                size += bytes(position);
-            }
-            takes
-        });
-    *pending = rest;
-    round.sort_by_key(|&position| parts(key(position)));
-    round
+/// A claim of a batch.
+struct ClaimParams<'r> {
+    request: &'r ClaimRequest,
+    checked: CheckedClaim,
+}
+
+impl Item for ClaimParams<'_> {
+    fn key(&self) -> &Key {
+        self.request.key()
+    }
 }
 
 impl Operations {
     pub(crate) async fn claim_many(
         &self,
-        pool: &Pool,
+        session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let session = || Session::Pool(pool, &self.config);
-        let mut answers: Vec<Option<Result<ClaimOutcome>>> = Vec::new();
-        answers.resize_with(requests.len(), || None);
-        let mut pending = Vec::new();
-        for (position, request) in requests.iter().enumerate() {
-            let checked = check::batch_items(requests.len())
-                .and_then(|()| check::claim(request, &self.config.limits()));
-            match checked {
-                Ok(_) => pending.push(position),
-                Err(error) => answers[position] = Some(Err(error)),
-            }
-        }
-        let mut singly = Vec::new();
-        while !pending.is_empty() {
-            let key = |position: usize| requests[position].key();
-            let round = next_round(&mut pending, key, |_| 0);
-            let (round, turns) = self.with_turns(round, key, &mut singly);
-            if round.is_empty() {
-                continue;
-            }
-            let asked: Vec<_> = round.iter().map(|&position| &requests[position]).collect();
-            let found = self.claim_round(&mut session(), &asked).await;
-            drop(turns);
-            match found {
-                Ok(found) => {
-                    for (position, answer) in round.into_iter().zip(found) {
-                        match answer {
-                            Some(outcome) if !is_abandoned(&outcome, &requests[position]) => {
-                                answers[position] = Some(Ok(outcome));
-                            }
-                            // The row changed under the statement, is to be taken over or to be failed.
-                            _ => singly.push(position),
-                        }
-                    }
-                }
-                Err(error) => {
-                    let each = error.for_each_item();
-                    for position in round.into_iter().chain(std::mem::take(&mut pending)) {
-                        answers[position] = Some(Err(each()));
-                    }
-                }
-            }
-        }
-        for few in singly.chunks(MAX_AT_ONCE) {
-            let asked = few.iter().map(|&position| async move {
-                let answer = self.claim(&mut session(), &requests[position]).await;
-                (position, answer)
-            });
-            for (position, answer) in join_all(asked).await {
-                answers[position] = Some(answer);
-            }
-        }
-        answers.into_iter().flatten().collect()
-    }
-
-    /// The positions whose keys' turns can be had at once, with the turns. The others are asked for by themselves after
-    /// the batch: somebody of this process waits for their lock, or they are known to be locked.
-    fn with_turns<'k>(
-        &self,
-        round: Vec<usize>,
-        key: impl Fn(usize) -> &'k Key,
-        singly: &mut Vec<usize>,
-    ) -> (Vec<usize>, Vec<Turn>) {
-        let mut turns = Vec::with_capacity(round.len());
-        let (round, others): (Vec<_>, Vec<_>) = round.into_iter().partition(|&position| match self
-            .locked
-            .try_turn(key(position))
-        {
-            TryTurn::Turn(turn) => {
-                turns.push(turn);
-                true
-            }
-            TryTurn::Busy | TryTurn::Locked(_) => false,
+        let limits = self.config.limits();
+        let mut batch = Batch::new(requests, |request| {
+            let checked = check::claim(request, &limits)?;
+            Ok(ClaimParams { request, checked })
         });
-        singly.extend(others);
-        (round, turns)
+        batch.take_turns(self.locked.turns());
+        while let Some(round) = batch.next_round(LIMITS) {
+            let answers = self.claim_round(session, &round.items).await;
+            batch.settle(round, answers, is_asked_singly);
+        }
+        let apart = batch.apart();
+        let claims = apart.iter().filter_map(|(position, claim)| {
+            Some(self.claim_apart(session.beside()?, *position, claim))
+        });
+        batch.ask(claims.collect(), AT_A_TIME).await;
+        batch.answers()
     }
 
-    /// One statement; an answer for each request, or none where the row changed under it or a race was lost.
+    async fn claim_apart(
+        &self,
+        mut session: Session<'_>,
+        position: usize,
+        claim: &ClaimParams<'_>,
+    ) -> (usize, Result<ClaimOutcome>) {
+        let claimed = self.claim(&mut session, claim.request);
+        (position, Box::pin(claimed).await)
+    }
+
+    /// One statement; an answer for each claim, or none where the row changed under it, is to be taken over or to be
+    /// failed.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
-        requests: &[&ClaimRequest],
-    ) -> Result<Vec<Option<ClaimOutcome>>> {
-        let mut answers = vec![None; requests.len()];
+        claims: &[ClaimParams<'_>],
+    ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
         let statements = match self.dialect(session).await? {
             Dialect::Merge => &self.sql.claim_many_by_merge,
             Dialect::Insert => &self.sql.claim_many_by_insert,
         };
-        let (statement, size) = Statements::sized(statements, requests.len());
-        let mut query = Query::new(statement).bind(count(requests.len()));
-        for request in filled(requests, size) {
-            query = self.with_claim_row(query, request)?;
-        }
-        let rows = match session.rows(query, Access::Write).await {
-            Err(error) if is_asked_singly(&error) => return Ok(answers),
-            rows => rows?,
-        };
-        let positions: HashMap<KeyParts<'_>, usize> = requests
+        let (statement, size) = Statements::sized(statements, claims.len());
+        let query = Query::new(statement).bind(count(claims.len()));
+        let query = filled(claims, size).fold(query, with_claim_row);
+        let rows = session.rows(query, Access::Write).await?;
+        let indexes: HashMap<KeyParts<'_>, usize> = claims
             .iter()
             .enumerate()
-            .map(|(position, request)| (parts(request.key()), position))
+            .map(|(index, claim)| (parts(claim.key()), index))
             .collect();
+        let mut answers: Vec<_> = claims.iter().map(|_| None).collect();
         for row in &rows {
             let columns = Columns(row);
-            if let Some(&position) = positions.get(&columns.key()?) {
-                answers[position] = Some(columns.outcome(requests[position])?);
+            if let Some(&index) = indexes.get(&columns.key()?) {
+                let request = claims[index].request;
+                let outcome = columns.outcome(request)?;
+                answers[index] = (!is_abandoned(&outcome, request)).then_some(Ok(outcome));
             }
         }
         Ok(answers)
     }
 
-    fn with_claim_row<'q>(&self, query: Query<'q>, request: &'q ClaimRequest) -> Result<Query<'q>> {
-        let checked = check::claim(request, &self.config.limits())?;
-        Ok(with_key(query, request.key())
-            .bind(request.fingerprint().to_bytes().to_vec())
-            .bind(request.attempt().as_bytes().to_vec())
-            .bind(checked.lease)
-            .bind(checked.retention)
-            .bind(i32::from(request.on_stale() == StalePolicy::Fail))
-            .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
-            .bind(checked.metadata.unwrap_or_default()))
-    }
-
     pub(crate) async fn complete_many(
         &self,
-        pool: &Pool,
+        session: &mut Session<'_>,
         completions: &[Completion],
     ) -> Vec<Result<()>> {
-        let session = || Session::Pool(pool, &self.config);
-        let mut answers: Vec<Option<Result<()>>> = Vec::new();
-        answers.resize_with(completions.len(), || None);
-        let mut sealings: Vec<Option<FinalResult>> = Vec::with_capacity(completions.len());
-        let mut pending = Vec::new();
-        for (position, item) in completions.iter().enumerate() {
-            let sealing = check::batch_items(completions.len())
-                .and_then(|()| self.response(&item.response, item.retention));
-            match sealing {
-                Ok(sealing) => {
-                    sealings.push(Some(sealing));
-                    pending.push(position);
-                }
-                Err(error) => {
-                    sealings.push(None);
-                    answers[position] = Some(Err(error));
-                }
-            }
+        let limits = self.config.limits();
+        let mut batch = Batch::new(completions, |item| CheckedCompletion::new(item, &limits));
+        batch.take_turns(self.locked.turns());
+        while let Some(round) = batch.next_round(LIMITS) {
+            let done = self.complete_round(session, &round.items).await;
+            batch.settle(round, done.map(sealed), is_asked_singly);
         }
-        let bytes = |position: usize| {
-            sealings[position]
-                .as_ref()
-                .map_or(0, |sealing| sealing.bytes().len())
-        };
-        let mut singly = Vec::new();
-        while !pending.is_empty() {
-            let key = |position: usize| completions[position].claim.key();
-            let round = next_round(&mut pending, key, bytes);
-            let (round, turns) = self.with_turns(round, key, &mut singly);
-            let items: Vec<_> = round
-                .iter()
-                .filter_map(|&position| {
-                    let sealing = sealings[position].as_ref()?;
-                    Some((&completions[position], sealing))
-                })
-                .collect();
-            if items.is_empty() {
-                continue;
-            }
-            let sealed = self.complete_round(&mut session(), &items).await;
-            drop(turns);
-            match sealed {
-                Ok(sealed) => {
-                    for (position, sealed) in round.into_iter().zip(sealed) {
-                        match sealed {
-                            true => answers[position] = Some(Ok(())),
-                            // Lost, sealed before, or sealed otherwise: the single operation tells.
-                            false => singly.push(position),
-                        }
-                    }
-                }
-                Err(error) => {
-                    let each = error.for_each_item();
-                    for position in round.into_iter().chain(std::mem::take(&mut pending)) {
-                        answers[position] = Some(Err(each()));
-                    }
-                }
-            }
-        }
-        for few in singly.chunks(MAX_AT_ONCE) {
-            let sealings = &sealings;
-            let asked = few.iter().map(|&position| async move {
-                let sealing = sealings[position].as_ref()?;
-                let claim = &completions[position].claim;
-                Some((position, self.seal(&mut session(), claim, sealing).await))
-            });
-            for (position, answer) in join_all(asked).await.into_iter().flatten() {
-                answers[position] = Some(answer);
-            }
-        }
-        answers.into_iter().flatten().collect()
+        let apart = batch.apart();
+        let completions = apart.iter().filter_map(|(position, item)| {
+            Some(self.complete_apart(session.beside()?, *position, item))
+        });
+        batch.ask(completions.collect(), AT_A_TIME).await;
+        batch.answers()
+    }
+
+    async fn complete_apart(
+        &self,
+        mut session: Session<'_>,
+        position: usize,
+        item: &CheckedCompletion<'_>,
+    ) -> (usize, Result<()>) {
+        let sealed = self.seal(&mut session, &item.completion.claim, &item.result);
+        (position, Box::pin(sealed).await)
     }
 
     /// One statement; whether each item was sealed by it.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        items: &[(&Completion, &FinalResult)],
+        items: &[CheckedCompletion<'_>],
     ) -> Result<Vec<bool>> {
         let (statement, size) = Statements::sized(&self.sql.complete_many, items.len());
         let mut query = Query::new(statement).bind(count(items.len()));
-        for (number, (item, sealing)) in filled(items, size).enumerate() {
+        for (number, item) in filled(items, size).enumerate() {
             // The rows that do not count need not carry their results again.
             let counts = number < items.len();
-            query = with_key(query, item.claim.key())
-                .bind(item.claim.token().as_i64())
-                .bind(item.claim.attempt().as_bytes().to_vec())
-                .bind(if counts { sealing.bytes() } else { &[] })
-                .bind(sealing.retention());
+            let claim = &item.completion.claim;
+            query = with_key(query, claim.key())
+                .bind(claim.token().as_i64())
+                .bind(claim.attempt().as_bytes().to_vec())
+                .bind(if counts { item.result.bytes() } else { &[] })
+                .bind(item.result.retention());
         }
-        let rows = match session.rows(query, Access::Write).await {
-            Err(error) if is_asked_singly(&error) => return Ok(vec![false; items.len()]),
-            rows => rows?,
-        };
+        let rows = session.rows(query, Access::Write).await?;
         let mut sealed: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
         for row in &rows {
             sealed.insert(Columns(row).key_at(0)?);
         }
-        Ok(items
-            .iter()
-            .map(|(item, _)| sealed.contains(&parts(item.claim.key())))
-            .collect())
+        let is_sealed = |item: &CheckedCompletion<'_>| sealed.contains(&parts(item.key()));
+        Ok(items.iter().map(is_sealed).collect())
     }
+}
+
+fn with_claim_row<'q>(query: Query<'q>, claim: &'q ClaimParams<'_>) -> Query<'q> {
+    let (request, checked) = (claim.request, &claim.checked);
+    with_key(query, request.key())
+        .bind(request.fingerprint().to_bytes().to_vec())
+        .bind(request.attempt().as_bytes().to_vec())
+        .bind(checked.lease)
+        .bind(checked.retention)
+        .bind(i32::from(request.on_stale() == StalePolicy::Fail))
+        .bind(i32::from(request.on_failed() == FailedPolicy::Retry))
+        .bind(metadata(checked.metadata.as_deref()))
 }
 
 /// Whether each item is asked for by itself after this error, which had no effect: one of them lost a race, is locked, or

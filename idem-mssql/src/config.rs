@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Limits, Result};
+use idem_core::{Limits, Result};
+use idem_sql::config::{LONGEST_TIME, checked_name};
 
 /// Names, limits and the way keys are claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +30,7 @@ pub enum ClaimMethod {
     InsertWhereNotExists,
 }
 
-/// The longest time-out: with more, the end of it would be no instant that the system's clock can tell.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Most bytes of a table's name: the names beside it (indexes, the tables of the version and of watermarks) are
-/// longer by up to eleven, and Babelfish cuts at 63.
-const MAX_TABLE_BYTES: usize = 50;
-/// As for tables. SQL Server itself allows 128 characters.
+/// Babelfish cuts names at 63 bytes; SQL Server itself allows 128 characters.
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
@@ -53,16 +48,13 @@ impl Config {
         }
     }
 
-    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Whether capitals
-    /// count is up to the database's collation. Watermarks are in a table of their own, whose name has
-    /// `_watermarks` at the end.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
-    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
-        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
-        Ok(self)
+    idem_sql::config_methods! {
+        table: "Whether capitals count is up to the database's collation.",
+        limits: "SQL Server holds at most 2 GB in a field.",
+        timeout: "More than a year counts as a year. For a lock that another transaction holds, a statement waits \
+                  [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.",
+        batching: "",
+        longest: LONGEST_TIME
     }
 
     /// The schema that the table is in, instead of the user's default: 1 to 63 characters as for the table.
@@ -72,15 +64,8 @@ impl Config {
     ///
     /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
-        self.schema = Some(checked("schema", schema.into(), MAX_SCHEMA_BYTES)?);
+        self.schema = Some(checked_name("schema", schema, MAX_SCHEMA_BYTES)?);
         Ok(self)
-    }
-
-    /// Other limits. SQL Server holds at most 2 GB in a field.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
     }
 
     /// Another way to claim.
@@ -90,59 +75,16 @@ impl Config {
         self
     }
 
-    /// Whether concurrent claims and completions of this process share statements, as behind
-    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
-    #[must_use]
-    pub fn with_batching(mut self, batching: bool) -> Self {
-        self.batching = batching;
-        self
-    }
-
-    /// How long a request may take, waiting for a connection included, before it is answered with
-    /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s; more than a year counts as
-    /// a year.
-    ///
-    /// For a lock that another transaction holds, a statement waits [`idem_core::backend::MAX_LOCK_WAIT`] at most.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(MAX_TIMEOUT);
-        self
-    }
-
     /// The schema, if one is set.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// The table's name.
-    #[must_use]
-    pub fn table(&self) -> &str {
-        &self.table
-    }
-
-    /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
     /// How keys are claimed.
     #[must_use]
     pub fn claim_method(&self) -> ClaimMethod {
         self.method
-    }
-
-    /// Whether concurrent calls share statements.
-    #[must_use]
-    pub fn batching(&self) -> bool {
-        self.batching
-    }
-
-    /// How long an operation may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// The table's name, quoted, with the schema if one is set.
@@ -174,21 +116,6 @@ impl Default for Config {
     }
 }
 
-fn checked(what: &str, name: String, max: usize) -> Result<String> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let valid = !name.is_empty()
-        && name.len() <= max
-        && name.bytes().all(word)
-        && !name.starts_with(|first: char| first.is_ascii_digit());
-    if valid {
-        return Ok(name);
-    }
-    Err(Error::invalid_input(format!(
-        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
-         start with a digit"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,7 +123,7 @@ mod tests {
     #[test]
     fn a_time_out_has_an_end() {
         let config = Config::new().with_timeout(Duration::MAX);
-        assert_eq!(config.timeout(), MAX_TIMEOUT);
+        assert_eq!(config.timeout(), LONGEST_TIME);
         let later = std::time::Instant::now().checked_add(config.timeout());
         assert!(later.is_some());
     }

@@ -212,19 +212,13 @@ fn server_code(error: &Error) -> Option<u32> {
 /// key that changed hands too often.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let own = error.downcast_ref::<Error>();
-        if own.is_some_and(|error| error.kind() == ErrorKind::Contention) {
-            return true;
-        }
+    idem_sql::transactions::is_retryable(error, |error| {
         // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait for.
-        if let Some(DriverError::Server(token)) = error.downcast_ref::<DriverError>() {
-            return codes::rolls_back(token.code(), token.message());
+        match error.downcast_ref()? {
+            DriverError::Server(token) => Some(codes::rolls_back(token.code(), token.message())),
+            _ => None,
         }
-        next = error.source();
-    }
-    false
+    })
 }
 
 #[cfg(test)]

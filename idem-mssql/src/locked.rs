@@ -28,9 +28,9 @@ fn locked(error: Error) -> Error {
 }
 
 impl Gate {
-    /// The key's turn if it can be had at once.
-    pub(crate) fn try_turn(&self, key: &Key) -> TryTurn {
-        self.turns.try_turn(key)
+    /// Whose turn it is to wait for each key's lock.
+    pub(crate) fn turns(&self) -> &LockedKeys {
+        &self.turns
     }
 }
 

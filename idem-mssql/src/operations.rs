@@ -5,9 +5,11 @@ use std::time::Duration;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{FinalResult, StoredRecord, check, encode_failure};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, Timestamp,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Key, Record, Result,
+    StalePolicy,
 };
+use idem_sql::maintenance::Task;
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
 use tiberius::Row;
 use tokio::sync::OnceCell;
 
@@ -20,11 +22,7 @@ use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
 
-/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
-/// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_RETRIES: u32 = 16;
-
-/// Most rows that one statement of purge or sweep takes: below the 5,000 locks at which the server locks the table.
+/// Most rows that one statement of a deletion or of `fail_abandoned` takes: below the 5,000 locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
 
 /// What all operations need beside a session.
@@ -139,11 +137,7 @@ impl Operations {
                 return Ok(outcome);
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
-        ))
+        Err(key_changed_hands(Effect::None))
     }
 
     /// Fails the stale record that was seen; `None` when it has changed since.
@@ -164,47 +158,22 @@ impl Operations {
             .transpose()
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        FinalResult::completed(response, retention, &self.config.limits())
-    }
-
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        FinalResult::failed(failure, retention, &self.config.limits())
-    }
-
     pub(crate) async fn seal(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &FinalResult,
+        result: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
-            .bind(sealing.retention())
-            .bind(sealing.state())
-            .bind(sealing.bytes());
-        let owned = self.step(session, claim, query).await?;
-        match owned {
-            Step::Done(_) => Ok(()),
-            Step::Met(state, result) if state == sealing.state() => {
-                if result.as_deref() == Some(sealing.bytes()) {
-                    Ok(())
-                } else {
-                    Err(Error::already_sealed())
-                }
-            }
-            Step::Met(StoredRecord::COMPLETED | StoredRecord::FAILED, _) => {
-                Err(Error::already_sealed())
-            }
-            Step::Met(..) => Err(Error::claim_lost()),
-        }
+            .bind(result.retention())
+            .bind(result.state())
+            .bind(result.bytes());
+        self.step(session, claim, query).await?.sealed(result)
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         let query = with_claim(&self.sql.release, claim);
-        match self.step(session, claim, query).await? {
-            Step::Done(_) | Step::Met(StoredRecord::RELEASED, _) => Ok(()),
-            Step::Met(..) => Err(Error::claim_lost()),
-        }
+        self.step(session, claim, query).await?.released()
     }
 
     /// Sends a statement that writes a record which the claim holds. Where it finds none, what the claim's record is
@@ -214,7 +183,7 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
         query: Query<'_>,
-    ) -> Result<Step> {
+    ) -> Result<Step<Row>> {
         let mut is_repeated = false;
         loop {
             let written = self.in_turn(
@@ -264,18 +233,9 @@ impl Operations {
         lease: Duration,
     ) -> Result<Claim> {
         let query = with_claim(&self.sql.renew, claim).bind(check::lease(lease)?);
-        let Step::Done(row) = self.step(session, claim, query).await? else {
-            return Err(Error::claim_lost());
-        };
+        let row = self.step(session, claim, query).await?.row()?;
         let row = Columns(&row);
-        Ok(Claim::new(
-            claim.key().clone(),
-            claim.token(),
-            claim.attempt(),
-            claim.attempts(),
-            Timestamp::from_micros(row.number(1)?),
-            Timestamp::from_micros(row.number(0)?),
-        ))
+        Ok(renewed(claim, row.number(1)?, row.number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
@@ -284,45 +244,28 @@ impl Operations {
         rows.first().map(|row| Columns(row).record()).transpose()
     }
 
-    pub(crate) async fn delete_expired(
+    pub(crate) async fn maintain(
         &self,
         session: &mut Session<'_>,
-        limit: u32,
-    ) -> Result<u64> {
-        let query = |rows: u32| Query::new(&self.sql.purge).bind(i64::from(rows));
-        in_steps(session, check::batch(limit)?, query).await
-    }
-
-    pub(crate) async fn delete_expired_watermarks(
-        &self,
-        session: &mut Session<'_>,
-        limit: u32,
-    ) -> Result<u64> {
-        let query = |rows: u32| Query::new(&self.sql.purge_watermarks).bind(i64::from(rows));
-        in_steps(session, check::batch(limit)?, query).await
-    }
-
-    pub(crate) async fn fail_abandoned(
-        &self,
-        session: &mut Session<'_>,
+        task: Task,
         limit: u32,
     ) -> Result<u64> {
         let failure = encode_failure(&Failure::abandoned())?;
         let query = |rows: u32| {
-            let query = Query::new(&self.sql.sweep);
-            query.bind(i64::from(rows)).bind(&failure[..])
+            let rows = i64::from(rows);
+            match task {
+                Task::DeleteExpired => Query::new(&self.sql.delete_expired).bind(rows),
+                Task::FailAbandoned => {
+                    let query = Query::new(&self.sql.fail_abandoned).bind(rows);
+                    query.bind(&failure[..])
+                }
+                Task::DeleteExpiredWatermarks => {
+                    Query::new(&self.sql.delete_expired_watermarks).bind(rows)
+                }
+            }
         };
-        in_steps(session, check::batch(limit)?, query).await
+        in_steps(session, limit, query).await
     }
-}
-
-/// What a statement about a claim's record has done or met.
-#[derive(Debug)]
-pub(crate) enum Step {
-    /// It wrote the record, and returned this row.
-    Done(Row),
-    /// The claim is the latest acquisition, and its record is in this state, with this result.
-    Met(i64, Option<Vec<u8>>),
 }
 
 /// Sends a statement that counts its rows until it has taken so many or finds no more.
@@ -372,8 +315,7 @@ pub(crate) fn with_claim<'q>(statement: &'q Statement, claim: &'q Claim) -> Quer
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idem_core::AttemptId;
-    use idem_core::FencingToken;
+    use idem_core::{AttemptId, FencingToken, Timestamp};
 
     /// Text would be sent as `nvarchar`, and the server would convert the columns instead of seeking.
     #[test]

@@ -27,7 +27,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// How long it has for the answer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The driver adds its time-out to the time it is, so it has an end.
-const LONGEST: Duration = crate::config::MAX_TIMEOUT;
+const LONGEST: Duration = idem_sql::config::LONGEST_TIME;
 /// How often the server may send the client elsewhere. Azure SQL does so once.
 const MAX_ROUTINGS: u32 = 3;
 

@@ -1,6 +1,7 @@
 //! How the tables come into being, and whether they are there.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_sql::schema::{MAX_TRIES, is_current, misconfigured};
 
 use crate::ddl::{SCHEMA_VERSION, create_script};
 use crate::error::{Access, classify, is_created_elsewhere};
@@ -10,9 +11,6 @@ use crate::store::{BACKEND, MssqlStore};
 
 /// The first release that has all that the statements use, and is still supported.
 const MIN_RELEASE: u32 = 2017;
-
-/// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
-const MAX_TRIES: u32 = 5;
 
 impl MssqlStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
@@ -116,10 +114,8 @@ impl MssqlStore {
             return Ok(false);
         };
         let has_marks = Columns(row).number(1)? == 1;
-        match u32::try_from(Columns(row).number(0)?) {
-            Ok(version) if version > SCHEMA_VERSION => Err(too_new(version)),
-            version => Ok(version == Ok(SCHEMA_VERSION) && has_marks),
-        }
+        let version = u32::try_from(Columns(row).number(0)?).ok();
+        Ok(is_current(version, SCHEMA_VERSION)? && has_marks)
     }
 }
 
@@ -127,16 +123,6 @@ impl MssqlStore {
 fn release(version: &str) -> Option<u32> {
     let rest = version.strip_prefix("Microsoft SQL Server ")?;
     rest.split_whitespace().next()?.parse().ok()
-}
-
-fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
-}
-
-fn too_new(version: u32) -> Error {
-    misconfigured(format!(
-        "the table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
-    ))
 }
 
 #[cfg(test)]

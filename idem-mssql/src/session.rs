@@ -89,7 +89,7 @@ pub(crate) enum Session<'s> {
     Transaction(&'s mut Client, Server),
 }
 
-impl Session<'_> {
+impl<'s> Session<'s> {
     pub(crate) async fn rows(&mut self, query: Query<'_>, sent: Access) -> Result<Vec<Row>> {
         let results = match self {
             Self::Pool(pool, config) => alone(pool, config, &query, sent).await?,
@@ -104,6 +104,14 @@ impl Session<'_> {
             }
         };
         Ok(results.into_iter().flatten().collect())
+    }
+
+    /// Another session on the pool, where this is one.
+    pub(crate) fn beside(&self) -> Option<Session<'s>> {
+        match *self {
+            Self::Pool(pool, config) => Some(Session::Pool(pool, config)),
+            Self::Transaction(..) => None,
+        }
     }
 
     /// Whether a statement that lost a race may be sent again. In a caller's transaction it cannot be: the server has

@@ -390,14 +390,14 @@ WHERE {key r.} AND r.expires_at > @now;
 /// back) is kept, because the next token is made from it. The caller asks for no more rows than stay below the 5,000
 /// locks at which the server would lock the whole table instead:
 /// <https://learn.microsoft.com/troubleshoot/sql/database-engine/performance/resolve-blocking-problems-caused-lock-escalation>.
-pub(crate) const PURGE: &str =
+pub(crate) const DELETE_EXPIRED: &str =
     "DELETE TOP ({limit}) FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 WHERE purge_at <= @now AND expires_at <= @now AND token < @now;
 SELECT @@ROWCOUNT;
 ";
 
-/// As for [`PURGE`]. That `sweep_at` is not null is said so that the filtered index is used.
-pub(crate) const SWEEP: &str =
+/// As for [`DELETE_EXPIRED`]. That `sweep_at` is not null is said so that the filtered index is used.
+pub(crate) const FAIL_ABANDONED: &str =
     "UPDATE TOP ({limit}) {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET
     state = 2, result = {result}, sealed_at = @now, sweep_at = NULL,
     attempt_id = 0x00000000000000000000000000000000
@@ -405,5 +405,5 @@ WHERE sweep_at IS NOT NULL AND sweep_at <= @now AND state = 0 AND expires_at > @
 SELECT @@ROWCOUNT;
 ";
 
-/// The values of [`PURGE`] and [`SWEEP`].
+/// The values of [`DELETE_EXPIRED`] and [`FAIL_ABANDONED`].
 pub(crate) const BATCH_VALUES: &[&str] = &["limit", "result"];

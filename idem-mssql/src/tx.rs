@@ -1,106 +1,44 @@
 //! Operations in a caller's transaction, and transactions that are repeated as a whole.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
 
 use idem_core::backend::RetryPauses;
-use idem_core::{
-    BoxError, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Response,
-    Result,
-};
+use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_sql::transactions::{IsolationLevels, TransactionSource};
 
-use crate::config::MAX_TIMEOUT;
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::pool::{self, Client, Pool};
 use crate::row::Columns;
 use crate::session::ConnectionGuard;
 use crate::store::{BACKEND, MssqlStore};
 
-/// The record and the caller's own rows commit together: the only true exactly-once there is.
-///
-/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-/// writes the business rows: others see the key in flight while the work runs. Or
-/// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are told `Contention` until the
-/// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
-/// the claim. Claims of other keys go on.
-///
-/// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
-/// `Contention` then.
-///
-/// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
-/// statement commits by itself.
-///
-/// An error of the server fails the transaction, and has rolled it back: repeat it as a whole, with the same key.
-/// [`Transactions`] does that.
-impl MssqlStore {
-    /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
+idem_sql::store_in_transaction! {
+    /// The record and the caller's own rows commit together: the only true exactly-once there is.
     ///
-    /// # Errors
+    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
+    /// writes the business rows: others see the key in flight while the work runs. Or
+    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are told `Contention` until the
+    /// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
+    /// the claim. Claims of other keys go on.
     ///
-    /// As for `claim`. `Contention` also when another transaction holds the key, or another claim of it came first: repeat
-    /// the transaction as a whole.
+    /// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
+    /// `Contention` then.
     ///
-    /// # Cancellation
+    /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
+    /// statement commits by itself.
     ///
-    /// The transaction and its connection are in an unknown state: drop both.
-    pub async fn claim_in(
-        &self,
-        client: &mut Client,
-        request: &ClaimRequest,
-    ) -> Result<ClaimOutcome> {
-        let at = |error: Error| error.at(BACKEND, "claim_in");
-        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
-        let claimed = self.operations.claim(&mut session, request);
-        claimed.await.map_err(at)
-    }
-
-    /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When it answers `ClaimLost`,
-    /// roll back: somebody else does the work.
-    ///
-    /// # Errors
-    ///
-    /// As for `complete`.
-    ///
-    /// # Cancellation
-    ///
-    /// The transaction and its connection are in an unknown state: drop both.
-    pub async fn complete_in(
-        &self,
-        client: &mut Client,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<()> {
-        let at = |error: Error| error.at(BACKEND, "complete_in");
-        let sealing = self.operations.response(response, retention).map_err(at)?;
-        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
-        let sealed = self.operations.seal(&mut session, claim, &sealing);
-        sealed.await.map_err(at)
-    }
-
-    /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
-    ///
-    /// # Errors
-    ///
-    /// As for `fail`.
-    ///
-    /// # Cancellation
-    ///
-    /// The transaction and its connection are in an unknown state: drop both.
-    pub async fn fail_in(
-        &self,
-        client: &mut Client,
-        claim: &Claim,
-        failure: &Failure,
-        retention: Duration,
-    ) -> Result<()> {
-        let at = |error: Error| error.at(BACKEND, "fail_in");
-        let sealing = self.operations.failure(failure, retention).map_err(at)?;
-        let mut session = self.operations.in_transaction(client).await.map_err(at)?;
-        let sealed = self.operations.seal(&mut session, claim, &sealing);
-        sealed.await.map_err(at)
-    }
+    /// An error of the server fails the transaction, and has rolled it back: repeat it as a whole, with the same key.
+    /// [`Transactions`] does that.
+    MssqlStore, BACKEND, client: &mut Client,
+    cancellation: "The transaction and its connection are in an unknown state: drop both.",
+    claim: "As for `claim`. `Contention` also when another transaction holds the key, or another claim of it came \
+            first: repeat the transaction as a whole.",
+    advance: "As for `advance`. `Contention` also when another transaction holds the source, or another one marked it \
+              first.",
+    record: |store, _key| store.operations.in_transaction(client).await,
+    mark: |store, _source| store.operations.in_transaction(client).await,
 }
 
 /// What a transaction sees of others.
@@ -243,126 +181,72 @@ impl fmt::Debug for Transaction {
 }
 
 /// Runs transactions, each repeated as a whole after a deadlock (1205), a conflict of row versions (3960), or
-/// `Contention` of this crate: see [`is_transaction_retryable`].
+/// `Contention` of this crate: see [`is_transaction_retryable`]. The limit holds for the begin, too.
+///
+/// ```no_run
+/// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
+/// # use idem_mssql::{MssqlStore, Transaction};
+/// # async fn pay(store: &MssqlStore, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
+/// # async fn work(_: &mut Transaction) -> Result<ClaimOutcome, BoxError> { Err("…".into()) }
+/// let transactions = idem_mssql::Transactions::new(store.pool().clone());
+/// let mut attempts = transactions.attempts();
+/// loop {
+///     let mut transaction = attempts.begin().await?;
+///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
+///     if let Some(result) = attempts.finish(transaction, result).await {
+///         return result;
+///     }
+/// }
+/// # }
+/// ```
+pub type Transactions = idem_sql::transactions::Transactions<MssqlTransactions>;
+
+/// The attempts at one transaction: see [`Transactions`].
+pub type TransactionRetry = idem_sql::transactions::TransactionRetry<MssqlTransactions>;
+
+/// Transactions of a pool.
 #[derive(Debug, Clone)]
-pub struct Transactions {
+pub struct MssqlTransactions {
     pool: Pool,
     isolation: Isolation,
-    limit: Duration,
 }
 
-impl Transactions {
-    /// Transactions on this pool, under READ COMMITTED, each repeated for at most 10 s.
-    #[must_use]
-    pub fn new(pool: Pool) -> Self {
-        Self {
-            pool,
-            isolation: Isolation::default(),
-            limit: Duration::from_secs(10),
-        }
-    }
+impl IsolationLevels for MssqlTransactions {
+    type Isolation = Isolation;
 
-    /// Another isolation level.
-    #[must_use]
-    pub fn with_isolation(mut self, isolation: Isolation) -> Self {
+    fn set_isolation(&mut self, isolation: Isolation) {
         self.isolation = isolation;
-        self
-    }
-
-    /// For how long a transaction is repeated, and its begin waited for. Default: 10 s; more than a year counts as a
-    /// year.
-    #[must_use]
-    pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit.min(MAX_TIMEOUT);
-        self
-    }
-
-    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
-    ///
-    /// ```no_run
-    /// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};
-    /// # use idem_mssql::{MssqlStore, Transaction};
-    /// # async fn pay(store: &MssqlStore, request: &ClaimRequest) -> Result<ClaimOutcome, BoxError> {
-    /// # async fn work(_: &mut Transaction) -> Result<ClaimOutcome, BoxError> { Err("…".into()) }
-    /// let transactions = idem_mssql::Transactions::new(store.pool().clone());
-    /// let mut attempts = transactions.attempts();
-    /// loop {
-    ///     let mut transaction = attempts.begin().await?;
-    ///     let result = work(&mut transaction).await; // claim_in, the business rows, complete_in
-    ///     if let Some(result) = attempts.finish(transaction, result).await {
-    ///         return result;
-    ///     }
-    /// }
-    /// # }
-    /// ```
-    ///
-    /// The work does nothing but through its transaction, and uses one key: after a commit whose answer was lost
-    /// the caller runs it again and meets the record.
-    #[must_use]
-    pub fn attempts(&self) -> TransactionRetry {
-        TransactionRetry {
-            transactions: self.clone(),
-            pauses: RetryPauses::new(self.limit),
-        }
     }
 }
 
-/// The attempts at one transaction: see [`Transactions::attempts`].
-#[derive(Debug)]
-pub struct TransactionRetry {
-    transactions: Transactions,
-    pauses: RetryPauses,
-}
+impl TransactionSource for MssqlTransactions {
+    type Pool = Pool;
+    type Transaction = Transaction;
 
-impl TransactionRetry {
-    /// Begins the transaction, for the first time or again.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable`, `Contention`, `Misconfigured`.
-    ///
-    /// # Cancellation
-    ///
-    /// Nothing is left open: what was begun for nobody is rolled back.
-    pub async fn begin(&mut self) -> Result<Transaction> {
-        let Transactions {
-            pool, isolation, ..
-        } = &self.transactions;
-        let begun =
-            tokio::time::timeout_at(self.pauses.deadline(), Transaction::begin(pool, *isolation));
-        begun.await.unwrap_or_else(|_| {
+    fn new(pool: Pool) -> Self {
+        let isolation = Isolation::default();
+        Self { pool, isolation }
+    }
+
+    async fn begin(&self, pauses: &mut RetryPauses) -> Result<Transaction> {
+        let begun = Transaction::begin(&self.pool, self.isolation);
+        let begun = tokio::time::timeout_at(pauses.deadline(), begun).await;
+        begun.unwrap_or_else(|_| {
             let message =
                 "no transaction began in time; the server is overloaded, or the pool is too small";
             Err(Error::new(ErrorKind::Unavailable, Effect::None, message).at(BACKEND, "begin"))
         })
     }
 
-    /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when a concurrent transaction
-    /// got in the way and the limit has not passed: begin again.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
-    ///
-    /// # Cancellation
-    ///
-    /// The transaction is rolled back unless the commit was under way.
-    pub async fn finish<T, E: Into<BoxError>>(
-        &mut self,
-        transaction: Transaction,
-        result: Result<T, E>,
-    ) -> Option<Result<T, BoxError>> {
-        let result = match result.map_err(Into::into) {
-            Ok(value) => transaction
-                .commit()
-                .await
-                .map(|()| value)
-                .map_err(BoxError::from),
-            Err(error) => {
-                transaction.abort().await;
-                Err(error)
-            }
-        };
-        self.pauses.settle(result, is_transaction_retryable).await
+    async fn commit(&self, transaction: Transaction) -> Result<()> {
+        transaction.commit().await
+    }
+
+    async fn rollback(&self, transaction: Transaction) {
+        transaction.abort().await;
+    }
+
+    fn is_retryable(error: &(dyn StdError + 'static)) -> bool {
+        is_transaction_retryable(error)
     }
 }

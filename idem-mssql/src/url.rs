@@ -1,6 +1,7 @@
 //! The connection's URL.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::Result;
+use idem_sql::schema::misconfigured;
 use tiberius::{AuthMethod, Config, EncryptionLevel};
 use url::Url;
 
@@ -132,12 +133,10 @@ fn decoded(what: &str, text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| invalid())
 }
 
-fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
-}
-
 #[cfg(test)]
 mod tests {
+    use idem_core::ErrorKind;
+
     use super::*;
 
     /// What the driver will use, as far as it shows.

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use idem_core::backend::{TryTurn, Turn, check};
+use idem_core::backend::{TryTurn, Turn};
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
+use idem_sql::batch::{Batch, CheckedCompletion, Item as _, RoundLimits, sealed};
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
@@ -11,7 +12,6 @@ use crate::operations::{Operations, bind_claim, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, filled_up};
-use idem_core::backend::FinalResult;
 
 /// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
@@ -23,32 +23,9 @@ const MAX_BYTES_OF_MYSQL: usize = 10 << 10;
 /// About what an item takes beside its key and what is of any length.
 const ITEM_BYTES: usize = 100;
 
-/// The positions that one statement takes: each key once, within the limits, in the order of keys, so that two batches
-/// never wait for each other in a circle; the others are left in `pending`.
-fn next_round<'k>(
-    pending: &mut Vec<usize>,
-    most_bytes: usize,
-    key: impl Fn(usize) -> &'k Key,
-    bytes: impl Fn(usize) -> usize,
-) -> Vec<usize> {
-    let mut seen = HashSet::new();
-    let mut size = 0;
-    let (mut round, rest): (Vec<_>, _) =
-        std::mem::take(pending).into_iter().partition(|&position| {
-            let (scope, operation, id) = parts(key(position));
-            let name = scope.len() + operation.len() + id.len();
-            // On MySQL a probe has the key once more.
-            let bytes = ITEM_BYTES + 2 * name + bytes(position);
-            let fits = seen.len() < MAX_ITEMS && (size == 0 || size + bytes <= most_bytes);
-            let takes = fits && seen.insert(key(position));
-            if takes {
-                size += bytes;
-            }
-            takes
-        });
-    *pending = rest;
-    round.sort_by_key(|&position| parts(key(position)));
-    round
+/// On MySQL a probe has the key once more.
+fn beside(key: &Key) -> usize {
+    ITEM_BYTES + 2 * (key.scope().len() + key.operation().len() + key.id().len())
 }
 
 pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
@@ -60,14 +37,18 @@ pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
 }
 
 impl Operations {
-    /// About most bytes of one statement.
-    async fn most_bytes(&self, session: &mut Session<'_>) -> usize {
+    /// What one statement takes at most.
+    async fn round_limits(&self, session: &mut Session<'_>) -> RoundLimits {
         let facts = self.facts(session).await;
         // What was wrong the statement will tell.
         let dialect = facts.map_or(Dialect::MySql, |facts| facts.dialect);
-        match dialect {
-            Dialect::MariaDb => MAX_BYTES,
-            Dialect::MySql => MAX_BYTES_OF_MYSQL,
+        RoundLimits {
+            items: MAX_ITEMS,
+            bytes: match dialect {
+                Dialect::MariaDb => MAX_BYTES,
+                Dialect::MySql => MAX_BYTES_OF_MYSQL,
+            },
+            beside,
         }
     }
 
@@ -76,61 +57,50 @@ impl Operations {
         session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let mut answers: Vec<Option<Result<ClaimOutcome>>> = Vec::new();
-        answers.resize_with(requests.len(), || None);
-        let mut asked = Vec::with_capacity(requests.len());
-        let mut pending = Vec::with_capacity(requests.len());
-        for (position, request) in requests.iter().enumerate() {
-            let checked = check::batch_items(requests.len())
-                .and_then(|()| ClaimParams::new(request, &self.config));
-            match checked {
-                Ok(item) => {
-                    pending.push(position);
-                    asked.push(Some(item));
-                }
-                Err(error) => {
-                    answers[position] = Some(Err(error));
-                    asked.push(None);
-                }
-            }
+        let mut batch = Batch::new(requests, |request| ClaimParams::new(request, &self.config));
+        let limits = self.round_limits(session).await;
+        while let Some(round) = batch.next_round(limits) {
+            let answers = self.claim_round(session, &round.items).await;
+            batch.settle(round, answers, |_| false);
         }
-        let most_bytes = self.most_bytes(session).await;
-        while !pending.is_empty() {
-            let key = |position: usize| requests[position].key();
-            let bytes = |position: usize| {
-                asked[position]
-                    .as_ref()
-                    .map_or(0, ClaimParams::metadata_bytes)
-            };
-            let round = next_round(&mut pending, most_bytes, key, bytes);
-            let items: Vec<_> = round.iter().filter_map(|&at| asked[at].as_ref()).collect();
-            let mut found = vec![None; items.len()];
-            let done = self.claim_round(session, &items, &mut found).await;
-            let failed = done.err().map(|error| error.for_each_item());
-            for (position, answer) in round.into_iter().zip(found) {
-                answers[position] = Some(match (answer, &failed) {
-                    (Some(outcome), _) => Ok(outcome),
-                    (None, Some(each)) => Err(each()),
-                    // There is a record, and it is to be taken over or failed; or it is another caller's turn, or somebody
-                    // has locked this key or another of the batch.
-                    (None, None) => self.claim(session, &requests[position]).await,
-                });
-            }
-            if let Some(each) = failed {
-                for position in std::mem::take(&mut pending) {
-                    answers[position] = Some(Err(each()));
-                }
-            }
+        // There is a record, and it is to be taken over or failed; or it is another caller's turn, or somebody has locked
+        // this key or another of the batch.
+        for (position, claim) in batch.apart() {
+            let claimed = self.claim(session, claim.request).await;
+            batch.answer(position, claimed);
         }
-        answers.into_iter().flatten().collect()
+        batch.answers()
     }
 
-    /// An answer for each claim, but for those that more has to be done for. Inserts what is expected to be absent, looks
-    /// at the rest, inserts what is absent of that, and looks again where somebody else was first.
+    /// An answer for each claim, but for those that more has to be done for.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
-        items: &[&ClaimParams<'_>],
+        items: &[ClaimParams<'_>],
+    ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
+        let mut found = vec![None; items.len()];
+        let done = self.insert_and_look(session, items, &mut found).await;
+        let mut answers: Vec<_> = found.into_iter().map(|found| found.map(Ok)).collect();
+        match done {
+            Err(error) if answers.iter().all(Option::is_none) => return Err(error),
+            // What was inserted is won, whatever becomes of the others.
+            Err(error) => {
+                let each = error.for_each_item();
+                for answer in &mut answers {
+                    answer.get_or_insert_with(|| Err(each()));
+                }
+            }
+            Ok(()) => {}
+        }
+        Ok(answers)
+    }
+
+    /// Inserts what is expected to be absent, looks at the rest, inserts what is absent of that, and looks again where
+    /// somebody else was first.
+    async fn insert_and_look(
+        &self,
+        session: &mut Session<'_>,
+        items: &[ClaimParams<'_>],
         answers: &mut [Option<ClaimOutcome>],
     ) -> Result<()> {
         let mut tokens = Vec::new();
@@ -161,7 +131,7 @@ impl Operations {
     async fn insert_at(
         &self,
         session: &mut Session<'_>,
-        items: &[&ClaimParams<'_>],
+        items: &[ClaimParams<'_>],
         which: &[usize],
         tokens: &mut Vec<i64>,
         answers: &mut [Option<ClaimOutcome>],
@@ -182,7 +152,7 @@ impl Operations {
         };
         let done = match session.execute(insert).await {
             Err(error) if is_locked(&error) => {
-                session.share_patience();
+                session.share_retry_timeout();
                 return Ok(());
             }
             done => done?,
@@ -205,7 +175,7 @@ impl Operations {
     async fn look_at(
         &self,
         session: &mut Session<'_>,
-        items: &[&ClaimParams<'_>],
+        items: &[ClaimParams<'_>],
         which: &[usize],
         tokens: &[i64],
         answers: &mut [Option<ClaimOutcome>],
@@ -267,62 +237,21 @@ impl Operations {
         session: &mut Session<'_>,
         completions: &[Completion],
     ) -> Vec<Result<()>> {
-        let mut answers: Vec<Option<Result<()>>> = Vec::new();
-        answers.resize_with(completions.len(), || None);
-        let mut sealings: Vec<Option<FinalResult>> = Vec::with_capacity(completions.len());
-        let mut pending = Vec::new();
-        for (position, item) in completions.iter().enumerate() {
-            let sealing = check::batch_items(completions.len())
-                .and_then(|()| self.response(&item.response, item.retention));
-            match sealing {
-                Ok(sealing) => {
-                    sealings.push(Some(sealing));
-                    pending.push(position);
-                }
-                Err(error) => {
-                    sealings.push(None);
-                    answers[position] = Some(Err(error));
-                }
-            }
+        let limits = self.config.limits();
+        let mut batch = Batch::new(completions, |item| CheckedCompletion::new(item, &limits));
+        let limits = self.round_limits(session).await;
+        while let Some(round) = batch.next_round(limits) {
+            let done = self.complete_round(session, &round.items).await;
+            batch.settle(round, done.map(sealed), |_| false);
         }
-        let bytes = |position: usize| {
-            sealings[position]
-                .as_ref()
-                .map_or(0, |sealing| sealing.bytes().len())
-        };
-        let most_bytes = self.most_bytes(session).await;
-        while !pending.is_empty() {
-            let key = |position: usize| completions[position].claim.key();
-            let round = next_round(&mut pending, most_bytes, key, bytes);
-            let items: Vec<_> = round
-                .iter()
-                .filter_map(|&position| {
-                    let sealing = sealings[position].as_ref()?;
-                    Some((&completions[position], sealing))
-                })
-                .collect();
-            let mut sealed = vec![false; items.len()];
-            match self.complete_round(session, &items, &mut sealed).await {
-                Ok(()) => {
-                    let items = items.into_iter().zip(sealed);
-                    for (position, ((item, sealing), is_sealed)) in round.into_iter().zip(items) {
-                        answers[position] = Some(match is_sealed {
-                            true => Ok(()),
-                            // It is locked, or it is another caller's turn, or one of them is lost or sealed already.
-                            // Those that were sealed just now say so.
-                            false => self.seal(session, &item.claim, sealing).await,
-                        });
-                    }
-                }
-                Err(error) => {
-                    let each = error.for_each_item();
-                    for position in round.into_iter().chain(std::mem::take(&mut pending)) {
-                        answers[position] = Some(Err(each()));
-                    }
-                }
-            }
+        // It is locked, or it is another caller's turn, or one of them is lost or sealed already. Those that were sealed just
+        // now say so.
+        for (position, item) in batch.apart() {
+            let sealed = self.seal(session, &item.completion.claim, &item.result);
+            let sealed = sealed.await;
+            batch.answer(position, sealed);
         }
-        answers.into_iter().flatten().collect()
+        batch.answers()
     }
 
     /// One statement for the items whose turn it is. They are marked where it is certain that it has sealed all of them; when
@@ -330,42 +259,40 @@ impl Operations {
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
-        all: &[(&Completion, &FinalResult)],
-        sealed: &mut [bool],
-    ) -> Result<()> {
+        all: &[CheckedCompletion<'_>],
+    ) -> Result<Vec<bool>> {
+        let mut sealed = vec![false; all.len()];
         let positions: Vec<_> = (0..all.len()).collect();
-        let (which, _turns) = self.turns(&positions, |at| all[at].0.claim.key());
+        let (which, _turns) = self.turns(&positions, |at| all[at].key());
         if which.is_empty() {
-            return Ok(());
+            return Ok(sealed);
         }
-        let items: Vec<_> = which.iter().map(|&at| all[at]).collect();
+        let items: Vec<_> = which.iter().map(|&at| &all[at]).collect();
         let sql = self.sql(session).await?;
         let (statement, size) = sql.complete_many.at_least(items.len());
-        let places: Vec<_> = (1..).zip(&items).collect();
+        let numbered: Vec<_> = (1..).zip(&items).collect();
         let query = || {
-            let rows = filled_up(&places, size).fold(
+            let rows = filled_up(&numbered, size).fold(
                 sqlx::query(statement.text()),
-                |query, (place, (item, sealing))| {
-                    bind_claim(query, &item.claim)
-                        .bind(sealing.retention())
-                        .bind(*place)
+                |query, (number, item)| {
+                    bind_claim(query, &item.completion.claim)
+                        .bind(item.result.retention())
+                        .bind(*number)
                 },
             );
-            let results = filled_up(&items, size)
-                .fold(rows, |query, (_, sealing)| query.bind(sealing.bytes()));
-            filled_up(&items, size).fold(results, |query, (item, _)| {
-                sql.bind_probe(query, item.claim.key())
-            })
+            let results =
+                filled_up(&items, size).fold(rows, |query, item| query.bind(item.result.bytes()));
+            filled_up(&items, size).fold(results, |query, item| sql.bind_probe(query, item.key()))
         };
         match session.write(query).await {
-            Err(error) if is_locked(&error) => session.share_patience(),
+            Err(error) if is_locked(&error) => session.share_retry_timeout(),
             done => {
                 if done? == items.len() as u64 {
                     which.into_iter().for_each(|at| sealed[at] = true);
                 }
             }
         }
-        Ok(())
+        Ok(sealed)
     }
 }
 
@@ -373,36 +300,9 @@ impl Operations {
 mod tests {
     use super::*;
 
-    fn keys(count: usize) -> Vec<Key> {
-        // From the last to the first, each twice.
-        let ids = (0..count).rev().flat_map(|id| [id, id]);
-        let key = |id: usize| Key::new("tenant", "pay", format!("{id:08}")).unwrap();
-        ids.map(key).collect()
-    }
-
     #[test]
-    fn rounds_are_of_a_size_in_order_and_leave_nothing_out() {
-        let keys = keys(300);
-        for (most, bytes, largest) in [
-            (MAX_BYTES, 0, 300),
-            (MAX_BYTES_OF_MYSQL, 0, MAX_BYTES_OF_MYSQL / 134),
-            // Whatever its size, one goes.
-            (MAX_BYTES_OF_MYSQL, 1 << 20, 1),
-        ] {
-            let mut pending: Vec<_> = (0..keys.len()).collect();
-            let (mut sizes, mut seen) = (Vec::new(), HashSet::new());
-            while !pending.is_empty() {
-                let round = next_round(&mut pending, most, |at| &keys[at], |_| bytes);
-                assert!(
-                    round
-                        .windows(2)
-                        .all(|two| keys[two[0]].id() < keys[two[1]].id())
-                );
-                assert!(round.iter().all(|&at| seen.insert(at)), "one goes twice");
-                sizes.push(round.len());
-            }
-            assert_eq!(seen.len(), keys.len());
-            assert_eq!(sizes.into_iter().max(), Some(largest));
-        }
+    fn a_key_counts_twice() {
+        let key = Key::new("tenant", "pay", "00000001").unwrap();
+        assert_eq!(beside(&key), 134);
     }
 }

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use idem_core::backend::check;
-use idem_core::{
-    Advance, Bytes, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Key, Result,
-    WatermarkStore,
-};
+use idem_core::{Advance, Checkpoint, Claim, Error, Key, Result};
+use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 use sqlx::Row;
 
 use crate::error::{Access, decode};
-use crate::operations::{MAX_RETRIES, Operations, bind_claim, bind_key};
+use crate::operations::{Operations, bind_claim, bind_key};
 use crate::session::Session;
-use crate::store::{MySqlStore, at};
 
 /// A mark as it was read.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +37,7 @@ impl Operations {
         self.last_checkpoint(session, claim).await.map(drop)
     }
 
-    async fn last_checkpoint(
+    pub(crate) async fn last_checkpoint(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
@@ -55,9 +51,7 @@ impl Operations {
         let query = || bind_claim(sqlx::query(statement.text()), claim);
         let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let stored: Option<Vec<u8>> = row.try_get_unchecked(0).map_err(decode)?;
-        let stored = stored.map(Bytes::from);
-        stored.as_ref().map(Checkpoint::decode).transpose()
+        stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
     }
 
     /// Reads first, because what is stale or a repetition is answered without a write. Who raised the mark is proven by
@@ -88,13 +82,8 @@ impl Operations {
             let mark = self.mark(session, source, ask > 0).await?;
             let is_there = mark.is_some();
             match mark {
-                Some(mark) if mark.is_live && mark.version == version => {
-                    return Ok(Advance::Unchanged);
-                }
-                Some(mark) if mark.is_live && mark.version > version => {
-                    return Ok(Advance::Stale {
-                        current: mark.version,
-                    });
+                Some(mark) if mark.is_live && mark.version >= version => {
+                    return Ok(not_advanced(mark.version, version));
                 }
                 Some(_) | None => {}
             }
@@ -112,11 +101,7 @@ impl Operations {
                 return Ok(Advance::Advanced);
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
-        ))
+        Err(mark_was_raised())
     }
 
     async fn mark(
@@ -142,47 +127,13 @@ impl Operations {
             is_live: number(1)? != 0,
         }))
     }
-}
 
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl CheckpointStore for MySqlStore {
-    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
-        self.operations
-            .checkpoint(&mut self.session(), claim, checkpoint)
-            .await
-            .map_err(at("checkpoint"))
-    }
-
-    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
-        self.operations
-            .last_checkpoint(&mut self.session(), claim)
-            .await
-            .map_err(at("last_checkpoint"))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl WatermarkStore for MySqlStore {
-    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
-        self.operations
-            .advance(&mut self.session(), source, version, retention)
-            .await
-            .map_err(at("advance"))
-    }
-
-    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
-        let mut session = self.session();
-        let mark = self.operations.mark(&mut session, source, false).await;
-        let mark = mark.map_err(at("watermark"))?;
+    pub(crate) async fn watermark(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+    ) -> Result<Option<u64>> {
+        let mark = self.mark(session, source, false).await?;
         Ok(mark.filter(|mark| mark.is_live).map(|mark| mark.version))
-    }
-
-    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
-        self.operations
-            .delete_expired_watermarks(&mut self.session(), limit)
-            .await
-            .map_err(at("delete_expired_watermarks"))
     }
 }

@@ -16,13 +16,14 @@ use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Result,
 };
+use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use crate::claim_params::ClaimParams;
 use crate::config::{ClaimOrder, Returning};
 use crate::error::{Access, is_null_refused};
-use crate::operations::{MAX_RETRIES, Operations, bind_key};
+use crate::operations::{Operations, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::{Query, Session};
 use crate::statements::Dialect;
@@ -112,11 +113,7 @@ impl Operations {
                 Err(error) => return Err(refused(error, has_written)),
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::Unknown,
-            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
-        ))
+        Err(key_changed_hands(Effect::Unknown))
     }
 
     /// Whether the insert comes before the look.

@@ -2,8 +2,9 @@
 
 use idem_core::backend::check;
 use idem_core::{
-    AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Result, StalePolicy, Timestamp,
+    AttemptId, Claim, ClaimRequest, FailedPolicy, FencingToken, Key, Result, StalePolicy, Timestamp,
 };
+use idem_sql::batch::Item;
 
 use crate::config::Config;
 use crate::operations::bind_key;
@@ -34,11 +35,6 @@ impl<'r> ClaimParams<'r> {
             sweep: (request.on_stale() == StalePolicy::Fail).then_some(checked.lease),
             metadata: checked.metadata,
         })
-    }
-
-    /// The size of its metadata.
-    pub(crate) fn metadata_bytes(&self) -> usize {
-        self.metadata.as_ref().map_or(0, String::len)
     }
 
     /// The claim that an insert with this token has won: the token is the server's clock.
@@ -82,5 +78,15 @@ impl<'r> ClaimParams<'r> {
 
     pub(crate) fn look<'q>(&'q self, statement: &Statement) -> Query<'q> {
         bind_key(sqlx::query(statement.text()), self.request.key())
+    }
+}
+
+impl Item for ClaimParams<'_> {
+    fn key(&self) -> &Key {
+        self.request.key()
+    }
+
+    fn bytes(&self) -> usize {
+        self.metadata.as_ref().map_or(0, String::len)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Limits, Result};
+use idem_core::{Limits, Result};
+use idem_sql::config::{LONGEST_TIME, checked_name};
 
 /// Names, limits and what the server can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,12 +49,6 @@ pub enum ClaimOrder {
     InsertFirst,
 }
 
-/// MySQL and MariaDB take names of at most 64 characters; those of the indexes and of the table of watermarks are longer by
-/// up to eleven.
-const MAX_TABLE_BYTES: usize = 50;
-/// A year: longer times add up to no instant.
-pub(crate) const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
-
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
 const MAX_DATABASE_BYTES: usize = 64;
 
@@ -75,16 +70,16 @@ impl Config {
         }
     }
 
-    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Watermarks are in a
-    /// table of their own, whose name has `_watermarks` at the end.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
-    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
-        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
-        Ok(self)
+    idem_sql::config_methods! {
+        table: "",
+        limits: "A result has to fit into the server's `max_allowed_packet` (16 MiB on MariaDB, 64 MiB on MySQL unless set \
+                 otherwise).",
+        timeout: "More than a year counts as a year. For a key that an open transaction has locked an operation takes \
+                  [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), and then returns `Contention`.",
+        batching: "",
+        longest: LONGEST_TIME
     }
+    idem_sql::max_connections_methods! {}
 
     /// The database that the table is in, instead of the connection's: 1 to 64 characters as for the table.
     /// `migrate` creates it if it is missing.
@@ -93,16 +88,8 @@ impl Config {
     ///
     /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
     pub fn with_database(mut self, database: impl Into<String>) -> Result<Self> {
-        self.database = Some(checked("database", database.into(), MAX_DATABASE_BYTES)?);
+        self.database = Some(checked_name("database", database, MAX_DATABASE_BYTES)?);
         Ok(self)
-    }
-
-    /// Other limits. A result has to fit into the server's `max_allowed_packet` (16 MiB on MariaDB, 64 MiB on MySQL
-    /// unless set otherwise).
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
     }
 
     /// Whether `INSERT … RETURNING` is used.
@@ -130,48 +117,10 @@ impl Config {
         self
     }
 
-    /// Whether concurrent claims and completions of this process share statements, as behind
-    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
-    #[must_use]
-    pub fn with_batching(mut self, batching: bool) -> Self {
-        self.batching = batching;
-        self
-    }
-
-    /// How long an operation may take, waiting for a connection included, before it is answered with
-    /// `Unavailable`; at most a year. What the server was sent may still take effect then. For a key that an open
-    /// transaction has locked it takes [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), and is then answered with `Contention`.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST_TIME);
-        self
-    }
-
-    /// At most so many connections for the operations of a store that was made by
-    /// [`connect`](crate::MySqlStore::connect), instead of 10; at least one. A store on the caller's pool has that
-    /// pool's.
-    #[must_use]
-    pub fn with_max_connections(mut self, max: u32) -> Self {
-        self.max_connections = max.max(1);
-        self
-    }
-
     /// The database, if one is set.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
-    }
-
-    /// The table's name.
-    #[must_use]
-    pub fn table(&self) -> &str {
-        &self.table
-    }
-
-    /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.limits
     }
 
     /// Whether `INSERT … RETURNING` is used.
@@ -190,24 +139,6 @@ impl Config {
     #[must_use]
     pub fn wsrep_sync_wait(&self) -> Option<u8> {
         self.sync_wait
-    }
-
-    /// Whether concurrent calls share statements.
-    #[must_use]
-    pub fn batching(&self) -> bool {
-        self.batching
-    }
-
-    /// How long an operation may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// How many connections operations may have.
-    #[must_use]
-    pub fn max_connections(&self) -> u32 {
-        self.max_connections
     }
 
     /// The table's name, quoted, with the database if one is set.
@@ -237,21 +168,6 @@ impl Default for Config {
     fn default() -> Self {
         Self::new()
     }
-}
-
-fn checked(what: &str, name: String, max: usize) -> Result<String> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let valid = !name.is_empty()
-        && name.len() <= max
-        && name.bytes().all(word)
-        && !name.starts_with(|first: char| first.is_ascii_digit());
-    if valid {
-        return Ok(name);
-    }
-    Err(Error::invalid_input(format!(
-        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
-         start with a digit"
-    )))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
-use idem_core::{Effect, Error, ErrorKind};
+use idem_core::{Error, ErrorKind};
+use idem_sql::sqlx::{driver_meaning, with_meaning};
 use sqlx::Error as SqlxError;
 use sqlx::mysql::MySqlDatabaseError;
 
@@ -11,65 +12,14 @@ use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, meani
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let (kind, effect, message) = match &error {
-        SqlxError::Database(_) => {
-            let (kind, effect, message) = meaning(number(&error).unwrap_or(0));
-            (kind, effect, message.to_owned())
-        }
-        // rustls reports a certificate that it does not trust in this way.
-        SqlxError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => (
-            ErrorKind::Misconfigured,
-            Effect::Unknown,
-            "the TLS connection failed; check `ssl-mode`, `ssl-ca` and the server's certificate"
-                .to_owned(),
-        ),
-        SqlxError::Io(_) | SqlxError::WorkerCrashed => (
-            ErrorKind::Unavailable,
-            Effect::Unknown,
-            "the connection to the server was lost".to_owned(),
-        ),
-        SqlxError::PoolTimedOut => (
-            ErrorKind::Unavailable,
-            Effect::None,
-            "no connection became free in time; raise the pool's size or its `acquire_timeout`"
-                .to_owned(),
-        ),
-        SqlxError::PoolClosed => (
-            ErrorKind::Misconfigured,
-            Effect::None,
-            "the pool is closed".to_owned(),
-        ),
-        SqlxError::Configuration(_) | SqlxError::Tls(_) | SqlxError::InvalidArgument(_) => (
-            ErrorKind::Misconfigured,
-            Effect::None,
-            "the connection is not set up for this server; see the source".to_owned(),
-        ),
-        SqlxError::Encode(_) => (
-            ErrorKind::InvalidInput,
-            Effect::None,
-            "a value cannot be sent".to_owned(),
-        ),
-        SqlxError::Protocol(_)
-        | SqlxError::Decode(_)
-        | SqlxError::ColumnDecode { .. }
-        | SqlxError::ColumnIndexOutOfBounds { .. }
-        | SqlxError::ColumnNotFound(_)
-        | SqlxError::TypeNotFound { .. } => (
-            ErrorKind::Corrupt,
-            Effect::Unknown,
-            "the server's answer makes no sense".to_owned(),
-        ),
-        _ => (
-            ErrorKind::Other,
-            Effect::Unknown,
-            "the driver failed; see the source".to_owned(),
+    let meaning = match &error {
+        SqlxError::Database(_) => meaning(number(&error).unwrap_or(0)),
+        error => driver_meaning(
+            error,
+            "the TLS connection failed; check `ssl-mode`, `ssl-ca` and the server's certificate",
         ),
     };
-    let effect = match sent {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    Error::new(kind, effect, message).with_source(error)
+    with_meaning(meaning, sent, error)
 }
 
 /// An answer that cannot be read.
@@ -130,23 +80,16 @@ pub(crate) fn is_null_refused(error: &Error) -> bool {
 /// changed under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<SqlxError>() {
-            return lost_race(error).is_some();
-        }
-        if let Some(error) = error.downcast_ref::<Error>()
-            && error.kind() == ErrorKind::Contention
-        {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    idem_sql::transactions::is_retryable(error, |error| {
+        let error = error.downcast_ref::<SqlxError>()?;
+        Some(lost_race(error).is_some())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use idem_core::Effect;
+
     use super::*;
 
     #[test]

@@ -44,7 +44,7 @@ impl Operations {
     ) -> Result<Option<Permit<'o>>> {
         if session.is_transaction() {
             if locked.is_locked(key) {
-                session.lose_patience();
+                session.set_no_retry();
             }
             return Ok(Some(Permit::Transaction(locked)));
         }

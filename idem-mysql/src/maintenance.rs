@@ -1,7 +1,9 @@
-//! Purge and sweep: rows are locked, those of others passed over, then changed, in transactions of a few hundred.
+//! Deletion of expired records and failure of abandoned ones: rows are locked, those of others passed over, then changed, in
+//! transactions of a few hundred.
 
-use idem_core::backend::{check, encode_failure};
+use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
+use idem_sql::maintenance::Task;
 use sqlx::Row;
 
 use crate::error::{Access, decode};
@@ -13,39 +15,26 @@ use crate::statements::{MAX_ITEMS, Repeated, Statement, filled_up};
 type StoredKey = [Vec<u8>; 3];
 
 impl Operations {
-    pub(crate) async fn delete_expired(
+    pub(crate) async fn maintain(
         &self,
         session: &mut Session<'_>,
+        task: Task,
         limit: u32,
     ) -> Result<u64> {
-        let limit = check::batch(limit)?;
         let sql = self.sql(session).await?;
-        self.in_rounds(session, limit, &sql.purgeable, &sql.purge, None)
+        let (which, change, result) = match task {
+            Task::DeleteExpired => (&sql.expired, &sql.delete_expired, None),
+            Task::FailAbandoned => {
+                let failure = encode_failure(&Failure::abandoned())?;
+                (&sql.abandoned, &sql.fail_abandoned, Some(failure))
+            }
+            Task::DeleteExpiredWatermarks => {
+                let change = &sql.delete_expired_watermarks;
+                (&sql.expired_watermarks, change, None)
+            }
+        };
+        self.in_rounds(session, limit, which, change, result.as_deref())
             .await
-    }
-
-    pub(crate) async fn fail_abandoned(
-        &self,
-        session: &mut Session<'_>,
-        limit: u32,
-    ) -> Result<u64> {
-        let limit = check::batch(limit)?;
-        let failure = encode_failure(&Failure::abandoned())?;
-        let sql = self.sql(session).await?;
-        let (which, change) = (&sql.sweepable, &sql.sweep);
-        self.in_rounds(session, limit, which, change, Some(&failure))
-            .await
-    }
-
-    pub(crate) async fn delete_expired_watermarks(
-        &self,
-        session: &mut Session<'_>,
-        limit: u32,
-    ) -> Result<u64> {
-        let limit = check::batch(limit)?;
-        let sql = self.sql(session).await?;
-        let (which, change) = (&sql.purgeable_watermarks, &sql.purge_watermarks);
-        self.in_rounds(session, limit, which, change, None).await
     }
 
     async fn in_rounds(

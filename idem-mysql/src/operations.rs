@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, check};
-use idem_core::{Claim, Error, Failure, Key, Record, Response, Result, Timestamp};
+use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, check};
+use idem_core::{Claim, Error, Key, Record, Result};
+use idem_sql::step::{Step, renewed};
 use sqlx::Row;
 
 use crate::config::Config;
@@ -14,10 +15,6 @@ use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
 use crate::statements::{Dialect, Statements};
-
-/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
-/// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
@@ -68,46 +65,23 @@ impl Operations {
         })
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        FinalResult::completed(response, retention, &self.config.limits())
-    }
-
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        FinalResult::failed(failure, retention, &self.config.limits())
-    }
-
     pub(crate) async fn seal(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &FinalResult,
+        result: &FinalResult,
     ) -> Result<()> {
         let sql = self.sql(session).await?;
         let query = || {
             let mut query = sqlx::query(sql.seal.text())
-                .bind(sealing.state())
-                .bind(sealing.bytes());
+                .bind(result.state())
+                .bind(result.bytes());
             for _ in 0..RETENTIONS_OF_SEAL {
-                query = query.bind(sealing.retention());
+                query = query.bind(result.retention());
             }
             sql.bind_probe(bind_claim(query, claim), claim.key())
         };
-        if self.write_locked(session, claim.key(), query).await? > 0 {
-            return Ok(());
-        }
-        match self.owned(session, sql, claim).await? {
-            Some((state, result)) if state == sealing.state() => {
-                if result.as_deref() == Some(sealing.bytes()) {
-                    Ok(())
-                } else {
-                    Err(Error::already_sealed())
-                }
-            }
-            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
-                Err(Error::already_sealed())
-            }
-            _ => Err(Error::claim_lost()),
-        }
+        self.step(session, sql, claim, query).await?.sealed(result)
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
@@ -116,12 +90,20 @@ impl Operations {
             let query = bind_claim(sqlx::query(sql.release.text()), claim);
             sql.bind_probe(query, claim.key())
         };
-        if self.write_locked(session, claim.key(), query).await? > 0 {
-            return Ok(());
-        }
-        match self.owned(session, sql, claim).await? {
-            Some((StoredRecord::RELEASED, _)) => Ok(()),
-            _ => Err(Error::claim_lost()),
+        self.step(session, sql, claim, query).await?.released()
+    }
+
+    /// A step of the claim's holder.
+    async fn step<'q>(
+        &self,
+        session: &mut Session<'_>,
+        sql: &Statements,
+        claim: &Claim,
+        query: impl Fn() -> Query<'q> + Send + Sync,
+    ) -> Result<Step<()>> {
+        match self.write_locked(session, claim.key(), query).await? {
+            0 => Step::met(self.owned(session, sql, claim).await?),
+            _ => Ok(Step::Done(())),
         }
     }
 
@@ -169,14 +151,7 @@ impl Operations {
         let rows = session.rows(query, Access::Write).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
-        Ok(Claim::new(
-            claim.key().clone(),
-            claim.token(),
-            claim.attempt(),
-            claim.attempts(),
-            Timestamp::from_micros(number(1)?),
-            Timestamp::from_micros(number(0)?),
-        ))
+        Ok(renewed(claim, number(1)?, number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idem_sqlx::{ConnectionGuard, Connections};
+use idem_sql::sqlx::{ConnectionGuard, Connections};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySql};

@@ -1,11 +1,12 @@
 //! The tables, their indexes, and how they come into being.
 
 use idem_core::{Error, Result};
+use idem_sql::schema::{is_current, misconfigured};
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::config::Config;
 use crate::error::{Access, classify, decode};
-use crate::server::{Server, misconfigured};
+use crate::server::Server;
 use crate::store::{BACKEND, MySqlStore};
 
 /// The version of the schema that this crate works with, of each of its tables.
@@ -113,15 +114,8 @@ impl MySqlStore {
         ];
         let mut missing = Vec::new();
         for (table, what, template) in tables {
-            match self.schema_version(&table, what).await? {
-                Some(SCHEMA_VERSION) => {}
-                Some(version) if version > SCHEMA_VERSION => {
-                    return Err(misconfigured(format!(
-                        "a table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade \
-                         the crate"
-                    )));
-                }
-                _ => missing.push(table_sql(config, template)),
+            if !is_current(self.schema_version(&table, what).await?, SCHEMA_VERSION)? {
+                missing.push(table_sql(config, template));
             }
         }
         Ok(missing)

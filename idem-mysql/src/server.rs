@@ -1,6 +1,7 @@
 //! What the server is and how it is set up.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::{Error, Result};
+use idem_sql::schema::misconfigured;
 use sqlx::Row;
 
 use crate::config::{Config, Returning};
@@ -109,10 +110,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-pub(crate) fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }
 
 #[cfg(test)]

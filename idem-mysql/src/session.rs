@@ -29,14 +29,14 @@ const PAUSE: Duration = Duration::from_millis(16);
 /// (the server has undone it) is sent again within the operation's time.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
-    place: ConnectionSource<'s>,
+    connections: ConnectionSource<'s>,
     counters: &'s Counters,
-    patience: Patience,
+    retry_timeout: RetryTimeout,
 }
 
 /// For how long a statement that has met a lock is sent again.
 #[derive(Debug, Clone, Copy)]
-enum Patience {
+enum RetryTimeout {
     /// From then on.
     Each(Duration),
     /// Until then, all statements together.
@@ -71,7 +71,7 @@ impl<'s> Session<'s> {
     ) -> Self {
         let deadline = Instant::now() + config.timeout();
         Self {
-            place: ConnectionSource::Store(Stored {
+            connections: ConnectionSource::Store(Stored {
                 pool,
                 own,
                 config,
@@ -81,7 +81,7 @@ impl<'s> Session<'s> {
                 open: false,
             }),
             counters,
-            patience: Patience::Each(MAX_LOCK_WAIT),
+            retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
         }
     }
 
@@ -90,35 +90,35 @@ impl<'s> Session<'s> {
         counters: &'s Counters,
     ) -> Self {
         Self {
-            place: ConnectionSource::Transaction {
+            connections: ConnectionSource::Transaction {
                 connection,
                 keeps: false,
             },
             counters,
-            patience: Patience::Each(MAX_LOCK_WAIT),
+            retry_timeout: RetryTimeout::Each(MAX_LOCK_WAIT),
         }
     }
 
     /// In a transaction: whether 1205 comes at once and leaves it as it was.
     pub(crate) fn set_keeps(&mut self, whether: bool) {
-        if let ConnectionSource::Transaction { keeps, .. } = &mut self.place {
+        if let ConnectionSource::Transaction { keeps, .. } = &mut self.connections {
             *keeps = whether;
         }
     }
 
     /// A statement that meets a lock is not sent again.
-    pub(crate) fn lose_patience(&mut self) {
-        self.patience = Patience::Each(Duration::ZERO);
+    pub(crate) fn set_no_retry(&mut self) {
+        self.retry_timeout = RetryTimeout::Each(Duration::ZERO);
     }
 
     /// From now on all statements together wait for locks as long as one otherwise does.
-    pub(crate) fn share_patience(&mut self) {
-        self.patience = Patience::Until(Instant::now() + MAX_LOCK_WAIT);
+    pub(crate) fn share_retry_timeout(&mut self) {
+        self.retry_timeout = RetryTimeout::Until(Instant::now() + MAX_LOCK_WAIT);
     }
 
     /// What is left of the operation's time; of a transaction's nothing is known.
     pub(crate) fn remaining(&self) -> Duration {
-        match &self.place {
+        match &self.connections {
             ConnectionSource::Store(stored) => {
                 stored.deadline.saturating_duration_since(Instant::now())
             }
@@ -128,19 +128,19 @@ impl<'s> Session<'s> {
 
     /// Hands the connection back while the operation waits for something else.
     pub(crate) fn park(&mut self) {
-        if let ConnectionSource::Store(stored) = &mut self.place {
+        if let ConnectionSource::Store(stored) = &mut self.connections {
             stored.park();
         }
     }
 
     /// Whether connections are a caller's, whose sessions may be of any isolation level.
     pub(crate) fn is_lent(&self) -> bool {
-        matches!(&self.place, ConnectionSource::Store(stored) if stored.own.is_none())
+        matches!(&self.connections, ConnectionSource::Store(stored) if stored.own.is_none())
     }
 
     /// Whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
-        matches!(self.place, ConnectionSource::Transaction { .. })
+        matches!(self.connections, ConnectionSource::Transaction { .. })
     }
 
     /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
@@ -151,7 +151,7 @@ impl<'s> Session<'s> {
     ) -> Result<Vec<MySqlRow>> {
         let mut races = Races::default();
         loop {
-            let rows = match &mut self.place {
+            let rows = match &mut self.connections {
                 ConnectionSource::Store(lent) => lent.rows(query(), sent).await,
                 ConnectionSource::Transaction { connection, .. } => query()
                     .fetch_all(&mut **connection)
@@ -180,7 +180,7 @@ impl<'s> Session<'s> {
     ) -> Result<MySqlQueryResult> {
         let mut races = Races::default();
         loop {
-            let done = match &mut self.place {
+            let done = match &mut self.connections {
                 ConnectionSource::Store(lent) => lent.write(query()).await,
                 ConnectionSource::Transaction { connection, .. } => query()
                     .execute(&mut **connection)
@@ -214,7 +214,7 @@ impl<'s> Session<'s> {
     /// Whether a statement that has lost a race is sent again.
     fn is_repeated(&self, race: LostRace, races: &mut Races) -> bool {
         races.count += 1;
-        let may_be = match &self.place {
+        let may_be = match &self.connections {
             ConnectionSource::Store(stored) => stored.is_alone(),
             // Whatever else it was, the server may have undone the whole transaction.
             ConnectionSource::Transaction { keeps, .. } => {
@@ -227,9 +227,9 @@ impl<'s> Session<'s> {
         let now = Instant::now();
         let since = *races.locked.get_or_insert(now);
         may_be
-            && match self.patience {
-                Patience::Each(wait) => now < since + wait,
-                Patience::Until(end) => now < end,
+            && match self.retry_timeout {
+                RetryTimeout::Each(wait) => now < since + wait,
+                RetryTimeout::Until(end) => now < end,
             }
     }
 
@@ -249,7 +249,7 @@ impl<'s> Session<'s> {
 
     /// Sends a statement that sets something and answers with nothing.
     pub(crate) async fn set(&mut self, text: &'static str) -> Result<()> {
-        let done = match &mut self.place {
+        let done = match &mut self.connections {
             ConnectionSource::Store(stored) => stored.set(text).await,
             ConnectionSource::Transaction { connection, .. } => connection
                 .execute(text)
@@ -282,14 +282,15 @@ impl<'s> Session<'s> {
     /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
     /// error. Otherwise the connection is closed, and the server rolls back when it notices that.
     pub(crate) async fn undo(&mut self) {
-        if matches!(&self.place, ConnectionSource::Store(pooled) if pooled.open && !pooled.busy) {
+        if matches!(&self.connections, ConnectionSource::Store(pooled) if pooled.open && !pooled.busy)
+        {
             // Nothing more can be done; the error that led here is told.
             let _ = self.rollback().await;
         }
     }
 
     async fn control(&mut self, text: &'static str, open: bool, sent: Access) -> Result<()> {
-        let ConnectionSource::Store(lent) = &mut self.place else {
+        let ConnectionSource::Store(lent) = &mut self.connections else {
             return Ok(());
         };
         let done = lent.control(text, open).await;

@@ -1,12 +1,12 @@
 //! What a session is set to: by `connect` on connections of the store's own, and what is refused on a caller's pool.
 
 use idem_core::Result;
+use idem_sql::schema::misconfigured;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{Executor, Row};
 
 use crate::config::Config;
 use crate::error::{Access, classify, decode};
-use crate::server::misconfigured;
 
 /// Modes of MariaDB under which an empty text is NULL, or a statement means something else.
 const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];

@@ -102,10 +102,10 @@ pub(crate) struct Statements {
     pub(crate) renew: Statement,
     pub(crate) lease: Statement,
     pub(crate) get: Statement,
-    pub(crate) purgeable: Statement,
-    pub(crate) purge: Repeated,
-    pub(crate) sweepable: Statement,
-    pub(crate) sweep: Repeated,
+    pub(crate) expired: Statement,
+    pub(crate) delete_expired: Repeated,
+    pub(crate) abandoned: Statement,
+    pub(crate) fail_abandoned: Repeated,
     pub(crate) checkpoint: Statement,
     pub(crate) last_checkpoint: Statement,
     pub(crate) last_checkpoint_latest: Statement,
@@ -114,8 +114,8 @@ pub(crate) struct Statements {
     pub(crate) first_mark: Statement,
     pub(crate) first_mark_plain: Statement,
     pub(crate) raise: Statement,
-    pub(crate) purgeable_watermarks: Statement,
-    pub(crate) purge_watermarks: Repeated,
+    pub(crate) expired_watermarks: Statement,
+    pub(crate) delete_expired_watermarks: Repeated,
 }
 
 impl Statements {
@@ -162,10 +162,10 @@ impl Statements {
             renew: statement(sql::RENEW),
             lease: statement(sql::LEASE),
             get: statement(sql::GET),
-            purgeable: statement(sql::PURGEABLE),
-            purge: keys(sql::PURGE),
-            sweepable: statement(sql::SWEEPABLE),
-            sweep: keys(sql::SWEEP),
+            expired: statement(sql::EXPIRED),
+            delete_expired: keys(sql::DELETE_EXPIRED),
+            abandoned: statement(sql::ABANDONED),
+            fail_abandoned: keys(sql::FAIL_ABANDONED),
             checkpoint: statement(sql::CHECKPOINT),
             last_checkpoint: statement(sql::LAST_CHECKPOINT),
             last_checkpoint_latest: statement(sql::LAST_CHECKPOINT_LATEST),
@@ -174,8 +174,8 @@ impl Statements {
             first_mark: statement(sql::FIRST_MARK),
             first_mark_plain: statement(sql::FIRST_MARK_PLAIN),
             raise: statement(sql::RAISE),
-            purgeable_watermarks: statement(sql::PURGEABLE_WATERMARKS),
-            purge_watermarks: keys(sql::PURGE_WATERMARKS),
+            expired_watermarks: statement(sql::EXPIRED_WATERMARKS),
+            delete_expired_watermarks: keys(sql::DELETE_EXPIRED_WATERMARKS),
         }
     }
 }
@@ -275,13 +275,13 @@ mod tests {
             (512, 512),
             (9_999, 512),
         ] {
-            let (statement, found) = statements.purge.at_least(items);
+            let (statement, found) = statements.delete_expired.at_least(items);
             assert_eq!(found, size);
             assert_eq!(statement.0.matches("scope = ?").count(), size);
             assert!(!statement.0.contains('{'));
         }
         for items in 1..=512 {
-            let (_, size) = statements.purge.at_least(items);
+            let (_, size) = statements.delete_expired.at_least(items);
             assert!(size >= items && 3 * (size - items) <= size, "{items}");
         }
     }

@@ -5,12 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use idem_core::Result;
 use idem_core::wrappers::Batched;
-use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
-    IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
-};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlPool};
 
@@ -100,18 +96,13 @@ impl MySqlStore {
 
     fn on(pool: MySqlPool, own: Option<Own>, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        let mut store = Self {
+        let store = Self {
             pool,
             own,
             operations,
             batched: None,
         };
-        let config = &store.operations.config;
-        if config.batching() {
-            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
-            store.batched = Some(Arc::new(batched));
-        }
-        store
+        store.with_batches()
     }
 
     /// A store on connections of its own: at most 10 or what
@@ -199,6 +190,10 @@ impl MySqlStore {
         self.pool.close().await;
     }
 
+    fn batched(&self) -> Option<&Batched<Self>> {
+        self.batched.as_deref()
+    }
+
     pub(crate) fn session(&self) -> Session<'_> {
         Session::on_store(
             &self.pool,
@@ -218,123 +213,4 @@ impl fmt::Debug for MySqlStore {
     }
 }
 
-pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
-    move |error| error.at(BACKEND, operation)
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl IdempotencyStore for MySqlStore {
-    fn backend(&self) -> &'static str {
-        BACKEND
-    }
-
-    fn limits(&self) -> Limits {
-        self.operations.config.limits()
-    }
-
-    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
-        Some(self)
-    }
-
-    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
-        Some(self)
-    }
-
-    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if let Some(batched) = &self.batched {
-            return batched.claim(request).await;
-        }
-        self.operations
-            .claim(&mut self.session(), request)
-            .await
-            .map_err(at("claim"))
-    }
-
-    async fn complete(
-        &self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<()> {
-        if let Some(batched) = &self.batched {
-            return batched.complete(claim, response, retention).await;
-        }
-        let sealing = self
-            .operations
-            .response(response, retention)
-            .map_err(at("complete"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("complete"))
-    }
-
-    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let sealing = self
-            .operations
-            .failure(failure, retention)
-            .map_err(at("fail"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("fail"))
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<()> {
-        self.operations
-            .release(&mut self.session(), claim)
-            .await
-            .map_err(at("release"))
-    }
-
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.operations
-            .renew(&mut self.session(), claim, lease)
-            .await
-            .map_err(at("renew"))
-    }
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.operations
-            .get(&mut self.session(), key)
-            .await
-            .map_err(at("get"))
-    }
-
-    async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        self.operations
-            .delete_expired(&mut self.session(), limit)
-            .await
-            .map_err(at("delete_expired"))
-    }
-
-    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        self.operations
-            .fail_abandoned(&mut self.session(), limit)
-            .await
-            .map_err(at("fail_abandoned"))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl BatchStore for MySqlStore {
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        self.operations
-            .claim_many(&mut self.session(), requests)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("claim_many")))
-            .collect()
-    }
-
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        self.operations
-            .complete_many(&mut self.session(), completions)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("complete_many")))
-            .collect()
-    }
-}
+idem_sql::store!(MySqlStore, BACKEND);

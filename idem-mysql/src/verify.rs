@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_sql::schema::misconfigured;
 use sqlx::Row;
 
 use crate::error::{Access, decode};
-use crate::server::misconfigured;
 use crate::store::MySqlStore;
 
 /// A column: its name, type, the bytes that it has to take, and whether it may be NULL.

@@ -1,28 +1,41 @@
 //! Many claims in one statement.
 
-use futures_util::StreamExt as _;
-use futures_util::stream::iter;
 use idem_core::backend::check;
 use idem_core::backend::check::CheckedClaim;
+use idem_core::backend::decision::is_abandoned;
 use idem_core::{ClaimOutcome, ClaimRequest, FailedPolicy, Key, Result, StalePolicy};
+use idem_sql::batch::{Batch, Item, RoundLimits, may_be_anothers};
 
-use crate::batch::{
-    AT_A_TIME, Item, KeyParts, Split, may_be_anothers, next_round, parts, split, unanswered,
-};
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::query::Query;
 use crate::row::Columns;
 use crate::session::Session;
 use crate::statements::Statement;
-use idem_core::backend::decision::is_abandoned;
+
+/// What one statement takes at most, in bytes of results; larger batches take several.
+pub(crate) const LIMITS: RoundLimits = RoundLimits {
+    items: 1_000,
+    bytes: 16 << 20,
+    beside: |_| 0,
+};
 
 /// Most records that one statement reads; each may come with its result.
 const MAX_READS: usize = 128;
 
+/// So many items that are asked for by themselves are under way at a time.
+pub(crate) const AT_A_TIME: usize = 8;
+
+type KeyParts<'k> = (&'k str, &'k str, &'k str);
+
+/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a statement, and so are
+/// [`Key`]s.
+fn parts(key: &Key) -> KeyParts<'_> {
+    (key.scope(), key.operation(), key.id())
+}
+
 /// A claim of a batch.
 struct ClaimParams<'r> {
-    position: usize,
     request: &'r ClaimRequest,
     checked: CheckedClaim,
 }
@@ -31,14 +44,14 @@ impl Item for ClaimParams<'_> {
     fn key(&self) -> &Key {
         self.request.key()
     }
-
-    fn bytes(&self) -> usize {
-        0
-    }
 }
 
 /// An answer, or none where the row changed under the statement.
 type Answers = Vec<Option<Result<ClaimOutcome>>>;
+
+fn unanswered(items: usize) -> Answers {
+    std::iter::repeat_with(|| None).take(items).collect()
+}
 
 impl Operations {
     pub(crate) async fn claim_many(
@@ -46,93 +59,66 @@ impl Operations {
         session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
-        let mut answers = unanswered(requests.len());
-        let mut pending = Vec::with_capacity(requests.len());
-        for (position, request) in requests.iter().enumerate() {
-            let checked = check::batch_items(requests.len())
-                .and_then(|()| check::claim(request, &self.config.limits()));
-            match checked {
-                Ok(checked) => pending.push(ClaimParams {
-                    position,
-                    request,
-                    checked,
-                }),
-                Err(error) => answers[position] = Some(Err(error)),
-            }
+        let limits = self.config.limits();
+        let mut batch = Batch::new(requests, |request| {
+            let checked = check::claim(request, &limits)?;
+            Ok(ClaimParams { request, checked })
+        });
+        self.read_first(session, &mut batch).await;
+        batch.take_turns(&self.locked);
+        while let Some(round) = batch.next_round(LIMITS) {
+            let answers = self.claim_round(session, &round.items).await;
+            let answers = answers.map(|answers| {
+                let each = round.items.iter().zip(answers);
+                let settled = |(claim, answer): (&ClaimParams<'_>, Option<_>)| {
+                    answer.filter(|answer| is_settled(claim, answer))
+                };
+                each.map(settled).collect()
+            });
+            batch.settle(round, answers, may_be_anothers);
         }
-        let pending = self.read_first(session, pending, &mut answers).await;
-        let Split {
-            together: mut pending,
-            mut apart,
-            turns,
-        } = split(pending, &self.locked);
-        while !pending.is_empty() {
-            let round = next_round(&mut pending);
-            match self.claim_round(session, &round).await {
-                Ok(found) => {
-                    for (asked, found) in round.into_iter().zip(found) {
-                        match found.filter(|found| is_settled(&asked, found)) {
-                            Some(answer) => answers[asked.position] = Some(answer),
-                            None => apart.push(asked),
-                        }
-                    }
-                }
-                Err(error) if may_be_anothers(&error) => apart.extend(round),
-                Err(error) => {
-                    let each = error.for_each_item();
-                    for asked in round.into_iter().chain(std::mem::take(&mut pending)) {
-                        answers[asked.position] = Some(Err(each()));
-                    }
-                }
-            }
-        }
-        drop(turns);
-        let claims: Vec<_> = apart
-            .iter()
-            .filter_map(|asked| Some(self.claim_apart(session.beside()?, asked)))
-            .collect();
-        let mut claims = iter(claims).buffer_unordered(AT_A_TIME);
-        while let Some((position, answer)) = claims.next().await {
-            answers[position] = Some(answer);
-        }
-        answers.into_iter().flatten().collect()
+        let apart = batch.apart();
+        let claims = apart.iter().filter_map(|(position, claim)| {
+            Some(self.claim_apart(session.beside()?, *position, claim))
+        });
+        batch.ask(claims.collect(), AT_A_TIME).await;
+        batch.answers()
     }
 
     async fn claim_apart(
         &self,
         mut session: Session<'_>,
-        asked: &ClaimParams<'_>,
+        position: usize,
+        claim: &ClaimParams<'_>,
     ) -> (usize, Result<ClaimOutcome>) {
-        let claimed = self.claim_alone(&mut session, asked.request, &asked.checked);
-        (asked.position, Box::pin(claimed).await)
+        let claimed = self.claim_alone(&mut session, claim.request, &claim.checked);
+        (position, Box::pin(claimed).await)
     }
 
-    /// Answers the claims whose records decide them, where records are expected, and returns the others. A read waits for
-    /// no lock and writes nothing.
-    async fn read_first<'r>(
+    /// Answers the claims whose records decide them, where records are expected. A read waits for no lock and writes
+    /// nothing.
+    async fn read_first(
         &self,
         session: &mut Session<'_>,
-        pending: Vec<ClaimParams<'r>>,
-        answers: &mut Answers,
-    ) -> Vec<ClaimParams<'r>> {
-        if self.expects_fresh(&pending) {
-            return pending;
+        batch: &mut Batch<ClaimParams<'_>, ClaimOutcome>,
+    ) {
+        if self.expects_fresh(batch.pending()) {
+            return;
         }
-        let (expected, mut left): (Vec<_>, Vec<_>) = pending
-            .into_iter()
-            .partition(|asked| self.estimator.expects_duplicate(asked.key()));
-        let mut expected = expected.into_iter().peekable();
-        while expected.peek().is_some() {
-            let chunk: Vec<_> = expected.by_ref().take(MAX_READS).collect();
+        let mut expected = batch.take(|claim| self.estimator.expects_duplicate(claim.key()));
+        let mut left = Vec::new();
+        while !expected.is_empty() {
+            let rest = expected.split_off(MAX_READS.min(expected.len()));
+            let chunk = std::mem::replace(&mut expected, rest);
             match self.read_round(session, &chunk).await {
                 Ok(found) => {
-                    for (asked, found) in chunk.into_iter().zip(found) {
-                        match found {
+                    for ((position, claim), outcome) in chunk.into_iter().zip(found) {
+                        match outcome {
                             Some(outcome) => {
-                                self.estimator.record(asked.key(), true);
-                                answers[asked.position] = Some(Ok(outcome));
+                                self.estimator.record(claim.key(), true);
+                                batch.answer(position, Ok(outcome));
                             }
-                            None => left.push(asked),
+                            None => left.push((position, claim)),
                         }
                     }
                 }
@@ -140,25 +126,26 @@ impl Operations {
                 Err(error) if may_be_anothers(&error) => left.extend(chunk),
                 Err(error) => {
                     let each = error.for_each_item();
-                    for asked in chunk.into_iter().chain(expected.by_ref()) {
-                        answers[asked.position] = Some(Err(each()));
+                    for (position, _) in chunk.into_iter().chain(expected.drain(..)) {
+                        batch.answer(position, Err(each()));
                     }
                 }
             }
         }
-        left
+        batch.put_back(left);
     }
 
     /// One statement; what each claim learns from a live record that it may not touch.
     async fn read_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[ClaimParams<'_>],
+        claims: &[(usize, ClaimParams<'_>)],
     ) -> Result<Vec<Option<ClaimOutcome>>> {
+        let requests = || claims.iter().map(|(_, claim)| claim.request);
         let column =
-            |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
-        let fingerprints = asked.iter().map(|a| a.request.fingerprint().to_bytes());
-        let attempts = asked.iter().map(|a| *a.request.attempt().as_bytes());
+            |part: fn(&Key) -> &str| -> Vec<&str> { requests().map(|r| part(r.key())).collect() };
+        let fingerprints = requests().map(|request| request.fingerprint().to_bytes());
+        let attempts = requests().map(|request| *request.attempt().as_bytes());
         let query = self
             .sql
             .look_many
@@ -169,12 +156,12 @@ impl Operations {
             .bind(fingerprints.collect::<Vec<_>>())
             .bind(attempts.collect::<Vec<_>>());
         let rows = session.rows(query, Access::Read).await?;
-        let mut found: Vec<_> = asked.iter().map(|_| None).collect();
+        let mut found: Vec<_> = claims.iter().map(|_| None).collect();
         for row in &rows {
             let columns = Columns(row);
-            let at = usize::try_from(columns.number()? - 1).ok();
-            if let Some(at) = at.filter(|&at| at < asked.len()) {
-                found[at] = columns.lost(asked[at].request)?;
+            let index = usize::try_from(columns.number()? - 1).ok();
+            if let Some((index, (_, claim))) = index.and_then(|at| Some((at, claims.get(at)?))) {
+                found[index] = columns.lost(claim.request)?;
             }
         }
         Ok(found)
@@ -185,18 +172,18 @@ impl Operations {
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[ClaimParams<'_>],
+        claims: &[ClaimParams<'_>],
     ) -> Result<Answers> {
-        let mut answers = unanswered(asked.len());
-        if self.expects_fresh(asked) {
-            self.insert_round(session, asked, &mut answers).await?;
+        let mut answers = unanswered(claims.len());
+        if self.expects_fresh(claims.iter()) {
+            self.insert_round(session, claims, &mut answers).await?;
         }
-        let left: Vec<usize> = (0..asked.len())
+        let left: Vec<usize> = (0..claims.len())
             .filter(|&at| answers[at].is_none())
             .collect();
         if !left.is_empty() {
-            let left_asked: Vec<_> = left.iter().map(|&at| &asked[at]).collect();
-            match self.decide_round(session, &left_asked).await {
+            let left_claims: Vec<_> = left.iter().map(|&at| &claims[at]).collect();
+            match self.decide_round(session, &left_claims).await {
                 Ok(found) => left
                     .into_iter()
                     .zip(found)
@@ -209,37 +196,39 @@ impl Operations {
                 }
             }
         }
-        for (asked, answer) in asked.iter().zip(&answers) {
+        for (claim, answer) in claims.iter().zip(&answers) {
             let acquired = matches!(answer, Some(Ok(ClaimOutcome::Acquired(_))));
-            self.estimator.record(asked.key(), !acquired);
+            self.estimator.record(claim.key(), !acquired);
         }
         Ok(answers)
     }
 
-    fn expects_fresh(&self, asked: &[ClaimParams<'_>]) -> bool {
-        let duplicates = asked
-            .iter()
-            .filter(|asked| self.estimator.expects_duplicate(asked.key()));
+    fn expects_fresh<'c>(
+        &self,
+        claims: impl ExactSizeIterator<Item = &'c ClaimParams<'c>>,
+    ) -> bool {
+        let all = claims.len();
+        let duplicates = claims.filter(|claim| self.estimator.expects_duplicate(claim.key()));
         // An eighth of them costs what a second statement does, or less.
-        duplicates.count() * 8 <= asked.len()
+        duplicates.count() * 8 <= all
     }
 
     /// The claims of those keys that had no row.
     async fn insert_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[ClaimParams<'_>],
+        claims: &[ClaimParams<'_>],
         answers: &mut Answers,
     ) -> Result<()> {
-        let asked: Vec<_> = asked.iter().collect();
-        let query = bound(&self.sql.insert_many, &asked).bind(metadata(&asked));
+        let claims: Vec<_> = claims.iter().collect();
+        let query = bound(&self.sql.insert_many, &claims).bind(metadata(&claims));
         let rows = session.rows(query, Access::Write).await?;
         let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
-            if let Some(at) = place(&asked, next, columns.inserted_key()?) {
+            if let Some(at) = index_of(&claims, next, columns.inserted_key()?) {
                 next = at + 1;
-                answers[at] = Some(Ok(columns.inserted(asked[at].request)?));
+                answers[at] = Some(Ok(columns.inserted(claims[at].request)?));
             }
         }
         Ok(())
@@ -248,20 +237,20 @@ impl Operations {
     async fn decide_round(
         &self,
         session: &mut Session<'_>,
-        asked: &[&ClaimParams<'_>],
+        claims: &[&ClaimParams<'_>],
     ) -> Result<Answers> {
         let retries = |request: &ClaimRequest| request.on_failed() == FailedPolicy::Retry;
-        let query = bound(&self.sql.claim_many, asked)
-            .bind(flags(asked, retries))
-            .bind(metadata(asked));
+        let query = bound(&self.sql.claim_many, claims)
+            .bind(flags(claims, retries))
+            .bind(metadata(claims));
         let rows = session.rows(query, Access::Write).await?;
-        let mut answers = unanswered(asked.len());
+        let mut answers = unanswered(claims.len());
         let mut next = 0;
         for row in &rows {
             let columns = Columns(row);
-            if let Some(at) = place(asked, next, columns.key()?) {
+            if let Some(at) = index_of(claims, next, columns.key()?) {
                 next = at + 1;
-                answers[at] = Some(Ok(columns.outcome(asked[at].request)?));
+                answers[at] = Some(Ok(columns.outcome(claims[at].request)?));
             }
         }
         Ok(answers)
@@ -270,41 +259,44 @@ impl Operations {
 
 /// Whether it is the item's own answer: it is asked for by itself where the record is to be failed first, and where the
 /// statement has done nothing, perhaps because of another item.
-fn is_settled(asked: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
+fn is_settled(claim: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
     match answer {
-        Ok(outcome) => !is_abandoned(outcome, asked.request),
+        Ok(outcome) => !is_abandoned(outcome, claim.request),
         Err(error) => !may_be_anothers(error),
     }
 }
 
-/// Where the key stands among those that were asked for, which are sorted; mostly it is the next one.
-fn place(asked: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
-    if asked.get(next).is_some_and(|next| parts(next.key()) == key) {
+/// The index of the key among the claims, which are sorted; mostly it is the next one.
+fn index_of(claims: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
+    if claims
+        .get(next)
+        .is_some_and(|next| parts(next.key()) == key)
+    {
         return Some(next);
     }
-    asked
-        .binary_search_by(|asked| parts(asked.key()).cmp(&key))
+    claims
+        .binary_search_by(|claim| parts(claim.key()).cmp(&key))
         .ok()
 }
 
-fn flags(asked: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
-    asked.iter().map(|asked| flag(asked.request)).collect()
+fn flags(claims: &[&ClaimParams<'_>], flag: impl Fn(&ClaimRequest) -> bool) -> Vec<bool> {
+    claims.iter().map(|claim| flag(claim.request)).collect()
 }
 
-fn metadata<'q>(asked: &'q [&'q ClaimParams<'_>]) -> Vec<Option<&'q str>> {
-    let metadata = asked.iter().map(|asked| asked.checked.metadata.as_deref());
+fn metadata<'q>(claims: &'q [&'q ClaimParams<'_>]) -> Vec<Option<&'q str>> {
+    let metadata = claims.iter().map(|claim| claim.checked.metadata.as_deref());
     metadata.collect()
 }
 
 /// The statement with what both take first.
-fn bound(statement: &Statement, asked: &[&ClaimParams<'_>]) -> Query {
+fn bound(statement: &Statement, claims: &[&ClaimParams<'_>]) -> Query {
     let column =
-        |part: fn(&Key) -> &str| -> Vec<&str> { asked.iter().map(|a| part(a.key())).collect() };
+        |part: fn(&Key) -> &str| -> Vec<&str> { claims.iter().map(|a| part(a.key())).collect() };
     let number = |part: fn(&CheckedClaim) -> i64| -> Vec<i64> {
-        asked.iter().map(|a| part(&a.checked)).collect()
+        claims.iter().map(|a| part(&a.checked)).collect()
     };
-    let fingerprints = asked.iter().map(|a| a.request.fingerprint().to_bytes());
-    let attempts = asked.iter().map(|a| *a.request.attempt().as_bytes());
+    let fingerprints = claims.iter().map(|a| a.request.fingerprint().to_bytes());
+    let attempts = claims.iter().map(|a| *a.request.attempt().as_bytes());
     statement
         .query()
         .bind(column(Key::scope))
@@ -314,7 +306,7 @@ fn bound(statement: &Statement, asked: &[&ClaimParams<'_>]) -> Query {
         .bind(attempts.collect::<Vec<_>>())
         .bind(number(|checked| checked.lease))
         .bind(number(|checked| checked.retention))
-        .bind(flags(asked, |request| {
+        .bind(flags(claims, |request| {
             request.on_stale() == StalePolicy::Fail
         }))
 }

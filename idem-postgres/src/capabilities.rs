@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use idem_core::backend::check;
-use idem_core::{
-    Advance, Bytes, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Key, Result,
-    WatermarkStore,
-};
+use idem_core::{Advance, Checkpoint, Claim, Error, ErrorKind, Key, Result};
+use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoint};
 
-use crate::claims::MAX_RETRIES;
 use crate::connection::End;
 use crate::error::Access;
 use crate::operations::{Operations, with_claim, with_key};
 use crate::row::cell;
 use crate::session::Session;
-use crate::store::{PostgresStore, at};
 
 impl Operations {
     pub(crate) async fn checkpoint(
@@ -26,11 +21,11 @@ impl Operations {
     ) -> Result<()> {
         let stored = checkpoint.encode(&self.config.limits())?;
         let query = || with_claim(&self.sql.checkpoint, claim).bind(&stored[..]);
-        let row = self.step(session, claim, query, |_| None).await?;
-        row.map(drop).ok_or_else(Error::claim_lost)
+        let step = self.step(session, claim, query).await?;
+        step.row().map(drop)
     }
 
-    async fn last_checkpoint(
+    pub(crate) async fn last_checkpoint(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
@@ -38,9 +33,7 @@ impl Operations {
         let query = with_claim(&self.sql.last_checkpoint, claim);
         let rows = session.rows(query, Access::Read).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
-        let stored: Option<Vec<u8>> = cell(row, 0)?;
-        let stored = stored.map(Bytes::from);
-        stored.as_ref().map(Checkpoint::decode).transpose()
+        stored_checkpoint(cell(row, 0)?)
     }
 
     pub(crate) async fn advance(
@@ -69,17 +62,11 @@ impl Operations {
                 continue;
             };
             let held: Option<i64> = cell(row, 0)?;
-            return Ok(match held.map(i64::cast_unsigned) {
-                None => Advance::Advanced,
-                Some(current) if current == version => Advance::Unchanged,
-                Some(current) => Advance::Stale { current },
-            });
+            return Ok(held.map_or(Advance::Advanced, |current| {
+                not_advanced(current.cast_unsigned(), version)
+            }));
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the mark was raised {MAX_RETRIES} times while it was advanced; ask again"),
-        ))
+        Err(mark_was_raised())
     }
 
     /// What the committed mark says, although an open transaction has locked it; else this error.
@@ -91,65 +78,19 @@ impl Operations {
         error: Error,
     ) -> Result<Advance> {
         match self.watermark(session, source).await? {
-            Some(current) if current == version => Ok(Advance::Unchanged),
-            Some(current) if current > version => Ok(Advance::Stale { current }),
+            Some(current) if current >= version => Ok(not_advanced(current, version)),
             _ => Err(error),
         }
     }
 
-    async fn watermark(&self, session: &mut Session<'_>, source: &Key) -> Result<Option<u64>> {
+    pub(crate) async fn watermark(
+        &self,
+        session: &mut Session<'_>,
+        source: &Key,
+    ) -> Result<Option<u64>> {
         let query = with_key(&self.sql.watermark, source);
         let rows = session.rows(query, Access::Read).await?;
         let mark = rows.first().map(|row| cell::<i64>(row, 0)).transpose()?;
         Ok(mark.map(i64::cast_unsigned))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl CheckpointStore for PostgresStore {
-    async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
-        self.operations
-            .checkpoint(&mut self.session(), claim, checkpoint)
-            .await
-            .map_err(at("checkpoint"))
-    }
-
-    async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
-        self.operations
-            .last_checkpoint(&mut self.session(), claim)
-            .await
-            .map_err(at("last_checkpoint"))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl WatermarkStore for PostgresStore {
-    async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
-        self.operations
-            .advance(&mut self.session(), source, version, retention)
-            .await
-            .map_err(at("advance"))
-    }
-
-    async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
-        self.operations
-            .watermark(&mut self.session(), source)
-            .await
-            .map_err(at("watermark"))
-    }
-
-    async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("delete_expired_watermarks"))?;
-        let query = self
-            .operations
-            .sql
-            .purge_watermarks
-            .query()
-            .bind(i64::from(limit));
-        self.affected(query)
-            .await
-            .map_err(at("delete_expired_watermarks"))
     }
 }

@@ -4,9 +4,9 @@ use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::backend::{LockedKeys, check, encode_failure};
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Result,
-    StalePolicy,
+    ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Result, StalePolicy,
 };
+use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
@@ -14,10 +14,6 @@ use crate::error::{Access, is_locked};
 use crate::operations::{Operations, found, with_key};
 use crate::row::Columns;
 use crate::session::Session;
-
-/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
-/// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_RETRIES: u32 = 16;
 
 impl Operations {
     /// What one cheap statement or two can decide, they do; the statement that can decide everything does the rest.
@@ -189,11 +185,7 @@ impl Operations {
                 return Ok(outcome);
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
-        ))
+        Err(key_changed_hands(Effect::None))
     }
 
     /// Fails the stale record that was seen; `None` when it has changed since.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Limits, Result};
+use idem_core::{Limits, Result};
+use idem_sql::config::{LONGEST_TIME, checked_name};
 
 /// Names, limits and the way statements are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,9 +13,9 @@ pub struct Config {
     limits: Limits,
     statements: StatementMode,
     timeout: Duration,
+    batching: bool,
     announce: Announce,
     max_connections: u32,
-    batching: bool,
 }
 
 /// Whether changes are told to those who wait for them.
@@ -49,15 +50,6 @@ pub enum StatementMode {
     Unprepared,
 }
 
-/// As good as for ever, and can be added to any instant.
-pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// As many as a pool of sqlx's has.
-const MAX_CONNECTIONS: u32 = 10;
-
-/// Most bytes of a table's name: the names of its indexes and of the table of watermarks are longer by up to eleven,
-/// and PostgreSQL cuts names at 63.
-const MAX_TABLE_BYTES: usize = 50;
 /// PostgreSQL cuts names at 63 bytes (NAMEDATALEN).
 const MAX_SCHEMA_BYTES: usize = 63;
 
@@ -72,22 +64,20 @@ impl Config {
             limits: Limits::DEFAULT,
             statements: StatementMode::default(),
             timeout: Duration::from_secs(10),
-            announce: Announce::default(),
-            max_connections: MAX_CONNECTIONS,
             batching: true,
+            announce: Announce::default(),
+            max_connections: 10,
         }
     }
 
-    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. It is
-    /// quoted, so capitals count. Watermarks are in a table of their own, whose name has `_watermarks` at the end.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
-    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
-        self.table = checked("table", table.into(), MAX_TABLE_BYTES)?;
-        Ok(self)
+    idem_sql::config_methods! {
+        table: "It is quoted, so capitals count.",
+        limits: "PostgreSQL holds at most 1 GB in a field.",
+        timeout: "More than a year counts as a year.",
+        batching: "",
+        longest: LONGEST_TIME
     }
+    idem_sql::max_connections_methods! {}
 
     /// The schema that the table is in, instead of the `search_path`: 1 to 63 characters as for the table.
     /// `migrate` creates it if it is missing.
@@ -96,46 +86,14 @@ impl Config {
     ///
     /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
-        self.schema = Some(checked("schema", schema.into(), MAX_SCHEMA_BYTES)?);
+        self.schema = Some(checked_name("schema", schema, MAX_SCHEMA_BYTES)?);
         Ok(self)
-    }
-
-    /// Other limits. PostgreSQL holds at most 1 GB in a field.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
     }
 
     /// Another way to send statements.
     #[must_use]
     pub fn with_statement_mode(mut self, mode: StatementMode) -> Self {
         self.statements = mode;
-        self
-    }
-
-    /// How long an operation may take, waiting for a connection included, before it is answered with
-    /// `Unavailable`; at most a year. What the server was sent may still take effect then.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST);
-        self
-    }
-
-    /// At most so many connections for the operations of a store that was made by
-    /// [`connect`](crate::PostgresStore::connect), instead of 10; at least one. A store on the caller's pool has
-    /// that pool's.
-    #[must_use]
-    pub fn with_max_connections(mut self, max: u32) -> Self {
-        self.max_connections = max.max(1);
-        self
-    }
-
-    /// Whether concurrent claims and completions of this process share statements, as behind
-    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way.
-    #[must_use]
-    pub fn with_batching(mut self, batching: bool) -> Self {
-        self.batching = batching;
         self
     }
 
@@ -152,40 +110,10 @@ impl Config {
         self.schema.as_deref()
     }
 
-    /// The table's name.
-    #[must_use]
-    pub fn table(&self) -> &str {
-        &self.table
-    }
-
-    /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
     /// How statements are sent.
     #[must_use]
     pub fn statement_mode(&self) -> StatementMode {
         self.statements
-    }
-
-    /// How long an operation may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// How many connections operations may have.
-    #[must_use]
-    pub fn max_connections(&self) -> u32 {
-        self.max_connections
-    }
-
-    /// Whether concurrent calls share statements.
-    #[must_use]
-    pub fn batching(&self) -> bool {
-        self.batching
     }
 
     pub(crate) fn announces(&self) -> bool {
@@ -216,21 +144,6 @@ impl Default for Config {
     }
 }
 
-fn checked(what: &str, name: String, max: usize) -> Result<String> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let valid = !name.is_empty()
-        && name.len() <= max
-        && name.bytes().all(word)
-        && !name.starts_with(|first: char| first.is_ascii_digit());
-    if valid {
-        return Ok(name);
-    }
-    Err(Error::invalid_input(format!(
-        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
-         start with a digit"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +151,7 @@ mod tests {
     #[test]
     fn the_longest_time_out_can_be_added_to_now() {
         let config = Config::new().with_timeout(Duration::MAX);
-        assert_eq!(config.timeout(), LONGEST);
+        assert_eq!(config.timeout(), LONGEST_TIME);
         let _later = std::time::Instant::now() + config.timeout();
     }
 

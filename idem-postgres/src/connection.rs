@@ -1,13 +1,12 @@
 //! [`ConnectionSource`]: the connections that a store's own statements run on.
 
-use idem_sqlx::Connections;
+use idem_sql::sqlx::{CloseUnlessDone, Connections};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, PgPool, Postgres};
 
 use crate::config::StatementMode;
 use crate::error::{cure, is_answer};
 use crate::query::Ready;
-use crate::session::CloseUnlessDone;
 use crate::sqlstate::Cure;
 
 /// Where statements run that are not in a caller's transaction.

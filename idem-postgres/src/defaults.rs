@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use idem_core::Result;
+use idem_sql::schema::misconfigured;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::decode;
-use crate::schema::misconfigured;
 
 /// The first release that has all that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;

@@ -3,7 +3,8 @@
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
-use idem_core::{Effect, Error, ErrorKind};
+use idem_core::Error;
+use idem_sql::sqlx::{driver_meaning, with_meaning};
 use sqlx::Error as SqlxError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -11,76 +12,22 @@ use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let (kind, effect, message) = match &error {
+    let meaning = match &error {
         SqlxError::Database(_) => {
-            let meaning = meaning_of(&error);
-            (meaning.kind, meaning.effect, meaning.message.to_owned())
+            let Meaning {
+                kind,
+                effect,
+                message,
+                ..
+            } = meaning_of(&error);
+            (kind, effect, message)
         }
-        // rustls reports a certificate that it does not trust in this way.
-        SqlxError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => (
-            ErrorKind::Misconfigured,
-            Effect::Unknown,
-            "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate"
-                .to_owned(),
-        ),
-        error if is_lost(error) => (
-            ErrorKind::Unavailable,
-            Effect::Unknown,
-            "the connection to the server was lost".to_owned(),
-        ),
-        SqlxError::PoolTimedOut => (
-            ErrorKind::Unavailable,
-            Effect::None,
-            "no connection became free in time; raise the pool's size or its `acquire_timeout`"
-                .to_owned(),
-        ),
-        SqlxError::PoolClosed => (
-            ErrorKind::Misconfigured,
-            Effect::None,
-            "the pool is closed".to_owned(),
-        ),
-        SqlxError::Configuration(_) | SqlxError::Tls(_) | SqlxError::InvalidArgument(_) => (
-            ErrorKind::Misconfigured,
-            Effect::None,
-            "the connection is not set up for this server; see the source".to_owned(),
-        ),
-        SqlxError::Encode(_) => (
-            ErrorKind::InvalidInput,
-            Effect::None,
-            "a value cannot be sent".to_owned(),
-        ),
-        SqlxError::Protocol(_)
-        | SqlxError::Decode(_)
-        | SqlxError::ColumnDecode { .. }
-        | SqlxError::ColumnIndexOutOfBounds { .. }
-        | SqlxError::ColumnNotFound(_)
-        | SqlxError::TypeNotFound { .. } => (
-            ErrorKind::Corrupt,
-            Effect::Unknown,
-            "the server's answer makes no sense".to_owned(),
-        ),
-        _ => (
-            ErrorKind::Other,
-            Effect::Unknown,
-            "the driver failed; see the source".to_owned(),
+        error => driver_meaning(
+            error,
+            "the TLS connection failed; check `sslmode`, `sslrootcert` and the server's certificate",
         ),
     };
-    let effect = match sent {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    Error::new(kind, effect, message).with_source(error)
-}
-
-/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it speaks TLS: one that
-/// is shutting down, or a proxy in front of none. No server answers that byte.
-/// <https://github.com/transact-rs/sqlx/issues/4395>
-fn is_lost(error: &SqlxError) -> bool {
-    match error {
-        SqlxError::Io(_) | SqlxError::WorkerCrashed => true,
-        SqlxError::Protocol(told) => told.starts_with("unexpected response from SSLRequest: 0x00"),
-        _ => false,
-    }
+    with_meaning(meaning, sent, error)
 }
 
 /// An answer that cannot be read.
@@ -134,26 +81,19 @@ fn code(error: &(dyn StdError + 'static)) -> Option<String> {
 /// [`Contention`](ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let contention = |error: &Error| error.kind() == ErrorKind::Contention;
-        if error.downcast_ref::<Error>().is_some_and(contention) {
-            return true;
-        }
-        if let Some(SqlxError::Database(database)) = error.downcast_ref::<SqlxError>() {
-            let code = database.code();
-            return matches!(
-                code.as_deref(),
-                Some("40001" | "40P01" | LOCK_NOT_AVAILABLE)
-            );
-        }
-        next = error.source();
-    }
-    false
+    idem_sql::transactions::is_retryable(error, |error| {
+        let SqlxError::Database(database) = error.downcast_ref()? else {
+            return None;
+        };
+        let codes = ["40001", "40P01", LOCK_NOT_AVAILABLE];
+        Some(database.code().is_some_and(|code| codes.contains(&&*code)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use idem_core::{Effect, ErrorKind};
+
     use super::*;
 
     #[test]

@@ -1,11 +1,11 @@
 //! What [`verify`](crate::PostgresStore::verify) compares of a table.
 
 use idem_core::{Error, Result};
+use idem_sql::schema::misconfigured;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::decode;
-use crate::schema::misconfigured;
 use crate::store::PostgresStore;
 
 pub(crate) fn no_row(what: &str) -> Error {

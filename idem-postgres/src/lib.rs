@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod batch;
 mod batch_claims;
 mod batch_completions;
 mod capabilities;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{Fingerprint, Key, Result};
+use idem_sql::config::LONGEST_TIME;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::config::{Config, LONGEST};
+use crate::config::Config;
 use crate::listen_hub::{Hub, Route};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -76,7 +77,7 @@ impl PostgresNotifier {
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         let mut route = self.hub.route().clone();
-        route.idle = idle.min(LONGEST);
+        route.idle = idle.min(LONGEST_TIME);
         Self::new(route)
     }
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, Turn, check};
-use idem_core::{
-    Claim, Effect, Error, ErrorKind, Failure, Key, Record, Response, Result, Timestamp,
+use idem_core::backend::{
+    DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, Turn, check, encode_failure,
 };
+use idem_core::{Claim, Effect, Error, ErrorKind, Failure, Key, Record, Result};
+use idem_sql::maintenance::Task;
+use idem_sql::step::{Step, renewed};
 use sqlx::postgres::PgRow;
 
 use crate::config::Config;
@@ -39,38 +41,20 @@ impl Operations {
         }
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        FinalResult::completed(response, retention, &self.config.limits())
-    }
-
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        FinalResult::failed(failure, retention, &self.config.limits())
-    }
-
     pub(crate) async fn seal(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &FinalResult,
+        result: &FinalResult,
     ) -> Result<()> {
         let query = || {
             let query = with_claim(&self.sql.seal, claim)
-                .bind(sealing.state())
-                .bind(sealing.bytes())
-                .bind(sealing.retention());
+                .bind(result.state())
+                .bind(result.bytes())
+                .bind(result.retention());
             self.telling(query, claim.key())
         };
-        self.step(session, claim, query, |owned| match owned.state {
-            state
-                if state == sealing.state() && owned.result.as_deref() == Some(sealing.bytes()) =>
-            {
-                Some(Ok(()))
-            }
-            StoredRecord::COMPLETED | StoredRecord::FAILED => Some(Err(Error::already_sealed())),
-            _ => None,
-        })
-        .await
-        .map(drop)
+        self.step(session, claim, query).await?.sealed(result)
     }
 
     /// The statement with what it tells, where something is told.
@@ -83,15 +67,10 @@ impl Operations {
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         let query = || self.telling(with_claim(&self.sql.release, claim), claim.key());
-        self.step(session, claim, query, |owned| {
-            (owned.state == StoredRecord::RELEASED).then_some(Ok(()))
-        })
-        .await
-        .map(drop)
+        self.step(session, claim, query).await?.released()
     }
 
-    /// A step of the claim's holder: the row that it was answered with, or none where `otherwise` says that the record
-    /// is as it should be.
+    /// A step of the claim's holder.
     ///
     /// A step that changes nothing has lost its claim, or has met what an open transaction holds: a claim that was taken
     /// in it is not to be seen by others. So it is lost only when the key's lock can be had.
@@ -100,23 +79,19 @@ impl Operations {
         session: &mut Session<'_>,
         claim: &Claim,
         query: impl Fn() -> Query + Send + Sync,
-        otherwise: impl Fn(&Owned) -> Option<Result<()>> + Send + Sync,
-    ) -> Result<Option<PgRow>> {
+    ) -> Result<Step<PgRow>> {
         let (locked, key) = (&self.locked, claim.key());
         let rows = self.rows_in_turn(session, locked, key, &query, End::Commit);
         if let Some(row) = rows.await?.into_iter().next() {
-            return Ok(Some(row));
+            return Ok(Step::Done(row));
         }
         let owned = self.owned(session, claim).await?;
-        match &owned {
+        match owned {
             // It was not when the statement looked for it.
             Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
                 return Err(just_committed());
             }
-            Some(owned) if owned.is_own => {
-                let answer = otherwise(owned).unwrap_or_else(|| Err(Error::claim_lost()));
-                return answer.map(|()| None);
-            }
+            Some(owned) if owned.is_own => return Ok(Step::Met(owned.state, owned.result)),
             Some(owned) if owned.token >= claim.token().as_i64() => {
                 return Err(Error::claim_lost());
             }
@@ -195,16 +170,8 @@ impl Operations {
     ) -> Result<Claim> {
         let lease = check::lease(lease)?;
         let query = || with_claim(&self.sql.renew, claim).bind(lease);
-        let row = self.step(session, claim, query, |_| None).await?;
-        let row = row.ok_or_else(Error::claim_lost)?;
-        Ok(Claim::new(
-            claim.key().clone(),
-            claim.token(),
-            claim.attempt(),
-            claim.attempts(),
-            Timestamp::from_micros(cell(&row, 1)?),
-            Timestamp::from_micros(cell(&row, 0)?),
-        ))
+        let row = self.step(session, claim, query).await?.row()?;
+        Ok(renewed(claim, cell(&row, 1)?, cell(&row, 0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
@@ -212,6 +179,30 @@ impl Operations {
         let rows = session.rows(query, Access::Read).await?;
         rows.first()
             .map_or(Ok(None), |row| Columns(row).live_record())
+    }
+
+    pub(crate) async fn maintain(
+        &self,
+        session: &mut Session<'_>,
+        task: Task,
+        limit: u32,
+    ) -> Result<u64> {
+        let limit = i64::from(limit);
+        let query = match task {
+            Task::DeleteExpired => self.sql.delete_expired.query().bind(limit),
+            Task::FailAbandoned => {
+                let failure = encode_failure(&Failure::abandoned())?;
+                let query = self.sql.fail_abandoned.query().bind(limit);
+                query.bind(&failure[..])
+            }
+            Task::DeleteExpiredWatermarks => self.sql.delete_expired_watermarks.query().bind(limit),
+        };
+        let rows = session.rows(query, Access::Write).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Error::corrupt("a count has no row"))?;
+        let count: i64 = cell(row, 0)?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tables, their indexes, and how they come into being.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::{Error, Result};
+use idem_sql::schema::{MAX_TRIES, fnv_1a, is_current, misconfigured};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -12,9 +13,6 @@ use crate::store::{BACKEND, PostgresStore};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// How often the schema is created when others who do not take the lock (a migration tool) create it, too.
-const MAX_TRIES: u32 = 5;
 
 const RECORDS: &str = include_str!("schema.sql");
 const MARKS: &str = include_str!("schema_marks.sql");
@@ -102,10 +100,8 @@ impl PostgresStore {
         ];
         let mut missing = String::new();
         for (table, template) in tables {
-            match self.schema_version(table).await? {
-                Some(SCHEMA_VERSION) => {}
-                Some(version) if version > SCHEMA_VERSION => return Err(too_new(version)),
-                _ => missing += &ddl(config, template),
+            if !is_current(self.schema_version(table).await?, SCHEMA_VERSION)? {
+                missing += &ddl(config, template);
             }
         }
         Ok(missing)
@@ -141,8 +137,7 @@ impl PostgresStore {
         self.check_server().await.map_err(at)?;
         if !self.missing().await.map_err(at)?.is_empty() {
             return Err(at(misconfigured(
-                "a table is missing or not this crate's; run `migrate()` or the printed schema"
-                    .to_owned(),
+                "a table is missing or not this crate's; run `migrate()` or the printed schema",
             )));
         }
         let config = self.config();
@@ -194,25 +189,9 @@ fn is_created_elsewhere(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("23505" | "42P06" | "42P07" | "42710"))
 }
 
-pub(crate) fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
-}
-
-fn too_new(version: u32) -> Error {
-    misconfigured(format!(
-        "a table has schema version {version}, this crate knows up to {SCHEMA_VERSION}; upgrade the crate"
-    ))
-}
-
-/// The advisory lock of this table: FNV-1a of its name, so that other tables are not held up.
+/// The advisory lock of this table, so that other tables are not held up.
 fn lock_number(config: &Config) -> i64 {
-    let hash = config
-        .qualified_table()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    i64::from_be_bytes(hash.to_be_bytes())
+    fnv_1a(&config.qualified_table()).cast_signed()
 }
 
 #[cfg(test)]

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use idem_core::Result;
 use idem_core::backend::MAX_LOCK_WAIT;
-use sqlx::pool::PoolConnection;
+use sqlx::Connection;
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Connection, Postgres};
 
 use crate::config::{Config, StatementMode};
 use crate::connection::{ConnectionSource, End, Job, Progress};
@@ -23,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
     Store {
-        place: &'s ConnectionSource,
+        connections: &'s ConnectionSource,
         config: &'s Config,
     },
     Transaction {
@@ -52,7 +51,10 @@ impl<'s> Session<'s> {
         };
         match self {
             // Boxed: what is below is deep, and what is above deeper.
-            Self::Store { place, config } => Box::pin(alone(place, config, query, sent, end)).await,
+            Self::Store {
+                connections,
+                config,
+            } => Box::pin(alone(connections, config, query, sent, end)).await,
             Self::Transaction {
                 connection,
                 mode,
@@ -77,7 +79,13 @@ impl<'s> Session<'s> {
     /// Another session on the store's connections, where this is one.
     pub(crate) fn beside(&self) -> Option<Session<'s>> {
         match *self {
-            Self::Store { place, config } => Some(Session::Store { place, config }),
+            Self::Store {
+                connections,
+                config,
+            } => Some(Session::Store {
+                connections,
+                config,
+            }),
             Self::Transaction { .. } => None,
         }
     }
@@ -116,7 +124,7 @@ async fn undone(
 /// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
 /// any race.
 async fn alone(
-    place: &ConnectionSource,
+    connections: &ConnectionSource,
     config: &Config,
     query: Query,
     sent: Access,
@@ -130,7 +138,8 @@ async fn alone(
         end,
     };
     let mut progress = Progress::default();
-    let rows = tokio::time::timeout(config.timeout(), repeated(place, job, &mut progress)).await;
+    let rows =
+        tokio::time::timeout(config.timeout(), repeated(connections, job, &mut progress)).await;
     let under_way = if progress.is_sent { sent } else { Access::Read };
     match rows {
         Ok(rows) => rows.map_err(|error| classify(error, under_way)),
@@ -139,20 +148,20 @@ async fn alone(
 }
 
 async fn repeated(
-    place: &ConnectionSource,
+    connections: &ConnectionSource,
     job: Job<'_>,
     progress: &mut Progress,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
     let mut pause = FIRST_PAUSE;
     for _ in 0..MAX_REPEATS {
-        match place.rows(job, progress).await {
+        match connections.rows(job, progress).await {
             Err(error) if cure(&error) == Cure::Repeat => progress.is_sent = false,
             rows => return rows,
         }
         tokio::time::sleep(pause.mul_f64(rand::random_range(0.0..=1.0))).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    place.rows(job, progress).await
+    connections.rows(job, progress).await
 }
 
 /// How long a statement in a caller's transaction waits for a lock; for one that is known to be held, hardly.
@@ -160,41 +169,5 @@ pub(crate) fn wait(is_locked: bool) -> Duration {
     match is_locked {
         true => Duration::from_millis(1),
         false => MAX_LOCK_WAIT,
-    }
-}
-
-/// Closes the connection instead of handing it back to the pool when what was begun on it was not finished.
-///
-/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves it open, and the pool would hand
-/// the connection on (<https://github.com/transact-rs/sqlx/issues/4385>).
-#[derive(Debug)]
-pub(crate) struct CloseUnlessDone {
-    connection: PoolConnection<Postgres>,
-    done: bool,
-}
-
-impl CloseUnlessDone {
-    pub(crate) fn new(connection: PoolConnection<Postgres>) -> Self {
-        Self {
-            connection,
-            done: false,
-        }
-    }
-
-    pub(crate) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.connection
-    }
-
-    /// What was begun is finished: the pool may have the connection back.
-    pub(crate) fn done(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for CloseUnlessDone {
-    fn drop(&mut self) {
-        if !self.done {
-            self.connection.close_on_drop();
-        }
     }
 }

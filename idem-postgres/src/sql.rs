@@ -341,7 +341,7 @@ WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 
 /// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was
 /// set back) is kept, because the next token is made from it.
-pub(crate) const PURGE: &str = concat!(
+pub(crate) const DELETE_EXPIRED: &str = concat!(
     "WITH ",
     clock!(),
     ",
@@ -357,7 +357,7 @@ SELECT pg_catalog.count(*) FROM purged"
 );
 
 /// `$1` limit, `$2` the stored form of the failure. Rows that others have locked are passed over.
-pub(crate) const SWEEP: &str = concat!(
+pub(crate) const FAIL_ABANDONED: &str = concat!(
     "WITH ",
     clock!(),
     ",

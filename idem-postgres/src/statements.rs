@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use idem_core::backend::MAX_LOCK_WAIT;
+use idem_sql::schema::fnv_1a;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
@@ -11,30 +12,30 @@ use crate::listen::channel;
 use crate::query::Query;
 use crate::sql;
 
-/// The statements with the tables' names put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) insert: Statement,
-    pub(crate) probe: Statement,
-    pub(crate) look: Statement,
-    pub(crate) look_many: Statement,
-    pub(crate) claim: Statement,
-    pub(crate) insert_many: Statement,
-    pub(crate) claim_many: Statement,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) complete_many: Statement,
-    pub(crate) owned: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) get: Statement,
-    pub(crate) purge: Statement,
-    pub(crate) sweep: Statement,
-    pub(crate) checkpoint: Statement,
-    pub(crate) last_checkpoint: Statement,
-    pub(crate) advance: Statement,
-    pub(crate) watermark: Statement,
-    pub(crate) purge_watermarks: Statement,
+idem_sql::statements! {
+    Statement {
+        insert: sql::INSERT,
+        probe: sql::PROBE,
+        look: sql::LOOK,
+        look_many: sql::LOOK_MANY,
+        claim: sql::CLAIM,
+        insert_many: sql::INSERT_MANY,
+        claim_many: sql::CLAIM_MANY,
+        abandon: sql::ABANDON,
+        seal: sql::SEAL,
+        complete_many: sql::COMPLETE_MANY,
+        owned: sql::OWNED,
+        release: sql::RELEASE,
+        renew: sql::RENEW,
+        get: sql::GET,
+        delete_expired: sql::DELETE_EXPIRED,
+        fail_abandoned: sql::FAIL_ABANDONED,
+        checkpoint: sql::CHECKPOINT,
+        last_checkpoint: sql::LAST_CHECKPOINT,
+        advance: sql::ADVANCE,
+        watermark: sql::WATERMARK,
+        delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
+    }
 }
 
 impl Statements {
@@ -47,30 +48,7 @@ impl Statements {
             let named = named.replace("{marks}", &marks);
             announced(&named.replace("{channel}", &channel), config.announces())
         };
-        let statement = |template: &str| Statement(Arc::new(Texts::new(&named(template))));
-        Self {
-            insert: statement(sql::INSERT),
-            probe: statement(sql::PROBE),
-            look: statement(sql::LOOK),
-            look_many: statement(sql::LOOK_MANY),
-            claim: statement(sql::CLAIM),
-            insert_many: statement(sql::INSERT_MANY),
-            claim_many: statement(sql::CLAIM_MANY),
-            abandon: statement(sql::ABANDON),
-            seal: statement(sql::SEAL),
-            complete_many: statement(sql::COMPLETE_MANY),
-            owned: statement(sql::OWNED),
-            release: statement(sql::RELEASE),
-            renew: statement(sql::RENEW),
-            get: statement(sql::GET),
-            purge: statement(sql::PURGE),
-            sweep: statement(sql::SWEEP),
-            checkpoint: statement(sql::CHECKPOINT),
-            last_checkpoint: statement(sql::LAST_CHECKPOINT),
-            advance: statement(sql::ADVANCE),
-            watermark: statement(sql::WATERMARK),
-            purge_watermarks: statement(sql::PURGE_WATERMARKS),
-        }
+        Self::of(|template| Statement(Arc::new(Texts::new(&named(template)))))
     }
 }
 
@@ -170,13 +148,10 @@ fn values(text: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-/// FNV-1a of the text, after a byte that is nowhere in UTF-8.
+/// A hash of the text, after a byte that is nowhere in UTF-8.
 fn mark(text: &str) -> [u8; 9] {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
     let mut mark = [0xff; 9];
-    mark[1..].copy_from_slice(&hash.to_be_bytes());
+    mark[1..].copy_from_slice(&fnv_1a(text).to_be_bytes());
     mark
 }
 
@@ -225,32 +200,6 @@ mod tests {
     use super::*;
     use crate::config::Announce;
 
-    fn all(sql: &Statements) -> Vec<&Statement> {
-        vec![
-            &sql.insert,
-            &sql.probe,
-            &sql.look,
-            &sql.look_many,
-            &sql.claim,
-            &sql.insert_many,
-            &sql.claim_many,
-            &sql.abandon,
-            &sql.seal,
-            &sql.complete_many,
-            &sql.owned,
-            &sql.release,
-            &sql.renew,
-            &sql.get,
-            &sql.purge,
-            &sql.sweep,
-            &sql.checkpoint,
-            &sql.last_checkpoint,
-            &sql.advance,
-            &sql.watermark,
-            &sql.purge_watermarks,
-        ]
-    }
-
     #[test]
     fn changes_are_told_where_that_was_chosen() {
         let plain = Config::new();
@@ -270,7 +219,7 @@ mod tests {
         let other = Config::new().with_table("other").unwrap();
         for config in [Config::new(), other] {
             let sql = Statements::new(&config);
-            for statement in all(&sql) {
+            for statement in sql.all() {
                 let alone = statement.alone();
                 assert!(!alone.sql.contains(['{', '}']), "{}", alone.sql);
                 assert!(alone.sql.contains(MIXED_UP), "{}", alone.sql);
@@ -285,7 +234,7 @@ mod tests {
     /// No string has a backslash, so it means the same with `standard_conforming_strings` off.
     #[test]
     fn no_text_depends_on_how_strings_are_escaped() {
-        for statement in all(&Statements::new(&Config::new())) {
+        for statement in Statements::new(&Config::new()).all() {
             assert!(!statement.alone().sql.contains('\\'));
             assert!(!statement.within().sql.contains('\\'));
         }

@@ -5,14 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use idem_core::backend::{check, encode_failure};
 use idem_core::wrappers::Batched;
-use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
-};
-use idem_sqlx::Connections;
+use idem_core::{Error, ErrorKind, Result};
+use idem_sql::sqlx::Connections;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{Connection, PgPool, Postgres};
 
@@ -22,8 +17,6 @@ use crate::defaults::{SESSION, SessionState};
 use crate::error::{Access, classify, was_idle};
 use crate::operations::Operations;
 use crate::pooler;
-use crate::query::Query;
-use crate::row::cell;
 use crate::session::Session;
 
 /// How often a server is tried whose sessions have very short time-outs.
@@ -57,7 +50,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
-    place: ConnectionSource,
+    connections: ConnectionSource,
     pub(crate) operations: Arc<Operations>,
     /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
     batched: Option<Arc<Batched<Self>>>,
@@ -79,20 +72,15 @@ impl PostgresStore {
         Self::on(ConnectionSource::Callers(pool.clone()), pool, config)
     }
 
-    fn on(place: ConnectionSource, pool: PgPool, config: Config) -> Self {
+    fn on(connections: ConnectionSource, pool: PgPool, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        let mut store = Self {
+        let store = Self {
             pool,
-            place,
+            connections,
             operations,
             batched: None,
         };
-        let config = &store.operations.config;
-        if config.batching() {
-            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
-            store.batched = Some(Arc::new(batched));
-        }
-        store
+        store.with_batches()
     }
 
     /// A store with connections of its own for its operations: at most 10 unless
@@ -112,7 +100,7 @@ impl PostgresStore {
     /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or `Misconfigured` when no connection
     /// can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
-        let at_connect = at("connect");
+        let at_connect = |error: Error| error.at(BACKEND, "connect");
         let at = |error| at_connect(classify(error, Access::Read));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
@@ -126,7 +114,7 @@ impl PostgresStore {
             // Boxed, because it is deep.
             match Box::pin(check_server(&connections, &options, &config)).await {
                 Err(error) if is_brief(&error) && tries < MAX_TRIES => tries += 1,
-                state => break state.map_err(&at_connect)?,
+                state => break state.map_err(at_connect)?,
             }
         };
         let idle = state.idle_session_timeout().map(|timeout| timeout / 4);
@@ -161,9 +149,13 @@ impl PostgresStore {
         &self.operations.config
     }
 
+    fn batched(&self) -> Option<&Batched<Self>> {
+        self.batched.as_deref()
+    }
+
     pub(crate) fn session(&self) -> Session<'_> {
         Session::Store {
-            place: &self.place,
+            connections: &self.connections,
             config: &self.operations.config,
         }
     }
@@ -219,140 +211,4 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
-    move |error| error.at(BACKEND, operation)
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl IdempotencyStore for PostgresStore {
-    fn backend(&self) -> &'static str {
-        BACKEND
-    }
-
-    fn limits(&self) -> Limits {
-        self.operations.config.limits()
-    }
-
-    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
-        Some(self)
-    }
-
-    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
-        Some(self)
-    }
-
-    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if let Some(batched) = &self.batched {
-            return batched.claim(request).await;
-        }
-        self.operations
-            .claim(&mut self.session(), request)
-            .await
-            .map_err(at("claim"))
-    }
-
-    async fn complete(
-        &self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<()> {
-        if let Some(batched) = &self.batched {
-            return batched.complete(claim, response, retention).await;
-        }
-        let sealing = self
-            .operations
-            .response(response, retention)
-            .map_err(at("complete"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("complete"))
-    }
-
-    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let sealing = self
-            .operations
-            .failure(failure, retention)
-            .map_err(at("fail"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("fail"))
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<()> {
-        self.operations
-            .release(&mut self.session(), claim)
-            .await
-            .map_err(at("release"))
-    }
-
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.operations
-            .renew(&mut self.session(), claim, lease)
-            .await
-            .map_err(at("renew"))
-    }
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.operations
-            .get(&mut self.session(), key)
-            .await
-            .map_err(at("get"))
-    }
-
-    async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("delete_expired"))?;
-        let query = self.operations.sql.purge.query().bind(i64::from(limit));
-        self.affected(query).await.map_err(at("delete_expired"))
-    }
-
-    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("fail_abandoned"))?;
-        let failure = encode_failure(&Failure::abandoned())?;
-        let query = self
-            .operations
-            .sql
-            .sweep
-            .query()
-            .bind(i64::from(limit))
-            .bind(&failure[..]);
-        self.affected(query).await.map_err(at("fail_abandoned"))
-    }
-}
-
-impl PostgresStore {
-    /// The number that the statement counts.
-    pub(crate) async fn affected(&self, query: Query) -> Result<u64> {
-        let rows = self.session().rows(query, Access::Write).await?;
-        let row = rows
-            .first()
-            .ok_or_else(|| Error::corrupt("a count has no row"))?;
-        let count: i64 = cell(row, 0)?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl BatchStore for PostgresStore {
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        self.operations
-            .claim_many(&mut self.session(), requests)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("claim_many")))
-            .collect()
-    }
-
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        self.operations
-            .complete_many(&mut self.session(), completions)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("complete_many")))
-            .collect()
-    }
-}
+idem_sql::store!(PostgresStore, BACKEND);

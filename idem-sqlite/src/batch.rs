@@ -2,11 +2,10 @@
 
 use idem_core::backend::check;
 use idem_core::{ClaimOutcome, ClaimRequest, Completion, Result};
+use idem_sql::batch::CheckedCompletion;
 
 use crate::operations::Operations;
-use crate::pools::Pools;
 use crate::session::Session;
-use crate::transaction::WriteTransaction;
 
 /// An answer for each item, or none yet.
 pub(crate) type Answers<T> = Vec<Option<Result<T>>>;
@@ -16,7 +15,7 @@ impl Operations {
     /// then is left, so that no duplicate waits for the lock. What may be acquired is claimed in one transaction.
     pub(crate) async fn claim_many(
         &self,
-        pools: &Pools,
+        session: &mut Session<'_>,
         requests: &[ClaimRequest],
     ) -> Vec<Result<ClaimOutcome>> {
         let checked = requests.iter().map(|request| {
@@ -28,17 +27,17 @@ impl Operations {
             .filter(|&position| answers[position].is_none())
             .partition(|&position| self.estimator.expects_duplicate(requests[position].key()));
         let unheld = self
-            .answer_held(pools, requests, duplicates, &mut answers)
+            .answer_held(session, requests, duplicates, &mut answers)
             .await;
-        self.insert_at_once(pools, requests, &writes, &mut answers)
+        self.insert_at_once(session, requests, &writes, &mut answers)
             .await;
         writes.retain(|&position| answers[position].is_none());
         let mut writes = self
-            .answer_held(pools, requests, writes, &mut answers)
+            .answer_held(session, requests, writes, &mut answers)
             .await;
         writes.extend(unheld);
         if !writes.is_empty() {
-            let claimed = self.claim_in_one_commit(pools, requests, &writes).await;
+            let claimed = self.claim_in_one_commit(session, requests, &writes).await;
             fill(&mut answers, &writes, claimed);
         }
         answers.into_iter().flatten().collect()
@@ -47,14 +46,13 @@ impl Operations {
     /// Answers what a read can answer of these positions; the others.
     async fn answer_held(
         &self,
-        pools: &Pools,
+        session: &mut Session<'_>,
         requests: &[ClaimRequest],
         mut positions: Vec<usize>,
         answers: &mut Answers<ClaimOutcome>,
     ) -> Vec<usize> {
         for &position in &positions {
-            let mut session = Session::Pool(pools, &self.config);
-            let held = self.held(&mut session, &requests[position]).await;
+            let held = self.held(session, &requests[position]).await;
             answers[position] = held.transpose();
         }
         positions.retain(|&position| answers[position].is_none());
@@ -63,11 +61,11 @@ impl Operations {
 
     async fn claim_in_one_commit(
         &self,
-        pools: &Pools,
+        session: &mut Session<'_>,
         requests: &[ClaimRequest],
         writes: &[usize],
     ) -> Result<Vec<Result<ClaimOutcome>>> {
-        let mut open = WriteTransaction::begin(pools, &self.config).await?;
+        let mut open = session.begin().await?;
         let mut session = Session::Transaction(open.connection()?);
         let mut claimed: Answers<_> = requests.iter().map(|_| None).collect();
         self.insert_many(&mut session, requests, writes, &mut claimed)
@@ -85,44 +83,44 @@ impl Operations {
 
     pub(crate) async fn complete_many(
         &self,
-        pools: &Pools,
+        session: &mut Session<'_>,
         completions: &[Completion],
     ) -> Vec<Result<()>> {
-        let mut answers = Vec::with_capacity(completions.len());
-        let mut writes = Vec::new();
-        for (position, item) in completions.iter().enumerate() {
-            let checked = check::batch_items(completions.len())
-                .and_then(|()| self.response(&item.response, item.retention));
-            answers.push(match checked {
-                Ok(_) => {
-                    writes.push(position);
-                    None
-                }
-                Err(error) => Some(Err(error)),
-            });
-        }
-        if !writes.is_empty() {
-            let sealed = self
-                .complete_in_one_commit(pools, completions, &writes)
-                .await;
-            fill(&mut answers, &writes, sealed);
-        }
+        let limits = self.config.limits();
+        let checked: Vec<_> = completions
+            .iter()
+            .map(|item| {
+                check::batch_items(completions.len())?;
+                CheckedCompletion::new(item, &limits)
+            })
+            .collect();
+        let items: Vec<_> = checked.iter().flatten().collect();
+        let sealed = match items.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.complete_in_one_commit(session, &items).await,
+        };
+        let writes: Vec<_> = (0..checked.len())
+            .filter(|&position| checked[position].is_ok())
+            .collect();
+        let mut answers: Answers<()> = checked
+            .into_iter()
+            .map(|checked| checked.err().map(Err))
+            .collect();
+        fill(&mut answers, &writes, sealed);
         answers.into_iter().flatten().collect()
     }
 
     async fn complete_in_one_commit(
         &self,
-        pools: &Pools,
-        completions: &[Completion],
-        writes: &[usize],
+        session: &mut Session<'_>,
+        items: &[&CheckedCompletion<'_>],
     ) -> Result<Vec<Result<()>>> {
-        let mut open = WriteTransaction::begin(pools, &self.config).await?;
-        let mut sealed = Vec::with_capacity(writes.len());
-        for &position in writes {
-            let item = &completions[position];
-            let sealing = self.response(&item.response, item.retention)?;
-            let mut session = Session::Transaction(open.connection()?);
-            sealed.push(self.seal(&mut session, &item.claim, &sealing).await);
+        let mut open = session.begin().await?;
+        let mut session = Session::Transaction(open.connection()?);
+        let mut sealed = Vec::with_capacity(items.len());
+        for item in items {
+            let claim = &item.completion.claim;
+            sealed.push(self.seal(&mut session, claim, &item.result).await);
         }
         open.commit().await?;
         Ok(sealed)

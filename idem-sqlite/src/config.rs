@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Error, Limits, Result};
+use idem_core::Limits;
 
 /// Names and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,9 +12,6 @@ pub struct Config {
     timeout: Duration,
     batching: bool,
 }
-
-/// Most bytes of a table's name.
-const MAX_TABLE_BYTES: usize = 50;
 
 /// Longer time-outs than clocks and SQLite's milliseconds can add up are none.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -31,75 +28,12 @@ impl Config {
         }
     }
 
-    /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first. Watermarks are in a
-    /// table of their own, whose name has `_watermarks` at the end.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
-    pub fn with_table(mut self, table: impl Into<String>) -> Result<Self> {
-        let table = table.into();
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        let valid = !table.is_empty()
-            && table.len() <= MAX_TABLE_BYTES
-            && table.bytes().all(word)
-            && !table.starts_with(|first: char| first.is_ascii_digit());
-        if !valid {
-            return Err(Error::invalid_input(format!(
-                "the name of the table has to be 1 to {MAX_TABLE_BYTES} ASCII letters, digits and \
-                 underscores, and not start with a digit"
-            )));
-        }
-        self.table = table;
-        Ok(self)
-    }
-
-    /// Other limits. SQLite holds at most 1 GB in a value.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Whether concurrent claims and completions of this process share statements, as behind
-    /// [`Batched`](idem_core::wrappers::Batched); on by default. A caller who is alone asks at once either way, and so
-    /// does everybody on a caller's pool, and while somebody holds the write lock.
-    #[must_use]
-    pub fn with_batching(mut self, batching: bool) -> Self {
-        self.batching = batching;
-        self
-    }
-
-    /// How long an operation may take, waiting for a connection and for the write lock included, before it is
-    /// answered with `Unavailable`. What was begun may still take effect then. At most a day.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST_TIMEOUT);
-        self
-    }
-
-    /// The table's name.
-    #[must_use]
-    pub fn table(&self) -> &str {
-        &self.table
-    }
-
-    /// The limits.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    /// Whether concurrent calls share statements.
-    #[must_use]
-    pub fn batching(&self) -> bool {
-        self.batching
-    }
-
-    /// How long an operation may take.
-    #[must_use]
-    pub fn timeout(&self) -> Duration {
-        self.timeout
+    idem_sql::config_methods! {
+        table: "",
+        limits: "SQLite holds at most 1 GB in a value.",
+        timeout: "The wait for the write lock counts, too. More than a day counts as a day.",
+        batching: "So does everybody on a caller's pool, and while somebody holds the write lock.",
+        longest: LONGEST_TIMEOUT
     }
 
     /// The table's name, quoted.
@@ -130,7 +64,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_longest_timeout_panics_nowhere() {
-        use idem_core::{ClaimRequest, Fingerprint, IdempotencyStore, Key};
+        use idem_core::{ClaimRequest, Error, Fingerprint, IdempotencyStore, Key};
 
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/idem.db", folder.path().display());

@@ -4,13 +4,14 @@ pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
 
 use idem_core::{Effect, Error, ErrorKind};
+use idem_sql::sqlx::with_meaning;
 use sqlx::Error as SqlxError;
 
 use crate::codes::{by_code, is_lock};
 
 /// The driver's error as one of ours; the driver's is kept as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
-    let (kind, effect, message) = match &error {
+    let meaning = match &error {
         SqlxError::Database(database) => by_code(code(&**database)),
         SqlxError::Io(_) | SqlxError::WorkerCrashed => (
             ErrorKind::Unavailable,
@@ -48,11 +49,7 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
             "the driver failed; see the source",
         ),
     };
-    let effect = match sent {
-        Access::Read => Effect::None,
-        Access::Write => effect,
-    };
-    Error::new(kind, effect, message).with_source(error)
+    with_meaning(meaning, sent, error)
 }
 
 /// An answer that cannot be read.

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod batched_inserts;
 mod capabilities;
 mod codes;
 mod config;
 mod error;
 mod file;
-mod fresh;
 mod lock;
 mod operations;
 mod pools;

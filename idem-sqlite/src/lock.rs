@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_sql::sqlx::CloseUnlessDone;
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Sqlite};
@@ -12,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::error::{Access, classify};
 use crate::pools::{Pools, connection};
-use crate::transaction::CloseUnlessDone;
 
 /// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
 /// has tried, up to 100 ms.
@@ -189,7 +189,7 @@ async fn version(pools: &Pools) -> Option<i64> {
 /// A connection of the caller's pool that does not wait for the lock. Dropped before [`give_back`](Self::give_back) it is
 /// closed, so that nobody gets it as it is.
 pub(crate) struct Hasty {
-    guard: CloseUnlessDone,
+    guard: CloseUnlessDone<Sqlite>,
     millis: i64,
 }
 
@@ -211,7 +211,7 @@ impl Hasty {
     }
 
     /// The connection as it was.
-    pub(crate) async fn restored(mut self) -> Result<CloseUnlessDone, sqlx::Error> {
+    pub(crate) async fn restored(mut self) -> Result<CloseUnlessDone<Sqlite>, sqlx::Error> {
         if self.millis > 0 {
             self.set(self.millis).await?;
         }

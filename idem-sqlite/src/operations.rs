@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{DuplicateEstimator, FinalResult, StoredRecord, check, encode_failure};
+use idem_core::backend::{DuplicateEstimator, FinalResult, check, encode_failure};
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, FailedPolicy, Failure, Key,
-    Record, Response, Result, StalePolicy, Timestamp,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Key, Record, Result,
+    StalePolicy,
 };
+use idem_sql::maintenance::Task;
+use idem_sql::step::{MAX_RETRIES, Step, key_changed_hands, renewed};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -25,10 +27,6 @@ use crate::error::decode;
 use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
-
-/// How often a claim asks again after a statement that found the row changed under it. Each time somebody else
-/// got on, so more than a few is a sign of trouble.
-pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// What all operations need beside a session.
 #[derive(Debug)]
@@ -108,11 +106,7 @@ impl Operations {
                 return Ok(outcome);
             }
         }
-        Err(Error::new(
-            ErrorKind::Contention,
-            Effect::None,
-            format!("the key changed hands {MAX_RETRIES} times while it was claimed; ask again"),
-        ))
+        Err(key_changed_hands(Effect::None))
     }
 
     /// That the next token of the record can be greater.
@@ -179,50 +173,34 @@ impl Operations {
             .transpose()
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        FinalResult::completed(response, retention, &self.config.limits())
-    }
-
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        FinalResult::failed(failure, retention, &self.config.limits())
-    }
-
     pub(crate) async fn seal(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &FinalResult,
+        result: &FinalResult,
     ) -> Result<()> {
         let query = with_claim(&self.sql.seal, claim)
-            .bind(sealing.state())
-            .bind(sealing.bytes())
-            .bind(sealing.retention());
-        if !session.write(query).await?.is_empty() {
-            return Ok(());
-        }
-        match self.owned(session, claim).await? {
-            Some((state, result)) if state == sealing.state() => {
-                if result.as_deref() == Some(sealing.bytes()) {
-                    Ok(())
-                } else {
-                    Err(Error::already_sealed())
-                }
-            }
-            Some((StoredRecord::COMPLETED | StoredRecord::FAILED, _)) => {
-                Err(Error::already_sealed())
-            }
-            _ => Err(Error::claim_lost()),
-        }
+            .bind(result.state())
+            .bind(result.bytes())
+            .bind(result.retention());
+        self.step(session, claim, query).await?.sealed(result)
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
         let query = with_claim(&self.sql.release, claim);
-        if !session.write(query).await?.is_empty() {
-            return Ok(());
-        }
-        match self.owned(session, claim).await? {
-            Some((StoredRecord::RELEASED, _)) => Ok(()),
-            _ => Err(Error::claim_lost()),
+        self.step(session, claim, query).await?.released()
+    }
+
+    /// A step of the claim's holder.
+    async fn step(
+        &self,
+        session: &mut Session<'_>,
+        claim: &Claim,
+        query: Query<'_>,
+    ) -> Result<Step<()>> {
+        match session.write(query).await?.is_empty() {
+            true => Step::met(self.owned(session, claim).await?),
+            false => Ok(Step::Done(())),
         }
     }
 
@@ -251,20 +229,31 @@ impl Operations {
         let rows = session.write(query).await?;
         let row = rows.first().ok_or_else(Error::claim_lost)?;
         let number = |index| row.try_get_unchecked::<i64, usize>(index).map_err(decode);
-        Ok(Claim::new(
-            claim.key().clone(),
-            claim.token(),
-            claim.attempt(),
-            claim.attempts(),
-            Timestamp::from_micros(number(1)?),
-            Timestamp::from_micros(number(0)?),
-        ))
+        Ok(renewed(claim, number(1)?, number(0)?))
     }
 
     pub(crate) async fn get(&self, session: &mut Session<'_>, key: &Key) -> Result<Option<Record>> {
         let query = with_key(&self.sql.get, key);
         let row = session.read(query).await?;
         row.map(|row| Columns(&row).record()).transpose()
+    }
+
+    pub(crate) async fn maintain(
+        &self,
+        session: &mut Session<'_>,
+        task: Task,
+        limit: u32,
+    ) -> Result<u64> {
+        let query = |statement: &Statement| sqlx::query(statement.text()).bind(i64::from(limit));
+        let query = match task {
+            Task::DeleteExpired => query(&self.sql.delete_expired),
+            Task::FailAbandoned => {
+                let failure = encode_failure(&Failure::abandoned())?;
+                query(&self.sql.fail_abandoned).bind(failure.to_vec())
+            }
+            Task::DeleteExpiredWatermarks => query(&self.sql.delete_expired_watermarks),
+        };
+        Ok(session.write(query).await?.len() as u64)
     }
 }
 
@@ -292,7 +281,7 @@ pub(crate) fn with_claim<'q>(statement: &Statement, claim: &'q Claim) -> Query<'
 
 #[cfg(test)]
 mod tests {
-    use idem_core::{BatchStore, Fingerprint, IdempotencyStore};
+    use idem_core::{BatchStore, ErrorKind, Fingerprint, IdempotencyStore};
 
     use super::*;
     use crate::SqliteStore;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::Result;
-use idem_sqlx::{ConnectionGuard, Connections};
+use idem_sql::sqlx::{ConnectionGuard, Connections};
 use sqlx::query_with;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{Execute, SqlStr, Sqlite, SqlitePool};

@@ -1,26 +1,39 @@
 //! Where a statement runs: on a connection of the store's, or in a transaction.
 
-use idem_core::Result;
+use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::pools::Pools;
+use crate::transaction::WriteTransaction;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 /// Runs single statements.
 #[derive(Debug)]
 pub(crate) enum Session<'s> {
-    Pool(&'s Pools, &'s Config),
+    Store(&'s Pools, &'s Config),
     Transaction(&'s mut SqliteConnection),
 }
 
 impl Session<'_> {
+    /// Begins a transaction of the store's own.
+    pub(crate) async fn begin(&self) -> Result<WriteTransaction> {
+        match self {
+            Self::Store(pools, config) => WriteTransaction::begin(pools, config).await,
+            Self::Transaction(_) => Err(Error::new(
+                ErrorKind::Other,
+                Effect::None,
+                "a transaction is open already",
+            )),
+        }
+    }
+
     /// The row of a statement that reads one at most.
     pub(crate) async fn read(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         let (pools, config) = match self {
-            Self::Pool(pools, config) => (pools, config),
+            Self::Store(pools, config) => (pools, config),
             Self::Transaction(connection) => {
                 let row = query.fetch_optional(&mut **connection).await;
                 return row.map_err(|error| classify(error, Access::Read));
@@ -35,7 +48,7 @@ impl Session<'_> {
     /// The rows of a statement that writes, which are few.
     pub(crate) async fn write(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let (pools, config) = match self {
-            Self::Pool(pools, config) => (pools, config),
+            Self::Store(pools, config) => (pools, config),
             Self::Transaction(connection) => {
                 let rows = query.fetch_all(&mut **connection).await;
                 return rows.map_err(|error| classify(error, Access::Write));
@@ -55,7 +68,7 @@ impl Session<'_> {
         &mut self,
         query: Query<'_>,
     ) -> Result<Option<Vec<SqliteRow>>> {
-        let Self::Pool(pools, config) = self else {
+        let Self::Store(pools, config) = self else {
             return Ok(None);
         };
         let mut under_way = Access::Read;

@@ -250,7 +250,7 @@ pub(crate) const GET: &str = concat!(
 
 /// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the next token is made
 /// from it.
-pub(crate) const PURGE: &str = concat!(
+pub(crate) const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM {table} WHERE rowid IN (
     SELECT rowid FROM {table}
     WHERE purge_at <= ",
@@ -265,7 +265,7 @@ RETURNING 1",
 );
 
 /// `?1` limit, `?2` the stored form of the failure.
-pub(crate) const SWEEP: &str = concat!(
+pub(crate) const FAIL_ABANDONED: &str = concat!(
     "UPDATE {table}
 SET state = 2, result = ?2, sealed_at = ",
     now!(),

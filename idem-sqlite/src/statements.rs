@@ -10,28 +10,28 @@ use crate::sql;
 /// How many claims one statement inserts at most.
 pub(crate) const INSERTED_AT_MOST: usize = 256;
 
-/// The statements with the tables' names put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) held: Statement,
-    pub(crate) acquire: Statement,
-    pub(crate) exhausted: Statement,
+idem_sql::statements! {
+    Statement {
+        held: sql::HELD,
+        acquire: sql::ACQUIRE,
+        exhausted: sql::EXHAUSTED,
+        abandon: sql::ABANDON,
+        seal: sql::SEAL,
+        owned: sql::OWNED,
+        release: sql::RELEASE,
+        renew: sql::RENEW,
+        get: sql::GET,
+        delete_expired: sql::DELETE_EXPIRED,
+        fail_abandoned: sql::FAIL_ABANDONED,
+        checkpoint: sql::CHECKPOINT,
+        last_checkpoint: sql::LAST_CHECKPOINT,
+        raised: sql::RAISED,
+        raise: sql::RAISE,
+        watermark: sql::WATERMARK,
+        delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
+    }
     /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
     insert_many: Vec<Statement>,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) owned: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) get: Statement,
-    pub(crate) purge: Statement,
-    pub(crate) sweep: Statement,
-    pub(crate) checkpoint: Statement,
-    pub(crate) last_checkpoint: Statement,
-    pub(crate) raised: Statement,
-    pub(crate) raise: Statement,
-    pub(crate) watermark: Statement,
-    pub(crate) purge_watermarks: Statement,
 }
 
 impl Statements {
@@ -42,32 +42,11 @@ impl Statements {
             named.replace("{marks}", &marks)
         };
         let statement = |template: &str| Statement(named(template).into());
-        Self {
-            held: statement(sql::HELD),
-            acquire: statement(sql::ACQUIRE),
-            exhausted: statement(sql::EXHAUSTED),
-            insert_many: (0..=INSERTED_AT_MOST.ilog2())
-                .map(|power| statement(&sql::insert_many(1 << power)))
-                .collect(),
-            abandon: statement(sql::ABANDON),
-            seal: statement(sql::SEAL),
-            owned: statement(sql::OWNED),
-            release: statement(sql::RELEASE),
-            renew: statement(sql::RENEW),
-            get: statement(sql::GET),
-            purge: statement(sql::PURGE),
-            sweep: statement(sql::SWEEP),
-            checkpoint: statement(sql::CHECKPOINT),
-            last_checkpoint: statement(sql::LAST_CHECKPOINT),
-            raised: statement(sql::RAISED),
-            raise: statement(sql::RAISE),
-            watermark: statement(sql::WATERMARK),
-            purge_watermarks: statement(sql::PURGE_WATERMARKS),
-        }
+        let sizes = 0..=INSERTED_AT_MOST.ilog2();
+        let insert_many = sizes.map(|power| statement(&sql::insert_many(1 << power)));
+        Self::of(statement, insert_many.collect())
     }
-}
 
-impl Statements {
     /// The statement that inserts so many claims, at most [`INSERTED_AT_MOST`], and how many it has room for.
     pub(crate) fn insert_many(&self, claims: usize) -> (&Statement, usize) {
         let room = claims.next_power_of_two().min(INSERTED_AT_MOST);

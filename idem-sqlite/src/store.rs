@@ -5,13 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use idem_core::backend::{check, encode_failure};
 use idem_core::wrappers::Batched;
-use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
-};
+use idem_core::{ErrorKind, Result};
+use idem_sql::schema::misconfigured;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
@@ -21,7 +17,6 @@ use crate::file::DatabaseFile;
 use crate::operations::Operations;
 use crate::pools::{Own, Pools};
 use crate::session::Session;
-use crate::verify::misconfigured;
 
 pub(crate) const BACKEND: &str = "sqlite";
 
@@ -56,17 +51,12 @@ impl SqliteStore {
 
     fn on(pools: Pools, config: Config) -> Self {
         let operations = Arc::new(Operations::new(config));
-        let mut store = Self {
+        let store = Self {
             pools,
             operations,
             batched: None,
         };
-        let config = &store.operations.config;
-        if config.batching() {
-            let batched = Batched::new(store.clone()).with_timeout(config.timeout());
-            store.batched = Some(Arc::new(batched));
-        }
-        store
+        store.with_batches()
     }
 
     /// A store on connections of its own: one that writes, one for callers' transactions and for writes that have to wait
@@ -128,7 +118,7 @@ impl SqliteStore {
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
-        Session::Pool(&self.pools, &self.operations.config)
+        Session::Store(&self.pools, &self.operations.config)
     }
 }
 
@@ -188,132 +178,4 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-pub(crate) fn at(operation: &'static str) -> impl Fn(Error) -> Error {
-    move |error| error.at(BACKEND, operation)
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl IdempotencyStore for SqliteStore {
-    fn backend(&self) -> &'static str {
-        BACKEND
-    }
-
-    fn limits(&self) -> Limits {
-        self.operations.config.limits()
-    }
-
-    fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
-        Some(self)
-    }
-
-    fn watermarks(&self) -> Option<&dyn WatermarkStore> {
-        Some(self)
-    }
-
-    async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if let Some(batched) = self.batched() {
-            return batched.claim(request).await;
-        }
-        self.operations
-            .claim(&mut self.session(), request)
-            .await
-            .map_err(at("claim"))
-    }
-
-    async fn complete(
-        &self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<()> {
-        if let Some(batched) = self.batched() {
-            return batched.complete(claim, response, retention).await;
-        }
-        let sealing = self
-            .operations
-            .response(response, retention)
-            .map_err(at("complete"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("complete"))
-    }
-
-    async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let sealing = self
-            .operations
-            .failure(failure, retention)
-            .map_err(at("fail"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &sealing)
-            .await
-            .map_err(at("fail"))
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<()> {
-        self.operations
-            .release(&mut self.session(), claim)
-            .await
-            .map_err(at("release"))
-    }
-
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.operations
-            .renew(&mut self.session(), claim, lease)
-            .await
-            .map_err(at("renew"))
-    }
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.operations
-            .get(&mut self.session(), key)
-            .await
-            .map_err(at("get"))
-    }
-
-    async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("delete_expired"))?;
-        let query = sqlx::query(self.operations.sql.purge.text()).bind(i64::from(limit));
-        self.affected(query).await.map_err(at("delete_expired"))
-    }
-
-    async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        let limit = check::batch(limit).map_err(at("fail_abandoned"))?;
-        let failure = encode_failure(&Failure::abandoned())?;
-        let query = sqlx::query(self.operations.sql.sweep.text())
-            .bind(i64::from(limit))
-            .bind(failure.to_vec());
-        self.affected(query).await.map_err(at("fail_abandoned"))
-    }
-}
-
-impl SqliteStore {
-    /// How many rows the statement changed.
-    pub(crate) async fn affected(&self, query: crate::session::Query<'_>) -> Result<u64> {
-        let rows = self.session().write(query).await?;
-        Ok(rows.len() as u64)
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl BatchStore for SqliteStore {
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        self.operations
-            .claim_many(&self.pools, requests)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("claim_many")))
-            .collect()
-    }
-
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        self.operations
-            .complete_many(&self.pools, completions)
-            .await
-            .into_iter()
-            .map(|answer| answer.map_err(at("complete_many")))
-            .collect()
-    }
-}
+idem_sql::store!(SqliteStore, BACKEND);

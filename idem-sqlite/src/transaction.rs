@@ -1,9 +1,8 @@
 //! [`WriteTransaction`]: a transaction of the store's own.
 
 use idem_core::Result;
-use idem_sqlx::ConnectionGuard;
+use idem_sql::sqlx::{CloseUnlessDone, ConnectionGuard};
 use sqlx::Sqlite;
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::time::timeout;
 
@@ -21,7 +20,7 @@ pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 #[derive(Debug)]
 pub(crate) enum WriteTransaction {
     /// On a connection of the caller's pool.
-    Shared(CloseUnlessDone, DatabaseFile),
+    Shared(CloseUnlessDone<Sqlite>, DatabaseFile),
     /// On one of the store's own.
     Own(ConnectionGuard<Sqlite>, DatabaseFile),
 }
@@ -111,38 +110,5 @@ impl WriteTransaction {
             }
         };
         file.after_write()
-    }
-}
-
-/// Closes the connection, and with it rolls back, what was begun on it and not finished.
-#[derive(Debug)]
-pub(crate) struct CloseUnlessDone {
-    connection: PoolConnection<Sqlite>,
-    done: bool,
-}
-
-impl CloseUnlessDone {
-    pub(crate) fn new(connection: PoolConnection<Sqlite>) -> Self {
-        Self {
-            connection,
-            done: false,
-        }
-    }
-
-    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
-        &mut self.connection
-    }
-
-    /// What was begun is finished: the pool may have the connection back.
-    pub(crate) fn done(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for CloseUnlessDone {
-    fn drop(&mut self) {
-        if !self.done {
-            self.connection.close_on_drop();
-        }
     }
 }

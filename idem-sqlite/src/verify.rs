@@ -1,6 +1,7 @@
 //! Whether tables and connections are what the statements need.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
+use idem_core::{Error, Result};
+use idem_sql::schema::misconfigured;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row};
 
@@ -238,7 +239,7 @@ impl SqliteStore {
         for &argument in arguments {
             query = query.bind(argument);
         }
-        Session::Pool(&self.pools, config).read(query).await
+        Session::Store(&self.pools, config).read(query).await
     }
 
     async fn count(&self, query: &'static str, arguments: &[&str]) -> Result<i64> {
@@ -262,8 +263,4 @@ fn another(table: &str, how: &str) -> Error {
         "the table `{table}` is not of schema version {SCHEMA_VERSION}: {how}; choose another name with \
          `Config::with_table`, compare it with `schema_sql`, or upgrade the crate"
     ))
-}
-
-pub(crate) fn misconfigured(message: String) -> Error {
-    Error::new(ErrorKind::Misconfigured, Effect::None, message)
 }

@@ -54,9 +54,9 @@ pub(crate) const WATERMARK: &str = "SELECT m.version FROM {marks} AS m
 WHERE {key m.} AND m.expires_at > @now;
 ";
 
-/// As for [`PURGE`](super::PURGE): locked rows are passed over, and no more are taken than stay below the locks at which
+/// As for [`DELETE_EXPIRED`](super::DELETE_EXPIRED): locked rows are passed over, and no more are taken than stay below the locks at which
 /// the server would lock the table.
-pub(crate) const PURGE_WATERMARKS: &str =
+pub(crate) const DELETE_EXPIRED_WATERMARKS: &str =
     "DELETE TOP ({limit}) FROM {marks} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 WHERE expires_at <= @now;
 SELECT @@ROWCOUNT;

@@ -82,15 +82,15 @@ pub(crate) const RAISE: &str = concat!(
 );
 
 /// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
-/// [`PURGE_WATERMARKS`].
-pub(crate) const PURGEABLE_WATERMARKS: &str = concat!(
+/// [`DELETE_EXPIRED_WATERMARKS`].
+pub(crate) const EXPIRED_WATERMARKS: &str = concat!(
     "SELECT scope, operation, id FROM {marks} WHERE expires_at <= ",
     now!(),
     " ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
 /// Keys. They are locked, and are judged once more all the same.
-pub(crate) const PURGE_WATERMARKS: &str = concat!(
+pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "DELETE FROM {marks} WHERE ({keys}) AND expires_at <= ",
     now!()
 );

@@ -3,7 +3,7 @@
 /// Which rows a purge deletes, those that nobody swept before they expired among them: so it looks from zero on, and below at
 /// those whose lease has ended. One whose token is ahead of the clock (which was set back) is kept, because the next token
 /// is made from it.
-macro_rules! purgeable {
+macro_rules! expired {
     () => {
         concat!(
             "(purge_at BETWEEN 0 AND ",
@@ -21,17 +21,18 @@ macro_rules! purgeable {
 }
 
 /// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
-/// [`PURGE`].
-pub(crate) const PURGEABLE: &str = concat!(
+/// [`DELETE_EXPIRED`].
+pub(crate) const EXPIRED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
-    purgeable!(),
+    expired!(),
     " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
 /// Keys. They are locked, and are judged once more all the same.
-pub(crate) const PURGE: &str = concat!("DELETE FROM {table} WHERE ({keys}) AND ", purgeable!());
+pub(crate) const DELETE_EXPIRED: &str =
+    concat!("DELETE FROM {table} WHERE ({keys}) AND ", expired!());
 
-macro_rules! sweepable {
+macro_rules! abandoned {
     () => {
         concat!(
             "purge_at <= ",
@@ -47,19 +48,19 @@ macro_rules! sweepable {
 }
 
 /// Limit. Locks what is to be failed; rows that others have locked are passed over. In a transaction with
-/// [`SWEEP`].
-pub(crate) const SWEEPABLE: &str = concat!(
+/// [`FAIL_ABANDONED`].
+pub(crate) const ABANDONED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
-    sweepable!(),
+    abandoned!(),
     " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
 /// The failure's stored form, keys.
-pub(crate) const SWEEP: &str = concat!(
+pub(crate) const FAIL_ABANDONED: &str = concat!(
     "UPDATE {table} SET state = 2, result = ?, sealed_at = ",
     now!(),
     ", attempt_id = x'00000000000000000000000000000000', sweep_at = NULL,
     purge_at = GREATEST(purge_at, expires_at)
 WHERE ({keys}) AND ",
-    sweepable!()
+    abandoned!()
 );

@@ -71,7 +71,7 @@ WHERE m.scope = $1 AND m.operation = $2 AND m.id = $3 AND m.expires_at > clock.n
 
 /// `$1` limit. Rows that others have locked are passed over, and one that was raised anew since the snapshot is judged
 /// again once its lock is held.
-pub(crate) const PURGE_WATERMARKS: &str = concat!(
+pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "WITH ",
     clock!(),
     ",

@@ -54,7 +54,7 @@ pub(crate) const WATERMARK: &str = concat!(
 );
 
 /// `?1` limit. Chosen and deleted under one write lock.
-pub(crate) const PURGE_WATERMARKS: &str = concat!(
+pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "DELETE FROM {marks} WHERE rowid IN (
     SELECT rowid FROM {marks} WHERE expires_at <= ",
     now!(),

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::str::FromStr;
 use std::task::{Context, Poll, Waker};
 
-use idem_sqlx::{ConnectionGuard, Connections};
+use idem_sql::sqlx::{ConnectionGuard, Connections};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Executor, Row, Sqlite};
 use tempfile::TempDir;

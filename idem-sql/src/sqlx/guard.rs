@@ -4,8 +4,9 @@ use std::fmt;
 
 use deadpool::managed::Object;
 use sqlx::Database;
+use sqlx::pool::PoolConnection;
 
-use crate::opener::Opener;
+use super::opener::Opener;
 
 /// A connection for one operation. Dropped before [`done`](Self::done) it is closed.
 pub struct ConnectionGuard<DB: Database> {
@@ -42,5 +43,45 @@ impl<DB: Database> Drop for ConnectionGuard<DB> {
 impl<DB: Database> fmt::Debug for ConnectionGuard<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionGuard").finish_non_exhaustive()
+    }
+}
+
+/// A connection of sqlx's pool that is closed instead of handed back when what was begun on it was not
+/// finished.
+///
+/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves it open, and the pool
+/// would hand the connection on (<https://github.com/transact-rs/sqlx/issues/4385>).
+#[derive(Debug)]
+pub struct CloseUnlessDone<DB: Database> {
+    connection: PoolConnection<DB>,
+    is_done: bool,
+}
+
+impl<DB: Database> CloseUnlessDone<DB> {
+    /// Something is about to begin on the connection.
+    #[must_use]
+    pub fn new(connection: PoolConnection<DB>) -> Self {
+        Self {
+            connection,
+            is_done: false,
+        }
+    }
+
+    /// The connection.
+    pub fn connection(&mut self) -> &mut DB::Connection {
+        &mut self.connection
+    }
+
+    /// What was begun is finished: the pool may have the connection back.
+    pub fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl<DB: Database> Drop for CloseUnlessDone<DB> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.connection.close_on_drop();
+        }
     }
 }

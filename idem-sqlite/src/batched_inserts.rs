@@ -12,7 +12,6 @@ use sqlx::sqlite::SqliteRow;
 use crate::batch::Answers;
 use crate::error::decode;
 use crate::operations::Operations;
-use crate::pools::Pools;
 use crate::session::{Query, Session};
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
@@ -38,29 +37,29 @@ impl Operations {
         answers: &mut Answers<ClaimOutcome>,
     ) -> Result<()> {
         for positions in positions.chunks(INSERTED_AT_MOST) {
-            let mut asked = Vec::with_capacity(positions.len());
+            let mut claims = Vec::with_capacity(positions.len());
             // A row tells by its attempt whose it is; of two claims of one attempt the second is left.
             let mut by_attempt = HashMap::with_capacity(positions.len());
             for &position in positions {
                 let request = &requests[position];
-                if let Entry::Vacant(place) = by_attempt.entry(*request.attempt().as_bytes()) {
-                    place.insert(asked.len());
+                if let Entry::Vacant(slot) = by_attempt.entry(*request.attempt().as_bytes()) {
+                    slot.insert(claims.len());
                     let checked = check::claim(request, &self.config.limits())?;
-                    asked.push(ClaimParams {
+                    claims.push(ClaimParams {
                         position,
                         request,
                         checked,
                     });
                 }
             }
-            let Some(rows) = self.inserted_rows(session, &asked).await? else {
+            let Some(rows) = self.inserted_rows(session, &claims).await? else {
                 return Ok(());
             };
             for row in rows {
                 let (attempt, now) = inserted(&row)?;
-                if let Some(asked) = by_attempt.get(attempt).map(|&place| &asked[place]) {
-                    self.estimator.record(asked.request.key(), false);
-                    answers[asked.position] = Some(Ok(asked.won(now)));
+                if let Some(claim) = by_attempt.get(attempt).map(|&index| &claims[index]) {
+                    self.estimator.record(claim.request.key(), false);
+                    answers[claim.position] = Some(Ok(claim.won(now)));
                 }
             }
         }
@@ -70,13 +69,12 @@ impl Operations {
     /// The same on a connection of the store's own; when it fails, its error is the answer of all.
     pub(crate) async fn insert_at_once(
         &self,
-        pools: &Pools,
+        session: &mut Session<'_>,
         requests: &[ClaimRequest],
         positions: &[usize],
         answers: &mut Answers<ClaimOutcome>,
     ) {
-        let mut session = Session::Pool(pools, &self.config);
-        let inserted = self.insert_many(&mut session, requests, positions, answers);
+        let inserted = self.insert_many(session, requests, positions, answers);
         if let Err(error) = inserted.await {
             let each = error.for_each_item();
             for &position in positions {
@@ -88,18 +86,18 @@ impl Operations {
     async fn inserted_rows(
         &self,
         session: &mut Session<'_>,
-        asked: &[ClaimParams<'_>],
+        claims: &[ClaimParams<'_>],
     ) -> Result<Option<Vec<SqliteRow>>> {
-        let (statement, size) = self.sql.insert_many(asked.len());
+        let (statement, size) = self.sql.insert_many(claims.len());
         let mut query = sqlx::query(statement.text());
-        for asked in asked {
-            query = asked.bind(query);
+        for claim in claims {
+            query = claim.bind(query);
         }
-        for _ in asked.len()..size {
+        for _ in claims.len()..size {
             query = without_claim(query);
         }
         match session {
-            Session::Pool(..) => session.write_at_once(query).await,
+            Session::Store(..) => session.write_at_once(query).await,
             Session::Transaction(_) => session.write(query).await.map(Some),
         }
     }
@@ -188,7 +186,7 @@ mod tests {
         until_idle(store).await;
         let operations = &store.operations;
         operations
-            .insert_at_once(&store.pools, requests, &all, &mut answers)
+            .insert_at_once(&mut store.session(), requests, &all, &mut answers)
             .await;
         let name = |answer: Option<Result<ClaimOutcome>>| answer.map(|told| told.unwrap().name());
         answers.into_iter().map(name).collect()
@@ -254,7 +252,7 @@ mod tests {
             let operations = &store.operations;
             let requests = [request];
             operations
-                .insert_at_once(&store.pools, &requests, &[0], &mut answers)
+                .insert_at_once(&mut store.session(), &requests, &[0], &mut answers)
                 .await;
             let Some(Ok(ClaimOutcome::Acquired(claim))) = answers.remove(0) else {
                 panic!("a fresh key")

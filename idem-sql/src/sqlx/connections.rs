@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use deadpool::managed::{Pool, PoolError, QueueMode};
 use sqlx::{Connection, Database};
 
-use crate::ConnectionGuard;
-use crate::opener::Opener;
+use super::ConnectionGuard;
+use super::opener::Opener;
 
 /// A connection that nobody needed for so long is closed, as by sqlx's own pool.
 const MAX_IDLE: Duration = Duration::from_secs(10 * 60);

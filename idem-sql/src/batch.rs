@@ -1,0 +1,324 @@
+//! The rounds of a batch: each takes every key once, and no batch waits for another in a circle.
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use idem_core::backend::{FinalResult, LockedKeys, TryTurn, Turn, check};
+use idem_core::{Completion, Effect, Error, ErrorKind, Key, Limits, Result};
+
+/// An item of a batch.
+pub trait Item {
+    /// Its key.
+    fn key(&self) -> &Key;
+
+    /// Its size, where that counts.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A completion of a batch, checked and in stored form.
+#[derive(Debug)]
+pub struct CheckedCompletion<'c> {
+    /// As the caller has it.
+    pub completion: &'c Completion,
+    /// As it is stored.
+    pub result: FinalResult,
+}
+
+impl<'c> CheckedCompletion<'c> {
+    /// Checks the completion.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a response above the limits or a retention out of range.
+    pub fn new(completion: &'c Completion, limits: &Limits) -> Result<Self> {
+        Ok(Self {
+            result: FinalResult::completed(&completion.response, completion.retention, limits)?,
+            completion,
+        })
+    }
+}
+
+impl Item for CheckedCompletion<'_> {
+    fn key(&self) -> &Key {
+        self.completion.claim.key()
+    }
+
+    fn bytes(&self) -> usize {
+        self.result.bytes().len()
+    }
+}
+
+/// What one statement takes at most.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundLimits {
+    /// Most items.
+    pub items: usize,
+    /// About most bytes; one item goes whatever its size.
+    pub bytes: usize,
+    /// What an item takes beside its own bytes.
+    pub beside: fn(&Key) -> usize,
+}
+
+/// The items of one statement.
+#[derive(Debug)]
+pub struct Round<I> {
+    positions: Vec<usize>,
+    /// In the order of keys, each key once.
+    pub items: Vec<I>,
+}
+
+/// A batch: what waits for a round, what is asked for by itself, and the answers so far.
+#[derive(Debug)]
+pub struct Batch<I, T> {
+    answers: Vec<Option<Result<T>>>,
+    pending: Vec<(usize, I)>,
+    apart: Vec<(usize, I)>,
+    turns: Vec<Turn>,
+}
+
+impl<I: Item, T> Batch<I, T> {
+    /// The batch of these items, each as `check` has it; an item that `check` refuses has its answer.
+    ///
+    /// Rounds are in the order of keys, byte by byte, so two batches never wait for each other in a
+    /// circle; of one key, the first item of the batch comes first.
+    pub fn new<'r, R>(items: &'r [R], check: impl Fn(&'r R) -> Result<I>) -> Self {
+        let mut batch = Self {
+            answers: std::iter::repeat_with(|| None).take(items.len()).collect(),
+            pending: Vec::with_capacity(items.len()),
+            apart: Vec::new(),
+            turns: Vec::new(),
+        };
+        for (position, item) in items.iter().enumerate() {
+            match check::batch_items(items.len()).and_then(|()| check(item)) {
+                Ok(item) => batch.pending.push((position, item)),
+                Err(error) => batch.answers[position] = Some(Err(error)),
+            }
+        }
+        batch.sort();
+        batch
+    }
+
+    fn sort(&mut self) {
+        let order = |item: &(usize, I), other: &(usize, I)| {
+            let keys = item.1.key().cmp(other.1.key());
+            keys.then(item.0.cmp(&other.0))
+        };
+        self.pending.sort_unstable_by(order);
+    }
+
+    /// What waits for a round.
+    pub fn pending(&self) -> impl ExactSizeIterator<Item = &I> {
+        self.pending.iter().map(|(_, item)| item)
+    }
+
+    /// Takes items out, with their positions: [`answer`](Self::answer) them, or
+    /// [`put_back`](Self::put_back).
+    pub fn take(&mut self, which: impl Fn(&I) -> bool) -> Vec<(usize, I)> {
+        let pending = std::mem::take(&mut self.pending).into_iter();
+        let (taken, pending) = pending.partition(|(_, item)| which(item));
+        self.pending = pending;
+        taken
+    }
+
+    /// Puts back items that were taken out.
+    pub fn put_back(&mut self, items: Vec<(usize, I)>) {
+        self.pending.extend(items);
+        self.sort();
+    }
+
+    /// Takes the turns that can be had at once, and holds them until [`apart`](Self::apart). Items
+    /// whose key another caller of this process waits for, or that is known to be locked, are set
+    /// apart.
+    pub fn take_turns(&mut self, locked: &LockedKeys) {
+        let mut together: Vec<(usize, I)> = Vec::with_capacity(self.pending.len());
+        for item in std::mem::take(&mut self.pending) {
+            let last = together.last();
+            if last.is_some_and(|last| last.1.key() == item.1.key()) {
+                together.push(item);
+            } else if let TryTurn::Turn(turn) = locked.try_turn(item.1.key()) {
+                self.turns.push(turn);
+                together.push(item);
+            } else {
+                self.apart.push(item);
+            }
+        }
+        self.pending = together;
+    }
+
+    /// The items of the next statement: each key once, within the limits.
+    pub fn next_round(&mut self, limits: RoundLimits) -> Option<Round<I>> {
+        let (mut round, mut rest) = (Vec::new(), Vec::new());
+        let mut size = 0;
+        for item in std::mem::take(&mut self.pending) {
+            let bytes = item.1.bytes() + (limits.beside)(item.1.key());
+            let last: Option<&(usize, I)> = round.last();
+            let is_seen = last.is_some_and(|last| last.1.key() == item.1.key());
+            let fits = round.len() < limits.items && (size == 0 || size + bytes <= limits.bytes);
+            if is_seen || !fits {
+                rest.push(item);
+            } else {
+                size += bytes;
+                round.push(item);
+            }
+        }
+        self.pending = rest;
+        let (positions, items): (Vec<_>, Vec<_>) = round.into_iter().unzip();
+        (!items.is_empty()).then_some(Round { positions, items })
+    }
+
+    /// Takes the answers of a round; an item without one is set apart. So is the whole round when its
+    /// statement has failed in a way that `may_be_anothers`. After any other error nothing more is
+    /// sent: it is the answer of the round and of all that is pending.
+    pub fn settle(
+        &mut self,
+        round: Round<I>,
+        answers: Result<Vec<Option<Result<T>>>>,
+        may_be_anothers: impl Fn(&Error) -> bool,
+    ) {
+        let items = round.positions.into_iter().zip(round.items);
+        match answers {
+            Ok(answers) => {
+                for ((position, item), answer) in items.zip(answers) {
+                    match answer {
+                        Some(answer) => self.answers[position] = Some(answer),
+                        None => self.apart.push((position, item)),
+                    }
+                }
+            }
+            Err(error) if may_be_anothers(&error) => self.apart.extend(items),
+            Err(error) => {
+                let each = error.for_each_item();
+                for (position, _) in items.chain(std::mem::take(&mut self.pending)) {
+                    self.answers[position] = Some(Err(each()));
+                }
+            }
+        }
+    }
+
+    /// The items that are asked for one by one, with their positions. The turns of the others end.
+    pub fn apart(&mut self) -> Vec<(usize, I)> {
+        self.turns.clear();
+        std::mem::take(&mut self.apart)
+    }
+
+    /// The answer of an item that was asked for by itself.
+    pub fn answer(&mut self, position: usize, answer: Result<T>) {
+        self.answers[position] = Some(answer);
+    }
+
+    /// Asks for the items that are [`apart`](Self::apart), so many at a time: each answer with its
+    /// position.
+    pub async fn ask<A>(&mut self, apart: Vec<A>, at_a_time: usize)
+    where
+        A: Future<Output = (usize, Result<T>)>,
+    {
+        let mut apart = iter(apart).buffer_unordered(at_a_time);
+        while let Some((position, answer)) = apart.next().await {
+            self.answer(position, answer);
+        }
+    }
+
+    /// The answers, in the order of the items.
+    #[must_use]
+    pub fn answers(self) -> Vec<Result<T>> {
+        self.answers.into_iter().flatten().collect()
+    }
+}
+
+/// Whether a statement has done nothing, perhaps because of one of its items: a key that is locked, or
+/// a record that is damaged.
+#[must_use]
+pub fn may_be_anothers(error: &Error) -> bool {
+    let kind = matches!(error.kind(), ErrorKind::Contention | ErrorKind::Corrupt);
+    kind && error.effect() == Effect::None
+}
+
+/// The answers of completions by whether the statement has sealed them; the single operation tells of
+/// one that is lost, or was sealed before.
+#[must_use]
+pub fn sealed(sealed: Vec<bool>) -> Vec<Option<Result<()>>> {
+    let answer = |is_sealed: bool| is_sealed.then_some(Ok(()));
+    sealed.into_iter().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    struct Sized {
+        key: Key,
+        bytes: usize,
+    }
+
+    impl Item for Sized {
+        fn key(&self) -> &Key {
+            &self.key
+        }
+
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+    }
+
+    /// From the last to the first, each twice.
+    fn batch(count: usize, bytes: usize) -> Batch<Sized, ()> {
+        let ids: Vec<_> = (0..count).rev().flat_map(|id| [id, id]).collect();
+        Batch::new(&ids, |id| {
+            let key = Key::new("tenant", "pay", format!("{id:08}"))?;
+            Ok(Sized { key, bytes })
+        })
+    }
+
+    #[test]
+    fn rounds_are_of_a_size_in_order_and_leave_nothing_out() {
+        // Whatever its size, one goes.
+        for (items, bytes, each, largest) in [
+            (1000, 1 << 20, 0, 300),
+            (100, 1 << 20, 0, 100),
+            (1000, 10 << 10, 134, 76),
+            (1000, 10 << 10, 1 << 20, 1),
+        ] {
+            let mut batch = batch(300, each);
+            let (mut sizes, mut seen) = (Vec::new(), HashSet::new());
+            let limits = RoundLimits {
+                items,
+                bytes,
+                beside: |key| key.id().len() - 8,
+            };
+            while let Some(round) = batch.next_round(limits) {
+                let keys = round.items.iter().map(Item::key);
+                assert!(keys.is_sorted_by(|one, other| one < other));
+                assert!(round.positions.iter().all(|&at| seen.insert(at)), "twice");
+                sizes.push(round.items.len());
+                let answers = vec![Some(Ok(())); round.items.len()];
+                batch.settle(round, Ok(answers), may_be_anothers);
+            }
+            assert_eq!(seen.len(), 600);
+            assert_eq!(sizes.into_iter().max(), Some(largest));
+            assert_eq!(batch.answers().len(), 600);
+        }
+    }
+
+    #[test]
+    fn an_error_of_another_item_sets_a_round_apart_and_any_other_ends_the_batch() {
+        let limits = RoundLimits {
+            items: 10,
+            bytes: 1,
+            beside: |_| 0,
+        };
+        let mut apart = batch(2, 0);
+        while let Some(round) = apart.next_round(limits) {
+            apart.settle(round, Err(LockedKeys::error()), may_be_anothers);
+        }
+        assert_eq!(apart.apart().len(), 4);
+        let mut failed = batch(2, 0);
+        let round = failed.next_round(limits).unwrap();
+        failed.settle(round, Err(Error::claim_lost()), may_be_anothers);
+        assert!(failed.next_round(limits).is_none());
+        let answers = failed.answers();
+        assert!(answers.len() == 4 && answers.iter().all(Result::is_err));
+    }
+}

@@ -1,0 +1,132 @@
+//! The settings that all stores have.
+
+use std::time::Duration;
+
+use idem_core::{Error, Result};
+
+/// As good as for ever, and can be added to any instant.
+pub const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Most bytes of a table's name. The names beside it (indexes, the table of watermarks) are longer by
+/// up to eleven; PostgreSQL and Babelfish cut names at 63 bytes, MySQL and MariaDB refuse more than 64.
+pub const MAX_TABLE_BYTES: usize = 50;
+
+/// The name, if it can stand in a statement: 1 to `max` ASCII letters, digits and underscores, no
+/// digit first.
+///
+/// # Errors
+///
+/// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+pub fn checked_name(what: &str, name: impl Into<String>, max: usize) -> Result<String> {
+    let name = name.into();
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let valid = !name.is_empty()
+        && name.len() <= max
+        && name.bytes().all(word)
+        && !name.starts_with(|first: char| first.is_ascii_digit());
+    if valid {
+        return Ok(name);
+    }
+    Err(Error::invalid_input(format!(
+        "the name of the {what} has to be 1 to {max} ASCII letters, digits and underscores, and not \
+         start with a digit"
+    )))
+}
+
+/// The settings that every store has, in an `impl` of its `Config` with the fields `table`, `limits`,
+/// `timeout` and `batching`: `with_table` and the others, and what reads them.
+#[macro_export]
+macro_rules! config_methods {
+    (
+        table: $table:literal,
+        limits: $limits:literal,
+        timeout: $timeout:literal,
+        batching: $batching:literal,
+        longest: $longest:expr
+    ) => {
+        /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+        #[doc = $table]
+        ///
+        /// Watermarks are in a table of their own, whose name has `_watermarks` at the end.
+        ///
+        /// # Errors
+        ///
+        /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+        pub fn with_table(mut self, table: impl Into<String>) -> idem_core::Result<Self> {
+            let max = $crate::config::MAX_TABLE_BYTES;
+            self.table = $crate::config::checked_name("table", table, max)?;
+            Ok(self)
+        }
+
+        /// Other limits.
+        #[doc = $limits]
+        #[must_use]
+        pub fn with_limits(mut self, limits: idem_core::Limits) -> Self {
+            self.limits = limits;
+            self
+        }
+
+        /// How long an operation may take, the wait for a connection included, before it returns
+        /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s.
+        #[doc = $timeout]
+        #[must_use]
+        pub fn with_timeout(mut self, timeout: ::std::time::Duration) -> Self {
+            self.timeout = timeout.min($longest);
+            self
+        }
+
+        /// Whether concurrent claims and completions of this process share statements, as behind
+        /// [`Batched`](idem_core::wrappers::Batched). Default: on. A caller who is alone asks at once
+        /// either way.
+        #[doc = $batching]
+        #[must_use]
+        pub fn with_batching(mut self, batching: bool) -> Self {
+            self.batching = batching;
+            self
+        }
+
+        /// The table's name.
+        #[must_use]
+        pub fn table(&self) -> &str {
+            &self.table
+        }
+
+        /// The limits.
+        #[must_use]
+        pub fn limits(&self) -> idem_core::Limits {
+            self.limits
+        }
+
+        /// Whether concurrent calls share statements.
+        #[must_use]
+        pub fn batching(&self) -> bool {
+            self.batching
+        }
+
+        /// How long an operation may take.
+        #[must_use]
+        pub fn timeout(&self) -> ::std::time::Duration {
+            self.timeout
+        }
+    };
+}
+
+/// `with_max_connections` and `max_connections`, in an `impl` of a `Config` with that field.
+#[macro_export]
+macro_rules! max_connections_methods {
+    () => {
+        /// Most connections for the operations of a store that `connect` has made; at least one.
+        /// Default: 10. A store on the caller's pool has that pool's.
+        #[must_use]
+        pub fn with_max_connections(mut self, max: u32) -> Self {
+            self.max_connections = max.max(1);
+            self
+        }
+
+        /// How many connections operations may have.
+        #[must_use]
+        pub fn max_connections(&self) -> u32 {
+            self.max_connections
+        }
+    };
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+pub mod batch;
+pub mod config;
+pub mod maintenance;
+pub mod schema;
+mod statements;
+pub mod step;
+mod store;
+pub mod transactions;
+
+#[cfg(feature = "sqlx")]
+pub mod sqlx;
+
+/// What the macros of this crate expand to.
+#[doc(hidden)]
+pub mod macros {
+    pub use async_trait::async_trait;
+    pub use idem_core;
+}

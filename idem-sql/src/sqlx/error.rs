@@ -1,0 +1,79 @@
+//! What an error of sqlx's that is not the server's means.
+
+use std::io;
+
+use idem_core::backend::Access;
+use idem_core::{Effect, Error, ErrorKind};
+use sqlx::Error as SqlxError;
+
+/// What an error means for the caller: what comes next, what it may have done, and in words.
+pub type Meaning = (ErrorKind, Effect, &'static str);
+
+/// What an error of the driver means that does not come from the server's answer. `tls` is the
+/// message about a TLS connection that failed, with the settings to check.
+#[must_use]
+pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
+    match error {
+        // rustls reports a certificate that it does not trust in this way.
+        SqlxError::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+            (ErrorKind::Misconfigured, Effect::Unknown, tls)
+        }
+        error if is_lost(error) => (
+            ErrorKind::Unavailable,
+            Effect::Unknown,
+            "the connection to the server was lost",
+        ),
+        SqlxError::PoolTimedOut => (
+            ErrorKind::Unavailable,
+            Effect::None,
+            "no connection became free in time; raise the pool's size or its `acquire_timeout`",
+        ),
+        SqlxError::PoolClosed => (ErrorKind::Misconfigured, Effect::None, "the pool is closed"),
+        SqlxError::Configuration(_) | SqlxError::Tls(_) | SqlxError::InvalidArgument(_) => (
+            ErrorKind::Misconfigured,
+            Effect::None,
+            "the connection is not set up for this server; see the source",
+        ),
+        SqlxError::Encode(_) => (
+            ErrorKind::InvalidInput,
+            Effect::None,
+            "a value cannot be sent",
+        ),
+        SqlxError::Protocol(_)
+        | SqlxError::Decode(_)
+        | SqlxError::ColumnDecode { .. }
+        | SqlxError::ColumnIndexOutOfBounds { .. }
+        | SqlxError::ColumnNotFound(_)
+        | SqlxError::TypeNotFound { .. } => (
+            ErrorKind::Corrupt,
+            Effect::Unknown,
+            "the server's answer makes no sense",
+        ),
+        _ => (
+            ErrorKind::Other,
+            Effect::Unknown,
+            "the driver failed; see the source",
+        ),
+    }
+}
+
+/// The driver's error as one of ours; the driver's is kept as the source. A read had no effect.
+#[must_use]
+pub fn with_meaning((kind, effect, message): Meaning, access: Access, error: SqlxError) -> Error {
+    let effect = match access {
+        Access::Read => Effect::None,
+        Access::Write => effect,
+    };
+    Error::new(kind, effect, message).with_source(error)
+}
+
+/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it speaks
+/// TLS: one that is shutting down, or a proxy in front of none. No server answers that byte.
+/// <https://github.com/transact-rs/sqlx/issues/4395>
+fn is_lost(error: &SqlxError) -> bool {
+    match error {
+        SqlxError::Io(_) | SqlxError::WorkerCrashed => true,
+        SqlxError::Protocol(text) => text.starts_with("unexpected response from SSLRequest: 0x00"),
+        _ => false,
+    }
+}

@@ -1,0 +1,10 @@
+//! What stores on sqlx share.
+
+mod connections;
+mod error;
+mod guard;
+mod opener;
+
+pub use connections::Connections;
+pub use error::{Meaning, driver_meaning, with_meaning};
+pub use guard::{CloseUnlessDone, ConnectionGuard};

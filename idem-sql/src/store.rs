@@ -1,0 +1,355 @@
+//! Macros that give a store its public traits and methods.
+
+/// Implements `IdempotencyStore`, `BatchStore`, `CheckpointStore` and `WatermarkStore`.
+///
+/// The store has a field `operations` and a method `session()`; each call becomes the operation of
+/// the same name on a new session, with the backend's name and its own in the error. Where its method
+/// `batched()` returns the store behind batches, claims and completions go there: `with_batches()`
+/// makes that of a new store, in the field `batched`, unless the configuration says otherwise.
+#[macro_export]
+macro_rules! store {
+    ($store:ty, $backend:expr) => {
+        const _: () = {
+            use std::sync::Arc;
+            use std::time::Duration;
+
+            use $crate::macros::async_trait;
+            use $crate::macros::idem_core::backend::{FinalResult, check};
+            use $crate::macros::idem_core::wrappers::Batched;
+            use $crate::macros::idem_core::{
+                Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome,
+                ClaimRequest, Completion, Error, Failure, IdempotencyStore, Key, Limits, Record,
+                Response, Result, WatermarkStore,
+            };
+            use $crate::maintenance::Task;
+
+            fn at(operation: &'static str) -> impl Fn(Error) -> Error {
+                move |error| error.at($backend, operation)
+            }
+
+            impl $store {
+                fn with_batches(mut self) -> Self {
+                    let config = &self.operations.config;
+                    if config.batching() {
+                        let batched = Batched::new(self.clone()).with_timeout(config.timeout());
+                        self.batched = Some(Arc::new(batched));
+                    }
+                    self
+                }
+
+                async fn maintain(&self, task: Task, limit: u32) -> Result<u64> {
+                    let limit = check::batch(limit)?;
+                    let mut session = self.session();
+                    self.operations.maintain(&mut session, task, limit).await
+                }
+            }
+
+            #[deny(clippy::missing_trait_methods)]
+            #[async_trait]
+            impl IdempotencyStore for $store {
+                fn backend(&self) -> &'static str {
+                    $backend
+                }
+
+                fn limits(&self) -> Limits {
+                    self.operations.config.limits()
+                }
+
+                fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
+                    Some(self)
+                }
+
+                fn watermarks(&self) -> Option<&dyn WatermarkStore> {
+                    Some(self)
+                }
+
+                async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
+                    if let Some(batched) = self.batched() {
+                        return batched.claim(request).await;
+                    }
+                    let mut session = self.session();
+                    let claimed = self.operations.claim(&mut session, request);
+                    claimed.await.map_err(at("claim"))
+                }
+
+                async fn complete(
+                    &self,
+                    claim: &Claim,
+                    response: &Response,
+                    retention: Duration,
+                ) -> Result<()> {
+                    if let Some(batched) = self.batched() {
+                        return batched.complete(claim, response, retention).await;
+                    }
+                    let result = FinalResult::completed(response, retention, &self.limits());
+                    let result = result.map_err(at("complete"))?;
+                    let mut session = self.session();
+                    let sealed = self.operations.seal(&mut session, claim, &result);
+                    sealed.await.map_err(at("complete"))
+                }
+
+                async fn fail(
+                    &self,
+                    claim: &Claim,
+                    failure: &Failure,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let result = FinalResult::failed(failure, retention, &self.limits());
+                    let result = result.map_err(at("fail"))?;
+                    let mut session = self.session();
+                    let sealed = self.operations.seal(&mut session, claim, &result);
+                    sealed.await.map_err(at("fail"))
+                }
+
+                async fn release(&self, claim: &Claim) -> Result<()> {
+                    let mut session = self.session();
+                    let released = self.operations.release(&mut session, claim);
+                    released.await.map_err(at("release"))
+                }
+
+                async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
+                    let mut session = self.session();
+                    let renewed = self.operations.renew(&mut session, claim, lease);
+                    renewed.await.map_err(at("renew"))
+                }
+
+                async fn get(&self, key: &Key) -> Result<Option<Record>> {
+                    let mut session = self.session();
+                    let record = self.operations.get(&mut session, key);
+                    record.await.map_err(at("get"))
+                }
+
+                async fn delete_expired(&self, limit: u32) -> Result<u64> {
+                    let changed = self.maintain(Task::DeleteExpired, limit).await;
+                    changed.map_err(at("delete_expired"))
+                }
+
+                async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
+                    let changed = self.maintain(Task::FailAbandoned, limit).await;
+                    changed.map_err(at("fail_abandoned"))
+                }
+            }
+
+            #[deny(clippy::missing_trait_methods)]
+            #[async_trait]
+            impl BatchStore for $store {
+                async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
+                    let mut session = self.session();
+                    let answers = self.operations.claim_many(&mut session, requests).await;
+                    let at = at("claim_many");
+                    answers
+                        .into_iter()
+                        .map(|answer| answer.map_err(&at))
+                        .collect()
+                }
+
+                async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+                    let mut session = self.session();
+                    let answers = self
+                        .operations
+                        .complete_many(&mut session, completions)
+                        .await;
+                    let at = at("complete_many");
+                    answers
+                        .into_iter()
+                        .map(|answer| answer.map_err(&at))
+                        .collect()
+                }
+            }
+
+            #[deny(clippy::missing_trait_methods)]
+            #[async_trait]
+            impl CheckpointStore for $store {
+                async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
+                    let mut session = self.session();
+                    let stored = self.operations.checkpoint(&mut session, claim, checkpoint);
+                    stored.await.map_err(at("checkpoint"))
+                }
+
+                async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
+                    let mut session = self.session();
+                    let last = self.operations.last_checkpoint(&mut session, claim);
+                    last.await.map_err(at("last_checkpoint"))
+                }
+            }
+
+            #[deny(clippy::missing_trait_methods)]
+            #[async_trait]
+            impl WatermarkStore for $store {
+                async fn advance(
+                    &self,
+                    source: &Key,
+                    version: u64,
+                    retention: Duration,
+                ) -> Result<Advance> {
+                    let mut session = self.session();
+                    let advanced =
+                        self.operations
+                            .advance(&mut session, source, version, retention);
+                    advanced.await.map_err(at("advance"))
+                }
+
+                async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
+                    let mut session = self.session();
+                    let mark = self.operations.watermark(&mut session, source);
+                    mark.await.map_err(at("watermark"))
+                }
+
+                async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
+                    let changed = self.maintain(Task::DeleteExpiredWatermarks, limit).await;
+                    changed.map_err(at("delete_expired_watermarks"))
+                }
+            }
+        };
+    };
+}
+
+/// Implements the operations in a caller's transaction: `claim_in`, `complete_in`, `fail_in`,
+/// `checkpoint_in`, `advance_in`.
+///
+/// `record` and `mark` make the session for a record's key, and for a watermark's source.
+#[macro_export]
+macro_rules! store_in_transaction {
+    (
+        $(#[$about:meta])*
+        $store:ty, $backend:expr, $transaction:ident: $Transaction:ty,
+        cancellation: $cancellation:literal,
+        claim: $claim_errors:literal,
+        advance: $advance_errors:literal,
+        record: |$in_record:ident, $key:ident| $record:expr,
+        mark: |$in_mark:ident, $source:ident| $mark:expr $(,)?
+    ) => {
+        $(#[$about])*
+        impl $store {
+            /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
+            ///
+            /// # Errors
+            ///
+            #[doc = $claim_errors]
+            ///
+            /// # Cancellation
+            ///
+            #[doc = $cancellation]
+            pub async fn claim_in(
+                &self,
+                $transaction: $Transaction,
+                request: &$crate::macros::idem_core::ClaimRequest,
+            ) -> $crate::macros::idem_core::Result<$crate::macros::idem_core::ClaimOutcome> {
+                let claimed = async {
+                    let ($in_record, $key) = (self, request.key());
+                    let mut session = $record?;
+                    self.operations.claim(&mut session, request).await
+                };
+                claimed.await.map_err(|error| error.at($backend, "claim_in"))
+            }
+
+            /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When
+            /// it returns `ClaimLost`, roll back: somebody else does the work.
+            ///
+            /// # Errors
+            ///
+            /// As for `complete`.
+            ///
+            /// # Cancellation
+            ///
+            #[doc = $cancellation]
+            pub async fn complete_in(
+                &self,
+                $transaction: $Transaction,
+                claim: &$crate::macros::idem_core::Claim,
+                response: &$crate::macros::idem_core::Response,
+                retention: ::std::time::Duration,
+            ) -> $crate::macros::idem_core::Result<()> {
+                let sealed = async {
+                    let limits = self.operations.config.limits();
+                    let result = $crate::macros::idem_core::backend::FinalResult::completed(
+                        response, retention, &limits,
+                    )?;
+                    let ($in_record, $key) = (self, claim.key());
+                    let mut session = $record?;
+                    self.operations.seal(&mut session, claim, &result).await
+                };
+                sealed.await.map_err(|error| error.at($backend, "complete_in"))
+            }
+
+            /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
+            ///
+            /// # Errors
+            ///
+            /// As for `fail`.
+            ///
+            /// # Cancellation
+            ///
+            #[doc = $cancellation]
+            pub async fn fail_in(
+                &self,
+                $transaction: $Transaction,
+                claim: &$crate::macros::idem_core::Claim,
+                failure: &$crate::macros::idem_core::Failure,
+                retention: ::std::time::Duration,
+            ) -> $crate::macros::idem_core::Result<()> {
+                let sealed = async {
+                    let limits = self.operations.config.limits();
+                    let result = $crate::macros::idem_core::backend::FinalResult::failed(
+                        failure, retention, &limits,
+                    )?;
+                    let ($in_record, $key) = (self, claim.key());
+                    let mut session = $record?;
+                    self.operations.seal(&mut session, claim, &result).await
+                };
+                sealed.await.map_err(|error| error.at($backend, "fail_in"))
+            }
+
+            /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the
+            /// recovery point and the rows that it stands for commit together. When it returns
+            /// `ClaimLost`, roll back: somebody else does the work.
+            ///
+            /// # Errors
+            ///
+            /// As for `checkpoint`.
+            ///
+            /// # Cancellation
+            ///
+            #[doc = $cancellation]
+            pub async fn checkpoint_in(
+                &self,
+                $transaction: $Transaction,
+                claim: &$crate::macros::idem_core::Claim,
+                checkpoint: &$crate::macros::idem_core::Checkpoint,
+            ) -> $crate::macros::idem_core::Result<()> {
+                let stored = async {
+                    let ($in_record, $key) = (self, claim.key());
+                    let mut session = $record?;
+                    self.operations.checkpoint(&mut session, claim, checkpoint).await
+                };
+                stored.await.map_err(|error| error.at($backend, "checkpoint_in"))
+            }
+
+            /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark
+            /// and the rows that were written for the event commit together, and a rollback leaves
+            /// the mark where it was.
+            ///
+            /// # Errors
+            ///
+            #[doc = $advance_errors]
+            ///
+            /// # Cancellation
+            ///
+            #[doc = $cancellation]
+            pub async fn advance_in(
+                &self,
+                $transaction: $Transaction,
+                source: &$crate::macros::idem_core::Key,
+                version: u64,
+                retention: ::std::time::Duration,
+            ) -> $crate::macros::idem_core::Result<$crate::macros::idem_core::Advance> {
+                let advanced = async {
+                    let ($in_mark, $source) = (self, source);
+                    let mut session = $mark?;
+                    self.operations.advance(&mut session, source, version, retention).await
+                };
+                advanced.await.map_err(|error| error.at($backend, "advance_in"))
+            }
+        }
+    };
+}
