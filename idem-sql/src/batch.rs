@@ -293,7 +293,7 @@ mod tests {
                 assert!(keys.is_sorted_by(|one, other| one < other));
                 assert!(round.positions.iter().all(|&at| seen.insert(at)), "twice");
                 sizes.push(round.items.len());
-                let answers = vec![Some(Ok(())); round.items.len()];
+                let answers = sealed(vec![true; round.items.len()]);
                 batch.settle(round, Ok(answers), may_be_anothers);
             }
             assert_eq!(seen.len(), 600);
