@@ -13,96 +13,77 @@ use crate::sql::{self, FRAGMENTS};
 /// <https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server>.
 pub(crate) const SIZES: [usize; 3] = [8, 64, 200];
 
-/// The statements with the tables' names put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) claim_by_merge: Statement,
-    pub(crate) claim_by_insert: Statement,
-    pub(crate) claim_many_by_merge: [Statement; 3],
-    pub(crate) claim_many_by_insert: [Statement; 3],
-    pub(crate) look: Statement,
-    pub(crate) look_at_mark: Statement,
-    pub(crate) probe: Statement,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) complete_many: [Statement; 3],
-    pub(crate) owned: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) get: Statement,
-    pub(crate) delete_expired: Statement,
-    pub(crate) fail_abandoned: Statement,
-    pub(crate) checkpoint: Statement,
-    pub(crate) last_checkpoint: Statement,
-    pub(crate) advance: Statement,
-    pub(crate) watermark: Statement,
-    pub(crate) delete_expired_watermarks: Statement,
-    pub(crate) server: Statement,
-    pub(crate) babelfish: Statement,
-    pub(crate) schema_version: Statement,
-    pub(crate) columns: Statement,
-    pub(crate) indexes: Statement,
-    pub(crate) rights: Statement,
+/// A statement's template, and the names of its values in their order.
+type Template = (&'static str, &'static [&'static str]);
+
+idem_sql::statements! {
+    single: Statement, of Template {
+        claim_by_merge: (sql::CLAIM_BY_MERGE, sql::CLAIM_VALUES),
+        claim_by_insert: (sql::CLAIM_BY_INSERT, sql::CLAIM_VALUES),
+        look: (sql::LOOK, sql::CLAIM_VALUES),
+        look_at_mark: (sql::LOOK_AT_MARK, sql::ADVANCE_VALUES),
+        probe: (sql::PROBE, sql::OWNER_VALUES),
+        abandon: (sql::ABANDON, sql::ABANDON_VALUES),
+        seal: (sql::SEAL, sql::OWNER_VALUES),
+        owned: (sql::OWNED, sql::OWNER_VALUES),
+        release: (sql::RELEASE, sql::OWNER_VALUES),
+        renew: (sql::RENEW, sql::RENEW_VALUES),
+        get: (sql::GET, sql::OWNER_VALUES),
+        checkpoint: (sql::CHECKPOINT, sql::CHECKPOINT_VALUES),
+        last_checkpoint: (sql::LAST_CHECKPOINT, sql::OWNER_VALUES),
+        advance: (sql::ADVANCE, sql::ADVANCE_VALUES),
+        watermark: (sql::WATERMARK, sql::ADVANCE_VALUES),
+    }
+    patient: Statement, of Template {
+        delete_expired: (sql::DELETE_EXPIRED, sql::BATCH_VALUES),
+        fail_abandoned: (sql::FAIL_ABANDONED, sql::BATCH_VALUES),
+        delete_expired_watermarks: (sql::DELETE_EXPIRED_WATERMARKS, sql::BATCH_VALUES),
+    }
+    batch: [Statement; 3], of Template {
+        claim_many_by_merge: (sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
+        claim_many_by_insert: (sql::CLAIM_MANY_BY_INSERT, sql::CLAIM_VALUES),
+        complete_many: (sql::COMPLETE_MANY, sql::COMPLETE_VALUES),
+    }
+    plain: Statement, of &str {
+        server: "SELECT @@VERSION;",
+        babelfish: "SELECT CAST(SERVERPROPERTY(N'Babelfish') AS nvarchar(128));",
+        schema_version: "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
+SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};",
+        columns: sql::COLUMNS_OF_TABLES,
+        indexes: sql::INDEXES_OF_TABLES,
+        rights: sql::RIGHTS,
+    }
 }
 
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
-        let [table, marks] = [config.qualified_table(), config.qualified_marks()];
-        let text = |template: &str, values: &[&str]| {
-            let text = expand(template, &parameters(values));
-            text.replace("{table}", &table).replace("{marks}", &marks)
+        let tables = [
+            ("{table}", config.qualified_table()),
+            ("{marks}", config.qualified_marks()),
+            ("{version_table}", config.qualified_version_table()),
+        ];
+        let text = |template: &str, values: &[(String, String)]| {
+            let text = expand(template, values);
+            let named = |text: String, (place, name): &(&str, String)| text.replace(place, name);
+            tables.iter().fold(text, named)
         };
         // Nine tenths, so that the server has given up before the client does.
         let longest = config.timeout() / 10 * 9;
         let wait = MAX_LOCK_WAIT.min(longest);
-        let single =
-            |template: &str, values: &[&str]| Statement::timed(&text(template, values), wait);
-        // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
-        let patient =
-            |template: &str, values: &[&str]| Statement::timed(&text(template, values), longest);
-        let batch = |template: &str, values: &[&str]| {
-            let text = expand(template, &columns(values)).replace("{table}", &table);
-            let text = text.replace("{names}", &values.join(", "));
-            SIZES.map(|size| {
-                let text = text.replace("{rows}", &rows(size, values.len()));
-                Statement::timed(&text, wait)
-            })
-        };
-        let version_table = config.qualified_version_table();
-        Self {
-            claim_by_merge: single(sql::CLAIM_BY_MERGE, sql::CLAIM_VALUES),
-            claim_by_insert: single(sql::CLAIM_BY_INSERT, sql::CLAIM_VALUES),
-            claim_many_by_merge: batch(sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
-            claim_many_by_insert: batch(sql::CLAIM_MANY_BY_INSERT, sql::CLAIM_VALUES),
-            look: single(sql::LOOK, sql::CLAIM_VALUES),
-            look_at_mark: single(sql::LOOK_AT_MARK, sql::ADVANCE_VALUES),
-            probe: single(sql::PROBE, sql::OWNER_VALUES),
-            abandon: single(sql::ABANDON, sql::ABANDON_VALUES),
-            seal: single(sql::SEAL, sql::OWNER_VALUES),
-            complete_many: batch(sql::COMPLETE_MANY, sql::COMPLETE_VALUES),
-            owned: single(sql::OWNED, sql::OWNER_VALUES),
-            release: single(sql::RELEASE, sql::OWNER_VALUES),
-            renew: single(sql::RENEW, sql::RENEW_VALUES),
-            get: single(sql::GET, sql::OWNER_VALUES),
-            delete_expired: patient(sql::DELETE_EXPIRED, sql::BATCH_VALUES),
-            fail_abandoned: patient(sql::FAIL_ABANDONED, sql::BATCH_VALUES),
-            checkpoint: single(sql::CHECKPOINT, sql::CHECKPOINT_VALUES),
-            last_checkpoint: single(sql::LAST_CHECKPOINT, sql::OWNER_VALUES),
-            advance: single(sql::ADVANCE, sql::ADVANCE_VALUES),
-            watermark: single(sql::WATERMARK, sql::ADVANCE_VALUES),
-            delete_expired_watermarks: patient(sql::DELETE_EXPIRED_WATERMARKS, sql::BATCH_VALUES),
-            server: Statement::plain("SELECT @@VERSION;".to_owned()),
-            babelfish: Statement::plain(
-                "SELECT CAST(SERVERPROPERTY(N'Babelfish') AS nvarchar(128));".to_owned(),
-            ),
-            schema_version: Statement::plain(format!(
-                "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
-SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};"
-            )),
-            columns: Statement::plain(text(sql::COLUMNS_OF_TABLES, &[])),
-            indexes: Statement::plain(text(sql::INDEXES_OF_TABLES, &[])),
-            rights: Statement::plain(text(sql::RIGHTS, &[])),
-        }
+        Self::of(
+            |(template, values)| Statement::timed(&text(template, &parameters(values)), wait),
+            // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
+            |(template, values)| Statement::timed(&text(template, &parameters(values)), longest),
+            |(template, values)| {
+                let text = text(template, &columns(values));
+                let text = text.replace("{names}", &values.join(", "));
+                SIZES.map(|size| {
+                    let text = text.replace("{rows}", &rows(size, values.len()));
+                    Statement::timed(&text, wait)
+                })
+            },
+            |template| Statement::plain(text(template, &[])),
+        )
     }
 
     /// The statement of the smallest size that takes so many, and that size.

@@ -80,53 +80,51 @@ fn spelled(dialect: Dialect, text: &str, places: &[(&str, &str, &str)]) -> Strin
         })
 }
 
-/// The statements with the tables' names put in, shared by all clones of a store.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) dialect: Dialect,
-    pub(crate) look: Statement,
-    pub(crate) look_in: Statement,
-    pub(crate) look_latest: Statement,
-    pub(crate) look_many: Repeated,
-    pub(crate) insert_new: Repeated,
-    pub(crate) insert: Statement,
-    pub(crate) insert_plain: Statement,
-    pub(crate) insert_returning: Statement,
-    pub(crate) take: Statement,
-    pub(crate) abandon: Statement,
-    pub(crate) seal: Statement,
-    pub(crate) complete_many: Repeated,
-    pub(crate) owned: Statement,
-    pub(crate) owned_latest: Statement,
-    pub(crate) release: Statement,
-    pub(crate) renew: Statement,
-    pub(crate) lease: Statement,
-    pub(crate) get: Statement,
-    pub(crate) expired: Statement,
-    pub(crate) delete_expired: Repeated,
-    pub(crate) abandoned: Statement,
-    pub(crate) fail_abandoned: Repeated,
-    pub(crate) checkpoint: Statement,
-    pub(crate) last_checkpoint: Statement,
-    pub(crate) last_checkpoint_latest: Statement,
-    pub(crate) mark: Statement,
-    pub(crate) mark_latest: Statement,
-    pub(crate) first_mark: Statement,
-    pub(crate) first_mark_plain: Statement,
-    pub(crate) raise: Statement,
-    pub(crate) expired_watermarks: Statement,
-    pub(crate) delete_expired_watermarks: Repeated,
+idem_sql::statements! {
+    single: Statement, of &str {
+        look: sql::LOOK,
+        look_in: sql::LOOK_IN,
+        look_latest: sql::LOOK_LATEST,
+        insert: sql::INSERT,
+        insert_plain: sql::INSERT_PLAIN,
+        insert_returning: sql::INSERT_RETURNING,
+        take: sql::TAKE,
+        abandon: sql::ABANDON,
+        seal: sql::SEAL,
+        owned: sql::OWNED,
+        owned_latest: sql::OWNED_LATEST,
+        release: sql::RELEASE,
+        renew: sql::RENEW,
+        lease: sql::LEASE,
+        get: sql::GET,
+        expired: sql::EXPIRED,
+        abandoned: sql::ABANDONED,
+        checkpoint: sql::CHECKPOINT,
+        last_checkpoint: sql::LAST_CHECKPOINT,
+        last_checkpoint_latest: sql::LAST_CHECKPOINT_LATEST,
+        mark: sql::MARK,
+        mark_latest: sql::MARK_LATEST,
+        first_mark: sql::FIRST_MARK,
+        first_mark_plain: sql::FIRST_MARK_PLAIN,
+        raise: sql::RAISE,
+        expired_watermarks: sql::EXPIRED_WATERMARKS,
+    }
+    keyed: Repeated, of &str {
+        look_many: sql::LOOK_MANY,
+        delete_expired: sql::DELETE_EXPIRED,
+        fail_abandoned: sql::FAIL_ABANDONED,
+        delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
+    }
+    repeated: Repeated, of (&str, &'static [List]) {
+        insert_new: (sql::INSERT_NEW, &[sql::INSERT_ROWS, sql::KEYS]),
+        complete_many: (sql::COMPLETE_MANY, &[sql::COMPLETIONS, sql::RESULTS, sql::KEYS]),
+    }
+    + {
+        dialect: Dialect,
+    }
 }
 
 impl Statements {
-    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its beginning).
-    pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
-        match self.dialect {
-            Dialect::MariaDb => query,
-            Dialect::MySql => bind_key(query, key),
-        }
-    }
-
     pub(crate) fn new(config: &Config, dialect: Dialect) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
         let text = |template: &str| {
@@ -135,47 +133,22 @@ impl Statements {
             let named = spelled.replace("{table}", &table);
             named.replace("{marks}", &marks)
         };
-        let statement = |template: &str| Statement(text(template).into());
         let probe = text(PROBE.0);
-        let repeated = |template: &str, lists| Repeated::new(text(template), lists, probe.clone());
-        let keys = |template| repeated(template, &[sql::KEYS]);
-        Self {
+        let repeated =
+            |(template, lists): (&str, _)| Repeated::new(text(template), lists, probe.clone());
+        Self::of(
+            |template| Statement(text(template).into()),
+            |template| repeated((template, &[sql::KEYS])),
+            repeated,
             dialect,
-            look: statement(sql::LOOK),
-            look_in: statement(sql::LOOK_IN),
-            look_latest: statement(sql::LOOK_LATEST),
-            look_many: keys(sql::LOOK_MANY),
-            insert_new: repeated(sql::INSERT_NEW, &[sql::INSERT_ROWS, sql::KEYS]),
-            insert: statement(sql::INSERT),
-            insert_plain: statement(sql::INSERT_PLAIN),
-            insert_returning: statement(sql::INSERT_RETURNING),
-            take: statement(sql::TAKE),
-            abandon: statement(sql::ABANDON),
-            seal: statement(sql::SEAL),
-            complete_many: repeated(
-                sql::COMPLETE_MANY,
-                &[sql::COMPLETIONS, sql::RESULTS, sql::KEYS],
-            ),
-            owned: statement(sql::OWNED),
-            owned_latest: statement(sql::OWNED_LATEST),
-            release: statement(sql::RELEASE),
-            renew: statement(sql::RENEW),
-            lease: statement(sql::LEASE),
-            get: statement(sql::GET),
-            expired: statement(sql::EXPIRED),
-            delete_expired: keys(sql::DELETE_EXPIRED),
-            abandoned: statement(sql::ABANDONED),
-            fail_abandoned: keys(sql::FAIL_ABANDONED),
-            checkpoint: statement(sql::CHECKPOINT),
-            last_checkpoint: statement(sql::LAST_CHECKPOINT),
-            last_checkpoint_latest: statement(sql::LAST_CHECKPOINT_LATEST),
-            mark: statement(sql::MARK),
-            mark_latest: statement(sql::MARK_LATEST),
-            first_mark: statement(sql::FIRST_MARK),
-            first_mark_plain: statement(sql::FIRST_MARK_PLAIN),
-            raise: statement(sql::RAISE),
-            expired_watermarks: statement(sql::EXPIRED_WATERMARKS),
-            delete_expired_watermarks: keys(sql::DELETE_EXPIRED_WATERMARKS),
+        )
+    }
+
+    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its beginning).
+    pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
+        match self.dialect {
+            Dialect::MariaDb => query,
+            Dialect::MySql => bind_key(query, key),
         }
     }
 }

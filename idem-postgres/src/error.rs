@@ -89,29 +89,3 @@ pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
         Some(database.code().is_some_and(|code| codes.contains(&&*code)))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use idem_core::{Effect, ErrorKind};
-
-    use super::*;
-
-    #[test]
-    fn a_connection_that_ended_at_the_question_for_tls_is_lost() {
-        let answered = |byte: &str| {
-            let told = format!("unexpected response from SSLRequest: {byte} (tls.rs:95)");
-            classify(SqlxError::Protocol(told), Access::Read).kind()
-        };
-        assert_eq!(answered("0x00"), ErrorKind::Unavailable);
-        assert_eq!(answered("0x48"), ErrorKind::Corrupt, "a server of HTTP");
-    }
-
-    #[test]
-    fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
-        let lost = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(classify(lost(), Access::Write).effect(), Effect::Unknown);
-        assert_eq!(classify(lost(), Access::Read).effect(), Effect::None);
-        assert!(classify(lost(), Access::Write).is_retryable());
-        assert!(classify(lost(), Access::Write).source().is_some());
-    }
-}

@@ -13,7 +13,7 @@ use crate::query::Query;
 use crate::sql;
 
 idem_sql::statements! {
-    Statement {
+    single: Statement, of &str {
         insert: sql::INSERT,
         probe: sql::PROBE,
         look: sql::LOOK,
@@ -219,7 +219,7 @@ mod tests {
         let other = Config::new().with_table("other").unwrap();
         for config in [Config::new(), other] {
             let sql = Statements::new(&config);
-            for statement in sql.all() {
+            for statement in sql.single() {
                 let alone = statement.alone();
                 assert!(!alone.sql.contains(['{', '}']), "{}", alone.sql);
                 assert!(alone.sql.contains(MIXED_UP), "{}", alone.sql);
@@ -234,7 +234,7 @@ mod tests {
     /// No string has a backslash, so it means the same with `standard_conforming_strings` off.
     #[test]
     fn no_text_depends_on_how_strings_are_escaped() {
-        for statement in Statements::new(&Config::new()).all() {
+        for statement in Statements::new(&Config::new()).single() {
             assert!(!statement.alone().sql.contains('\\'));
             assert!(!statement.within().sql.contains('\\'));
         }

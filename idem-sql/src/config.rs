@@ -130,3 +130,31 @@ macro_rules! max_connections_methods {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_validated() {
+        for name in [
+            "",
+            "1a",
+            "a-b",
+            "a\"b",
+            "a`b",
+            "a]b",
+            "a'b",
+            "a.b",
+            "é",
+            "a b",
+            "abcde",
+            "x; DROP y",
+        ] {
+            assert!(checked_name("table", name, 4).is_err(), "{name}");
+        }
+        for name in ["a", "_1", "Abc2"] {
+            assert_eq!(checked_name("table", name, 4).unwrap(), name);
+        }
+    }
+}

@@ -86,8 +86,6 @@ mod tests {
         let config = Config::new().with_table("Dedup_2").unwrap();
         assert_eq!(config.quoted_table(), "\"Dedup_2\"");
         assert_eq!(config.quoted_marks(), "\"Dedup_2_watermarks\"");
-        for name in ["", "1a", "a-b", "a\"b", "a.b", "é", "a b", &"x".repeat(51)] {
-            assert!(Config::new().with_table(name).is_err(), "{name}");
-        }
+        assert!(Config::new().with_table("x".repeat(51)).is_err());
     }
 }

@@ -11,7 +11,7 @@ use crate::sql;
 pub(crate) const INSERTED_AT_MOST: usize = 256;
 
 idem_sql::statements! {
-    Statement {
+    single: Statement, of &str {
         held: sql::HELD,
         acquire: sql::ACQUIRE,
         exhausted: sql::EXHAUSTED,
@@ -30,8 +30,10 @@ idem_sql::statements! {
         watermark: sql::WATERMARK,
         delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
     }
-    /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
-    insert_many: Vec<Statement>,
+    + {
+        /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
+        insert_many: Vec<Statement>,
+    }
 }
 
 impl Statements {

@@ -77,3 +77,33 @@ fn is_lost(error: &SqlxError) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    fn classified(error: SqlxError, access: Access) -> Error {
+        with_meaning(driver_meaning(&error, "check TLS"), access, error)
+    }
+
+    #[test]
+    fn a_connection_that_ended_at_the_question_for_tls_is_lost() {
+        let answered = |byte: &str| {
+            let text = format!("unexpected response from SSLRequest: {byte} (tls.rs:95)");
+            classified(SqlxError::Protocol(text), Access::Read).kind()
+        };
+        assert_eq!(answered("0x00"), ErrorKind::Unavailable);
+        assert_eq!(answered("0x48"), ErrorKind::Corrupt, "a server of HTTP");
+    }
+
+    #[test]
+    fn a_lost_connection_may_have_had_an_effect_unless_it_was_a_read() {
+        let lost = || SqlxError::Io(io::ErrorKind::ConnectionReset.into());
+        assert_eq!(classified(lost(), Access::Write).effect(), Effect::Unknown);
+        assert_eq!(classified(lost(), Access::Read).effect(), Effect::None);
+        assert!(classified(lost(), Access::Write).is_retryable());
+        assert!(classified(lost(), Access::Write).source().is_some());
+    }
+}
