@@ -72,7 +72,7 @@ impl Operations {
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let asked = ClaimParams::new(request, &self.config)?;
+        let params = ClaimParams::new(request, &self.config)?;
         if !session.is_transaction()
             && let Some(pause) = self.locked.read_pause(request.key())
         {
@@ -88,7 +88,7 @@ impl Operations {
         let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_RETRIES {
             if absent {
-                match self.insert_permitted(session, &asked).await {
+                match self.insert_permitted(session, &params).await {
                     Ok(Inserted::Own(claim)) => {
                         self.estimator.record(request.key(), false);
                         return Ok(ClaimOutcome::Acquired(claim));
@@ -102,11 +102,11 @@ impl Operations {
                     Err(_) => {}
                 }
             }
-            let seen = self.look(session, &asked, has_written).await?;
+            let seen = self.look(session, &params, has_written).await?;
             has_looked = true;
             absent = seen.is_none();
             let Some(seen) = seen else { continue };
-            match self.meet(session, &asked, &seen, has_written).await {
+            match self.meet(session, &params, &seen, has_written).await {
                 Ok(Met::Answer(outcome)) => return Ok(outcome),
                 Ok(Met::Written) => has_written = true,
                 Ok(Met::Again) => {}
@@ -129,30 +129,30 @@ impl Operations {
     async fn meet(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         seen: &MySqlRow,
         has_written: bool,
     ) -> Result<Met> {
         let columns = Columns::of(seen)?;
-        match columns.found(asked.request) {
+        match columns.found(params.request) {
             Found::Own if has_written => Ok(Met::Answer(ClaimOutcome::Acquired(
-                columns.stored()?.claim(asked.request),
+                columns.stored()?.claim(params.request),
             ))),
             Found::Held => {
-                self.estimator.record(asked.request.key(), true);
-                columns.stored()?.loses(asked.request).map(Met::Answer)
+                self.estimator.record(params.request.key(), true);
+                columns.stored()?.loses(params.request).map(Met::Answer)
             }
-            Found::Abandoned => self.abandon(session, asked, &columns).await,
+            Found::Abandoned => self.abandon(session, params, &columns).await,
             Found::Free if columns.token().as_i64() == i64::MAX => Err(Error::corrupt(
                 "the record's fencing token is the greatest that there is, so no claim can be given a greater one; \
                  correct or delete the row",
             )),
             Found::Own | Found::Free => {
-                let (sql, key) = (self.sql(session).await?, asked.request.key());
+                let (sql, key) = (self.sql(session).await?, params.request.key());
                 let Some(permit) = self.permit(&self.locked, session, key).await? else {
                     return Ok(Met::Again);
                 };
-                let take = || sql.bind_probe(asked.take(&sql.take), key);
+                let take = || sql.bind_probe(params.take(&sql.take), key);
                 permit.settle(key, session.write(take).await)?;
                 Ok(Met::Written)
             }
@@ -164,7 +164,7 @@ impl Operations {
     async fn look(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         has_written: bool,
     ) -> Result<Option<MySqlRow>> {
         let sql = self.sql(session).await?;
@@ -177,7 +177,7 @@ impl Operations {
             true => Access::Write,
             false => Access::Read,
         };
-        let rows = session.rows(|| asked.look(statement), sent).await?;
+        let rows = session.rows(|| params.look(statement), sent).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -190,46 +190,50 @@ impl Operations {
     async fn insert_permitted(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
     ) -> Result<Inserted> {
-        let key = asked.request.key();
+        let key = params.request.key();
         match self.permit(&self.locked, session, key).await? {
-            Some(permit) => permit.settle(key, self.insert(session, asked).await),
+            Some(permit) => permit.settle(key, self.insert(session, params).await),
             // Another caller's turn has ended, and the record may be there.
             None => Ok(Inserted::Nothing),
         }
     }
 
-    async fn insert(&self, session: &mut Session<'_>, asked: &ClaimParams<'_>) -> Result<Inserted> {
-        let (sql, key) = (self.sql(session).await?, asked.request.key());
+    async fn insert(
+        &self,
+        session: &mut Session<'_>,
+        params: &ClaimParams<'_>,
+    ) -> Result<Inserted> {
+        let (sql, key) = (self.sql(session).await?, params.request.key());
         if self.counts(session) {
             self.without_gaps(session).await?;
             let (statement, _) = sql.insert_new.at_least(1);
-            let query = || asked.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
+            let query = || params.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
             let done = session.execute(query).await?;
             return Ok(match (done.rows_affected(), done.last_insert_id()) {
                 (0, _) => Inserted::Nothing,
                 // A proxy has kept the insert id to itself.
                 (_, 0) => Inserted::Perhaps,
-                (_, token) => Inserted::Own(asked.inserted(token.cast_signed())),
+                (_, token) => Inserted::Own(params.inserted(token.cast_signed())),
             });
         }
         if self.facts(session).await?.has_returning {
-            let query = || asked.bind_row(sqlx::query(sql.insert_returning.text()));
+            let query = || params.bind_row(sqlx::query(sql.insert_returning.text()));
             let rows = session.rows(query, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which is then read.
             return Ok(match columns {
-                Some(columns) if columns.found(asked.request) == Found::Own => {
-                    Inserted::Own(columns.stored()?.claim(asked.request))
+                Some(columns) if columns.found(params.request) == Found::Own => {
+                    Inserted::Own(columns.stored()?.claim(params.request))
                 }
                 _ => Inserted::Perhaps,
             });
         }
-        let query = || asked.bind_row(sql.bind_probe(sqlx::query(sql.insert.text()), key));
+        let query = || params.bind_row(sql.bind_probe(sqlx::query(sql.insert.text()), key));
         match session.write(query).await {
             Err(error) if is_null_refused(&error) => {
-                let query = || asked.bind_row(sqlx::query(sql.insert_plain.text()));
+                let query = || params.bind_row(sqlx::query(sql.insert_plain.text()));
                 self.insert_in(session, query).await?;
             }
             done => drop(done?),
@@ -241,7 +245,7 @@ impl Operations {
     /// other to insert. A session of the store's own never does.
     pub(crate) async fn without_gaps(&self, session: &mut Session<'_>) -> Result<()> {
         let facts = self.facts(session).await?;
-        match session.is_lent() && facts.dialect == Dialect::MySql && facts.locks_gaps {
+        match session.is_callers() && facts.dialect == Dialect::MySql && facts.locks_gaps {
             true => {
                 session
                     .set("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -279,11 +283,11 @@ impl Operations {
     async fn abandon(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         seen: &Columns<'_>,
     ) -> Result<Met> {
         let failure = encode_failure(&Failure::abandoned())?;
-        let (sql, key, token) = (self.sql(session).await?, asked.request.key(), seen.token());
+        let (sql, key, token) = (self.sql(session).await?, params.request.key(), seen.token());
         let Some(permit) = self.permit(&self.locked, session, key).await? else {
             return Ok(Met::Again);
         };
@@ -292,11 +296,11 @@ impl Operations {
             sql.bind_probe(bind_key(query, key).bind(token.as_i64()), key)
         };
         permit.settle(key, session.write(query).await)?;
-        let row = self.look(session, asked, true).await?;
+        let row = self.look(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;
         match columns {
             Some(columns) if columns.is_failed(token) => {
-                columns.stored()?.loses(asked.request).map(Met::Answer)
+                columns.stored()?.loses(params.request).map(Met::Answer)
             }
             _ => Ok(Met::Written),
         }
@@ -308,11 +312,11 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    fn inserts_first(order: ClaimOrder, lessons: &[bool]) -> bool {
+    fn inserts_first(order: ClaimOrder, samples: &[bool]) -> bool {
         let operations = Operations::new(Config::new().with_claim_order(order));
         let key = Key::new("tenant", "pay", "one").unwrap();
-        for &met_record in lessons {
-            operations.estimator.record(&key, met_record);
+        for &has_record in samples {
+            operations.estimator.record(&key, has_record);
         }
         operations.inserts_first(&key)
     }
@@ -321,10 +325,10 @@ mod tests {
     fn the_order_is_learnt_unless_it_is_set() {
         use ClaimOrder::{Adaptive, InsertFirst, LookFirst};
         assert!(!inserts_first(Adaptive, &[]), "nothing is known yet");
-        for (lessons, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
-            assert_eq!(inserts_first(Adaptive, &lessons), mostly_fresh);
-            assert!(inserts_first(InsertFirst, &lessons));
-            assert!(!inserts_first(LookFirst, &lessons));
+        for (samples, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
+            assert_eq!(inserts_first(Adaptive, &samples), mostly_fresh);
+            assert!(inserts_first(InsertFirst, &samples));
+            assert!(!inserts_first(LookFirst, &samples));
         }
     }
 }

@@ -28,10 +28,11 @@ mod verify;
 pub use config::{ClaimOrder, Config, Returning};
 pub use counters::Contention;
 pub use error::is_transaction_retryable;
+pub use idem_sql::transactions::Isolation;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::MySqlStore;
 pub use transaction::Transaction;
-pub use transaction_retry::{Isolation, TransactionRetry, Transactions};
+pub use transaction_retry::{TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use sqlx;

@@ -28,16 +28,16 @@ impl Own {
     }
 
     /// A connection on which no statement is prepared is taken for a new one. To set one up twice does no harm.
-    pub(crate) async fn lend(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
-        let mut lent = self.connections.lend().await?;
-        if let Some(connection) = lent.connection()
+    pub(crate) async fn acquire(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
+        let mut guard = self.connections.acquire().await?;
+        if let Some(connection) = guard.connection()
             && connection.cached_statements_size() == 0
         {
             for setting in self.settings.iter() {
                 connection.execute(AssertSqlSafe(setting.clone())).await?;
             }
         }
-        Ok(lent)
+        Ok(guard)
     }
 
     pub(crate) fn close(&self) {
@@ -62,14 +62,14 @@ impl Held {
     pub(crate) fn connection(&mut self) -> Option<&mut MySqlConnection> {
         match self {
             Self::Pooled(connection) => Some(connection),
-            Self::Own(lent) => lent.connection(),
+            Self::Own(guard) => guard.connection(),
         }
     }
 
     /// Others may have it: every answer was read to its end.
     pub(crate) fn keep(self) {
-        if let Self::Own(lent) = self {
-            lent.done();
+        if let Self::Own(guard) = self {
+            guard.done();
         }
     }
 
@@ -77,7 +77,7 @@ impl Held {
     pub(crate) fn close(self) {
         match self {
             Self::Pooled(mut connection) => connection.close_on_drop(),
-            Self::Own(lent) => drop(lent),
+            Self::Own(guard) => drop(guard),
         }
     }
 }

@@ -134,7 +134,7 @@ impl<'s> Session<'s> {
     }
 
     /// Whether connections are a caller's, whose sessions may be of any isolation level.
-    pub(crate) fn is_lent(&self) -> bool {
+    pub(crate) fn is_callers(&self) -> bool {
         matches!(&self.connections, ConnectionSource::Store(stored) if stored.own.is_none())
     }
 
@@ -152,7 +152,7 @@ impl<'s> Session<'s> {
         let mut races = Races::default();
         loop {
             let rows = match &mut self.connections {
-                ConnectionSource::Store(lent) => lent.rows(query(), sent).await,
+                ConnectionSource::Store(stored) => stored.rows(query(), sent).await,
                 ConnectionSource::Transaction { connection, .. } => query()
                     .fetch_all(&mut **connection)
                     .await
@@ -181,7 +181,7 @@ impl<'s> Session<'s> {
         let mut races = Races::default();
         loop {
             let done = match &mut self.connections {
-                ConnectionSource::Store(lent) => lent.write(query()).await,
+                ConnectionSource::Store(stored) => stored.write(query()).await,
                 ConnectionSource::Transaction { connection, .. } => query()
                     .execute(&mut **connection)
                     .await
@@ -203,7 +203,7 @@ impl<'s> Session<'s> {
             return Err(fault.into_error(sent));
         }
         // Nobody else waits for this connection meanwhile. A caller's pool pings each that is handed back.
-        if !self.is_lent() {
+        if !self.is_callers() {
             self.park();
         }
         let pause = PAUSE.mul_f64(f64::from(races.count.min(MAX_RACES)) / f64::from(MAX_RACES));
@@ -290,10 +290,10 @@ impl<'s> Session<'s> {
     }
 
     async fn control(&mut self, text: &'static str, open: bool, sent: Access) -> Result<()> {
-        let ConnectionSource::Store(lent) = &mut self.connections else {
+        let ConnectionSource::Store(stored) = &mut self.connections else {
             return Ok(());
         };
-        let done = lent.control(text, open).await;
+        let done = stored.control(text, open).await;
         done.map_err(|fault| {
             let _ = self.counted(&fault);
             fault.into_error(sent)
@@ -422,7 +422,7 @@ impl Stored<'_> {
                 own.close();
                 Err(sqlx::Error::PoolClosed)
             }
-            Some(own) => own.lend().await.map(Held::Own),
+            Some(own) => own.acquire().await.map(Held::Own),
             None => self.pool.acquire().await.map(Held::Pooled),
         }
     }

@@ -4,34 +4,22 @@ use std::error::Error as StdError;
 
 use idem_core::Result;
 use idem_core::backend::RetryPauses;
-use idem_sql::transactions::{IsolationLevels, TransactionSource};
+use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
 use sqlx::MySqlPool;
 
 use crate::error::is_transaction_retryable;
 use crate::transaction::Transaction;
 
-/// What a transaction sees of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Isolation {
-    /// Each statement sees what was committed before it; fewer gaps are locked.
-    #[default]
-    ReadCommitted,
-    /// Plain reads see what was committed before the first: the servers' default.
-    RepeatableRead,
-    /// As if transactions ran one after the other: plain reads lock, too.
-    Serializable,
-}
-
-impl Isolation {
-    fn begin(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => {
-                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION"
-            }
-            Self::RepeatableRead => {
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION"
-            }
-            Self::Serializable => "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION",
+fn begin(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => {
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION"
+        }
+        Isolation::RepeatableRead => {
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION"
+        }
+        Isolation::Serializable => {
+            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION"
         }
     }
 }
@@ -86,7 +74,7 @@ impl TransactionSource for MySqlTransactions {
     }
 
     async fn begin(&self, _: &mut RetryPauses) -> Result<Transaction> {
-        Transaction::begin(self.pool.clone(), self.isolation.begin()).await
+        Transaction::begin(self.pool.clone(), begin(self.isolation)).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<()> {

@@ -80,7 +80,7 @@ impl ConnectionSource {
     }
 }
 
-/// A connection is lent again when its statement was answered, with an error of the server's, too: what follows that
+/// A connection is used again when its statement was answered, with an error of the server's, too: what follows that
 /// is read before the next answer. After anything else, and when this future is dropped, it is closed; also after an
 /// error that another connection may not meet.
 async fn own(
@@ -89,17 +89,17 @@ async fn own(
     job: Job<'_>,
     progress: &mut Progress,
 ) -> Rows {
-    let mut lent = connections.lend().await?;
+    let mut guard = connections.acquire().await?;
     // Also by one who has waited: who closes the pool means the store.
     if pool.is_closed() {
         connections.close();
         return Err(sqlx::Error::PoolClosed);
     }
     progress.is_sent = true;
-    let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
+    let connection = guard.connection().ok_or(sqlx::Error::PoolClosed)?;
     let (rows, is_clean) = run(connection, job).await;
     if is_clean {
-        lent.done();
+        guard.done();
     }
     rows
 }

@@ -25,10 +25,11 @@ mod tx;
 
 pub use config::{Announce, Config, StatementMode};
 pub use error::is_transaction_retryable;
+pub use idem_sql::transactions::Isolation;
 pub use listen::PostgresNotifier;
 pub use schema::{SCHEMA_VERSION, schema_sql};
 pub use store::PostgresStore;
-pub use tx::{Isolation, TransactionRetry, Transactions};
+pub use tx::{TransactionRetry, Transactions};
 
 pub use idem_core;
 pub use sqlx;

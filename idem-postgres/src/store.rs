@@ -85,7 +85,7 @@ impl PostgresStore {
 
     /// A store with connections of its own for its operations: at most 10 unless
     /// [`with_max_connections`](Config::with_max_connections) says otherwise, opened as they are needed, tested before
-    /// use only after half a minute of idling, and never lent again after a statement whose answer was not read to its
+    /// use only after half a minute of idling, and never reused after a statement whose answer was not read to its
     /// end. sqlx's pool would ping each one whenever it is handed back.
     ///
     /// [`pool`](Self::pool) is another one, for migrations and the caller's transactions, of at most 10 connections more.
@@ -174,7 +174,7 @@ async fn check_server(
 ) -> Result<SessionState> {
     let sent = |error| classify(error, Access::Read);
     let late = |_| sent(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-    let first = tokio::time::timeout(config.timeout(), connections.lend()).await;
+    let first = tokio::time::timeout(config.timeout(), connections.acquire()).await;
     let mut first = first.map_err(late)?.map_err(sent)?;
     let connection = first
         .connection()

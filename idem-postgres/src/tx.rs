@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use idem_core::backend::{LockedKeys, RetryPauses};
 use idem_core::{Key, Result};
-use idem_sql::transactions::{IsolationLevels, TransactionSource};
+use idem_sql::transactions::{Isolation, IsolationLevels, TransactionSource};
 use sqlx::postgres::PgConnection;
 use sqlx::{PgPool, PgTransaction};
 
@@ -50,25 +50,11 @@ impl PostgresStore {
     }
 }
 
-/// What a transaction sees of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Isolation {
-    /// Each statement sees what was committed before it: PostgreSQL's default.
-    #[default]
-    ReadCommitted,
-    /// All statements see what was committed before the first.
-    RepeatableRead,
-    /// As if transactions ran one after the other.
-    Serializable,
-}
-
-impl Isolation {
-    fn begin(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
-            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE",
-            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE",
-        }
+fn begin(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
+        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE",
     }
 }
 
@@ -122,7 +108,7 @@ impl TransactionSource for PgTransactions {
     /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
     /// open (<https://github.com/transact-rs/sqlx/issues/4385>).
     async fn begin(&self, _: &mut RetryPauses) -> Result<PgTransaction<'static>> {
-        let (pool, begin) = (self.pool.clone(), self.isolation.begin());
+        let (pool, begin) = (self.pool.clone(), begin(self.isolation));
         let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
         let begun = begun.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         begun.map_err(|error| classify(error, Access::Read).at(BACKEND, "begin"))

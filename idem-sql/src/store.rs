@@ -219,137 +219,147 @@ macro_rules! store_in_transaction {
         record: |$in_record:ident, $key:ident| $record:expr,
         mark: |$in_mark:ident, $source:ident| $mark:expr $(,)?
     ) => {
-        $(#[$about])*
-        impl $store {
-            /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
-            ///
-            /// # Errors
-            ///
-            #[doc = $claim_errors]
-            ///
-            /// # Cancellation
-            ///
-            #[doc = $cancellation]
-            pub async fn claim_in(
-                &self,
-                $transaction: $Transaction,
-                request: &$crate::macros::idem_core::ClaimRequest,
-            ) -> $crate::macros::idem_core::Result<$crate::macros::idem_core::ClaimOutcome> {
-                let claimed = async {
-                    let ($in_record, $key) = (self, request.key());
-                    let mut session = $record?;
-                    self.operations.claim(&mut session, request).await
-                };
-                claimed.await.map_err(|error| error.at($backend, "claim_in"))
-            }
+        const _: () = {
+            use std::time::Duration;
 
-            /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When
-            /// it returns `ClaimLost`, roll back: somebody else does the work.
-            ///
-            /// # Errors
-            ///
-            /// As for `complete`.
-            ///
-            /// # Cancellation
-            ///
-            #[doc = $cancellation]
-            pub async fn complete_in(
-                &self,
-                $transaction: $Transaction,
-                claim: &$crate::macros::idem_core::Claim,
-                response: &$crate::macros::idem_core::Response,
-                retention: ::std::time::Duration,
-            ) -> $crate::macros::idem_core::Result<()> {
-                let sealed = async {
-                    let limits = self.operations.config.limits();
-                    let result = $crate::macros::idem_core::backend::FinalResult::completed(
-                        response, retention, &limits,
-                    )?;
-                    let ($in_record, $key) = (self, claim.key());
-                    let mut session = $record?;
-                    self.operations.seal(&mut session, claim, &result).await
-                };
-                sealed.await.map_err(|error| error.at($backend, "complete_in"))
-            }
+            use $crate::macros::idem_core::backend::FinalResult;
+            use $crate::macros::idem_core::{
+                Advance, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Failure, Key, Response,
+                Result,
+            };
 
-            /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
-            ///
-            /// # Errors
-            ///
-            /// As for `fail`.
-            ///
-            /// # Cancellation
-            ///
-            #[doc = $cancellation]
-            pub async fn fail_in(
-                &self,
-                $transaction: $Transaction,
-                claim: &$crate::macros::idem_core::Claim,
-                failure: &$crate::macros::idem_core::Failure,
-                retention: ::std::time::Duration,
-            ) -> $crate::macros::idem_core::Result<()> {
-                let sealed = async {
-                    let limits = self.operations.config.limits();
-                    let result = $crate::macros::idem_core::backend::FinalResult::failed(
-                        failure, retention, &limits,
-                    )?;
-                    let ($in_record, $key) = (self, claim.key());
-                    let mut session = $record?;
-                    self.operations.seal(&mut session, claim, &result).await
-                };
-                sealed.await.map_err(|error| error.at($backend, "fail_in"))
-            }
+            $(#[$about])*
+            impl $store {
+                /// [`claim`](idem_core::IdempotencyStore::claim) in the caller's transaction.
+                ///
+                /// # Errors
+                ///
+                #[doc = $claim_errors]
+                ///
+                /// # Cancellation
+                ///
+                #[doc = $cancellation]
+                pub async fn claim_in(
+                    &self,
+                    $transaction: $Transaction,
+                    request: &ClaimRequest,
+                ) -> Result<ClaimOutcome> {
+                    let claimed = async {
+                        let ($in_record, $key) = (self, request.key());
+                        let mut session = $record?;
+                        self.operations.claim(&mut session, request).await
+                    };
+                    claimed.await.map_err(|error| error.at($backend, "claim_in"))
+                }
 
-            /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the
-            /// recovery point and the rows that it stands for commit together. When it returns
-            /// `ClaimLost`, roll back: somebody else does the work.
-            ///
-            /// # Errors
-            ///
-            /// As for `checkpoint`.
-            ///
-            /// # Cancellation
-            ///
-            #[doc = $cancellation]
-            pub async fn checkpoint_in(
-                &self,
-                $transaction: $Transaction,
-                claim: &$crate::macros::idem_core::Claim,
-                checkpoint: &$crate::macros::idem_core::Checkpoint,
-            ) -> $crate::macros::idem_core::Result<()> {
-                let stored = async {
-                    let ($in_record, $key) = (self, claim.key());
-                    let mut session = $record?;
-                    self.operations.checkpoint(&mut session, claim, checkpoint).await
-                };
-                stored.await.map_err(|error| error.at($backend, "checkpoint_in"))
-            }
+                /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When
+                /// it returns `ClaimLost`, roll back: somebody else does the work.
+                ///
+                /// # Errors
+                ///
+                /// As for `complete`.
+                ///
+                /// # Cancellation
+                ///
+                #[doc = $cancellation]
+                pub async fn complete_in(
+                    &self,
+                    $transaction: $Transaction,
+                    claim: &Claim,
+                    response: &Response,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let sealed = async {
+                        let limits = self.operations.config.limits();
+                        let result = FinalResult::completed(
+                            response, retention, &limits,
+                        )?;
+                        let ($in_record, $key) = (self, claim.key());
+                        let mut session = $record?;
+                        self.operations.seal(&mut session, claim, &result).await
+                    };
+                    sealed.await.map_err(|error| error.at($backend, "complete_in"))
+                }
 
-            /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark
-            /// and the rows that were written for the event commit together, and a rollback leaves
-            /// the mark where it was.
-            ///
-            /// # Errors
-            ///
-            #[doc = $advance_errors]
-            ///
-            /// # Cancellation
-            ///
-            #[doc = $cancellation]
-            pub async fn advance_in(
-                &self,
-                $transaction: $Transaction,
-                source: &$crate::macros::idem_core::Key,
-                version: u64,
-                retention: ::std::time::Duration,
-            ) -> $crate::macros::idem_core::Result<$crate::macros::idem_core::Advance> {
-                let advanced = async {
-                    let ($in_mark, $source) = (self, source);
-                    let mut session = $mark?;
-                    self.operations.advance(&mut session, source, version, retention).await
-                };
-                advanced.await.map_err(|error| error.at($backend, "advance_in"))
+                /// [`fail`](idem_core::IdempotencyStore::fail) in the caller's transaction.
+                ///
+                /// # Errors
+                ///
+                /// As for `fail`.
+                ///
+                /// # Cancellation
+                ///
+                #[doc = $cancellation]
+                pub async fn fail_in(
+                    &self,
+                    $transaction: $Transaction,
+                    claim: &Claim,
+                    failure: &Failure,
+                    retention: Duration,
+                ) -> Result<()> {
+                    let sealed = async {
+                        let limits = self.operations.config.limits();
+                        let result = FinalResult::failed(
+                            failure, retention, &limits,
+                        )?;
+                        let ($in_record, $key) = (self, claim.key());
+                        let mut session = $record?;
+                        self.operations.seal(&mut session, claim, &result).await
+                    };
+                    sealed.await.map_err(|error| error.at($backend, "fail_in"))
+                }
+
+                /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the
+                /// recovery point and the rows that it stands for commit together. When it returns
+                /// `ClaimLost`, roll back: somebody else does the work.
+                ///
+                /// # Errors
+                ///
+                /// As for `checkpoint`.
+                ///
+                /// # Cancellation
+                ///
+                #[doc = $cancellation]
+                pub async fn checkpoint_in(
+                    &self,
+                    $transaction: $Transaction,
+                    claim: &Claim,
+                    checkpoint: &Checkpoint,
+                ) -> Result<()> {
+                    let stored = async {
+                        let ($in_record, $key) = (self, claim.key());
+                        let mut session = $record?;
+                        self.operations.checkpoint(&mut session, claim, checkpoint).await
+                    };
+                    stored.await.map_err(|error| error.at($backend, "checkpoint_in"))
+                }
+
+                /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark
+                /// and the rows that were written for the event commit together, and a rollback leaves
+                /// the mark where it was.
+                ///
+                /// # Errors
+                ///
+                #[doc = $advance_errors]
+                ///
+                /// # Cancellation
+                ///
+                #[doc = $cancellation]
+                pub async fn advance_in(
+                    &self,
+                    $transaction: $Transaction,
+                    source: &Key,
+                    version: u64,
+                    retention: Duration,
+                ) -> Result<Advance> {
+                    let advanced = async {
+                        let ($in_mark, $source) = (self, source);
+                        let mut session = $mark?;
+                        self.operations.advance(&mut session, source, version, retention).await
+                    };
+                    advanced.await.map_err(|error| error.at($backend, "advance_in"))
+                }
             }
-        }
+        };
     };
 }

@@ -45,6 +45,18 @@ pub trait IsolationLevels: TransactionSource {
     fn set_isolation(&mut self, isolation: Self::Isolation);
 }
 
+/// What a transaction sees of others, on servers with the levels of the SQL standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it.
+    #[default]
+    ReadCommitted,
+    /// Plain reads see what was committed before the first.
+    RepeatableRead,
+    /// As if transactions ran one after the other.
+    Serializable,
+}
+
 /// Runs transactions, each repeated as a whole when a concurrent one got in its way.
 #[derive(Debug, Clone)]
 pub struct Transactions<S> {

@@ -1,4 +1,4 @@
-//! What is lent, lent again and closed, seen by a temporary table: it is its connection's alone, and goes with it.
+//! What is acquired, reused and closed, seen by a temporary table: it belongs to its connection, and goes with it.
 
 use std::future::Future;
 use std::str::FromStr;
@@ -28,26 +28,28 @@ impl Fixture {
         })
     }
 
-    async fn lend(&self) -> Result<ConnectionGuard<Sqlite>, sqlx::Error> {
-        self.connections.lend().await
+    async fn acquire(&self) -> Result<ConnectionGuard<Sqlite>, sqlx::Error> {
+        self.connections.acquire().await
     }
 
     fn is_waiting(&self) -> bool {
-        let mut lend = std::pin::pin!(self.lend());
-        let polled = lend.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let mut acquired = std::pin::pin!(self.acquire());
+        let polled = acquired
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         matches!(polled, Poll::Pending)
     }
 }
 
-async fn mark(lent: &mut ConnectionGuard<Sqlite>, name: &'static str) -> Result<(), sqlx::Error> {
+async fn mark(guard: &mut ConnectionGuard<Sqlite>, name: &'static str) -> Result<(), sqlx::Error> {
     let sql = AssertSqlSafe(format!("CREATE TEMPORARY TABLE {name} (value)"));
-    let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
+    let connection = guard.connection().ok_or(sqlx::Error::PoolClosed)?;
     connection.execute(sqlx::raw_sql(sql)).await.map(drop)
 }
 
-async fn marks(lent: &mut ConnectionGuard<Sqlite>) -> Result<Vec<String>, sqlx::Error> {
+async fn marks(guard: &mut ConnectionGuard<Sqlite>) -> Result<Vec<String>, sqlx::Error> {
     let sql = "SELECT name FROM sqlite_temp_master";
-    let connection = lent.connection().ok_or(sqlx::Error::PoolClosed)?;
+    let connection = guard.connection().ok_or(sqlx::Error::PoolClosed)?;
     let rows = connection.fetch_all(sqlx::raw_sql(sql)).await?;
     rows.iter().map(|row| row.try_get(0)).collect()
 }
@@ -60,11 +62,11 @@ fn run(test: impl Future<Output = TestResult>) -> TestResult {
 fn a_connection_that_is_done_with_is_lent_again() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
-        let mut lent = fixture.lend().await?;
-        mark(&mut lent, "first").await?;
+        let mut guard = fixture.acquire().await?;
+        mark(&mut guard, "first").await?;
         assert!(fixture.is_waiting(), "there is one");
-        lent.done();
-        assert_eq!(marks(&mut fixture.lend().await?).await?, ["first"]);
+        guard.done();
+        assert_eq!(marks(&mut fixture.acquire().await?).await?, ["first"]);
         Ok(())
     })
 }
@@ -73,10 +75,10 @@ fn a_connection_that_is_done_with_is_lent_again() -> TestResult {
 fn a_connection_that_was_dropped_is_closed_and_its_place_free() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
-        let mut lent = fixture.lend().await?;
-        mark(&mut lent, "dropped").await?;
-        drop(lent);
-        assert!(marks(&mut fixture.lend().await?).await?.is_empty());
+        let mut guard = fixture.acquire().await?;
+        mark(&mut guard, "dropped").await?;
+        drop(guard);
+        assert!(marks(&mut fixture.acquire().await?).await?.is_empty());
         Ok(())
     })
 }
@@ -87,11 +89,11 @@ fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
         for polls in 0.. {
-            let mut lent = fixture.lend().await?;
-            mark(&mut lent, "used").await?;
+            let mut guard = fixture.acquire().await?;
+            mark(&mut guard, "used").await?;
             let using = async move {
-                let found = marks(&mut lent).await;
-                lent.done();
+                let found = marks(&mut guard).await;
+                guard.done();
                 found
             };
             let mut using = Box::pin(using);
@@ -105,7 +107,7 @@ fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
                 }
             }
             drop(using);
-            let left = marks(&mut fixture.lend().await?).await?;
+            let left = marks(&mut fixture.acquire().await?).await?;
             match answer {
                 Some(found) => {
                     assert_eq!(
@@ -114,7 +116,7 @@ fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
                     );
                     return Ok(());
                 }
-                None => assert!(left.is_empty(), "lent again after {polls} polls"),
+                None => assert!(left.is_empty(), "guard again after {polls} polls"),
             }
         }
         Ok(())
@@ -125,17 +127,17 @@ fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
 fn the_one_that_was_handed_back_last_is_lent_first() -> TestResult {
     run(async {
         let fixture = Fixture::new(3)?;
-        let mut lent = Vec::new();
+        let mut guard = Vec::new();
         for name in ["a", "b", "c"] {
-            lent.push(fixture.lend().await?);
-            mark(lent.last_mut().ok_or("one")?, name).await?;
+            guard.push(fixture.acquire().await?);
+            mark(guard.last_mut().ok_or("one")?, name).await?;
         }
-        for one in lent {
+        for one in guard {
             one.done();
         }
         let mut again = Vec::new();
         for name in ["c", "b", "a"] {
-            again.push(fixture.lend().await?);
+            again.push(fixture.acquire().await?);
             assert_eq!(marks(again.last_mut().ok_or("one")?).await?, [name]);
         }
         Ok(())
@@ -147,11 +149,11 @@ fn nothing_is_lent_after_the_close() -> TestResult {
     run(async {
         let fixture = Fixture::new(2)?;
         let clone = fixture.connections.clone();
-        let lent = fixture.lend().await?;
+        let guard = fixture.acquire().await?;
         clone.close();
-        lent.done();
+        guard.done();
         for _ in 0..2 {
-            let error = fixture.lend().await.err();
+            let error = fixture.acquire().await.err();
             assert!(matches!(error, Some(sqlx::Error::PoolClosed)), "{error:?}");
         }
         Ok(())
@@ -164,7 +166,7 @@ fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_place() -> TestResu
         let options = SqliteConnectOptions::from_str("sqlite:/nowhere/at/all.db")?;
         let connections = Connections::<Sqlite>::new(options, 1)?;
         for _ in 0..3 {
-            assert!(connections.lend().await.is_err());
+            assert!(connections.acquire().await.is_err());
         }
         Ok(())
     })
@@ -174,7 +176,7 @@ fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_place() -> TestResu
 fn what_is_shown_names_no_server() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
-        let shown = format!("{:?} {:?}", fixture.connections, fixture.lend().await?);
+        let shown = format!("{:?} {:?}", fixture.connections, fixture.acquire().await?);
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("max: 1"), "{shown}");
         Ok(())

@@ -179,10 +179,10 @@ impl<'p> Wait<'p> {
 
 /// A number that changes when another connection commits; `None` where the store has no connection of its own to ask.
 async fn version(pools: &Pools) -> Option<i64> {
-    let mut lent = pools.own()?.writer.lend().await.ok()?;
+    let mut guard = pools.own()?.writer.acquire().await.ok()?;
     let query = sqlx::query_scalar("PRAGMA data_version");
-    let version = query.fetch_one(connection(&mut lent).ok()?).await.ok()?;
-    lent.done();
+    let version = query.fetch_one(connection(&mut guard).ok()?).await.ok()?;
+    guard.done();
     Some(version)
 }
 

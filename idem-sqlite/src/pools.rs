@@ -62,7 +62,7 @@ impl Own {
     /// Waits for the write that is under way.
     async fn close(&self) {
         self.readers.close();
-        let last = self.writer.lend().await;
+        let last = self.writer.acquire().await;
         self.writer.close();
         drop(last);
     }
@@ -96,10 +96,10 @@ impl Pools {
             let mut connection = self.shared.acquire().await.map_err(at)?;
             return query.fetch_optional(&mut *connection).await.map_err(at);
         };
-        let mut lent = own.readers.lend().await.map_err(at)?;
-        let connection = connection(&mut lent).map_err(at)?;
+        let mut guard = own.readers.acquire().await.map_err(at)?;
+        let connection = connection(&mut guard).map_err(at)?;
         let row = query.fetch_optional(connection).await.map_err(at)?;
-        lent.done();
+        guard.done();
         Ok(row)
     }
 
@@ -172,13 +172,13 @@ impl Pools {
         let harmless = |error| classify(error, Access::Read);
         let written = match self.own() {
             Some(own) => {
-                let mut lent = own.writer.lend().await.map_err(harmless)?;
+                let mut guard = own.writer.acquire().await.map_err(harmless)?;
                 *under_way = Access::Write;
                 let written = query
-                    .fetch_all(connection(&mut lent).map_err(harmless)?)
+                    .fetch_all(connection(&mut guard).map_err(harmless)?)
                     .await;
                 if written.is_ok() || is_locked(&written) {
-                    lent.done();
+                    guard.done();
                 }
                 written
             }
@@ -225,9 +225,9 @@ fn is_locked<T>(written: &Result<T, sqlx::Error>) -> bool {
 }
 
 pub(crate) fn connection(
-    lent: &mut ConnectionGuard<Sqlite>,
+    guard: &mut ConnectionGuard<Sqlite>,
 ) -> Result<&mut SqliteConnection, sqlx::Error> {
-    lent.connection().ok_or(sqlx::Error::PoolClosed)
+    guard.connection().ok_or(sqlx::Error::PoolClosed)
 }
 
 /// A statement that can be sent again. A copy shares its text and its arguments.
@@ -321,9 +321,9 @@ mod tests {
         let millis = || sqlx::query_scalar("PRAGMA busy_timeout");
         let shared: i64 = millis().fetch_one(store.pool()).await.unwrap();
         until_idle(&store).await;
-        let mut lent = store.pools.own().unwrap().writer.lend().await.unwrap();
+        let mut guard = store.pools.own().unwrap().writer.acquire().await.unwrap();
         let own: i64 = millis()
-            .fetch_one(connection(&mut lent).unwrap())
+            .fetch_one(connection(&mut guard).unwrap())
             .await
             .unwrap();
         assert_eq!((shared, own), (5000, 0));

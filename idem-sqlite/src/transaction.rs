@@ -75,12 +75,12 @@ impl WriteTransaction {
                 }
             };
         };
-        let mut lent = own.writer.lend().await?;
-        match sqlx::query(BEGIN).execute(connection(&mut lent)?).await {
-            Ok(_) => Ok(Self::Own(lent, pools.file.clone())),
+        let mut guard = own.writer.acquire().await?;
+        match sqlx::query(BEGIN).execute(connection(&mut guard)?).await {
+            Ok(_) => Ok(Self::Own(guard, pools.file.clone())),
             Err(error) => {
                 if is_transaction_retryable(&error) {
-                    lent.done();
+                    guard.done();
                 }
                 Err(error)
             }
@@ -90,7 +90,7 @@ impl WriteTransaction {
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection> {
         match self {
             Self::Shared(guard, _) => Ok(guard.connection()),
-            Self::Own(lent, _) => connection(lent).map_err(|error| classify(error, Access::Read)),
+            Self::Own(guard, _) => connection(guard).map_err(|error| classify(error, Access::Read)),
         }
     }
 
@@ -104,8 +104,8 @@ impl WriteTransaction {
                 guard.done();
                 file
             }
-            Self::Own(lent, file) => {
-                lent.done();
+            Self::Own(guard, file) => {
+                guard.done();
                 file
             }
         };

@@ -1,4 +1,4 @@
-//! [`Connections`]: what a store lends its operations.
+//! [`Connections`]: the connections of a store.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +13,10 @@ use super::opener::Opener;
 /// A connection that nobody needed for so long is closed, as by sqlx's own pool.
 const MAX_IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// How often it is looked for such connections, when one is asked for.
+/// How often the store looks for such connections, when it acquires one.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Connections that a store keeps to itself: opened as they are needed, the one that was handed back last is lent first.
+/// Connections that a store keeps to itself: opened as they are needed, the one that was handed back last comes first.
 ///
 /// A clone shares them.
 pub struct Connections<DB: Database> {
@@ -45,7 +45,7 @@ impl<DB: Database> Connections<DB> {
         })
     }
 
-    /// A connection for one operation; waits while all are lent. The caller sets the deadline.
+    /// A connection for one operation; waits while all are in use. The caller sets the deadline.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl<DB: Database> Connections<DB> {
     /// # Cancellation
     ///
     /// Without effect.
-    pub async fn lend(&self) -> Result<ConnectionGuard<DB>, sqlx::Error> {
+    pub async fn acquire(&self) -> Result<ConnectionGuard<DB>, sqlx::Error> {
         self.close_idle();
         match self.pool.get().await {
             Ok(object) => Ok(ConnectionGuard::new(object)),
@@ -70,7 +70,7 @@ impl<DB: Database> Connections<DB> {
         self.pool.status().max_size
     }
 
-    /// Closes those that are not lent, and the others when they are handed back. Nothing is lent any more.
+    /// Closes those that are not in use, and the others when they are handed back. There are no more connections then.
     pub fn close(&self) {
         self.pool.close();
     }

@@ -20,18 +20,18 @@ impl<DB: Database> ConnectionGuard<DB> {
         }
     }
 
-    /// The connection; `None` never, but for a guard that is done.
+    /// The connection; `None` only for a guard that is done.
     pub fn connection(&mut self) -> Option<&mut DB::Connection> {
         self.object.as_deref_mut()
     }
 
-    /// All that was asked on it was answered to the end: it may be lent again.
+    /// All that was asked on it was answered to the end: it may be used again.
     pub fn done(mut self) {
         drop(self.object.take());
     }
 }
 
-/// Its place is free for a new connection. The server rolls back what was open.
+/// A new connection may take its slot. The server rolls back what was open.
 impl<DB: Database> Drop for ConnectionGuard<DB> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {

@@ -1,11 +1,11 @@
-//! [`Opener`]: makes connections and judges them before they are lent again.
+//! [`Opener`]: makes connections and judges them before they are used again.
 
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use sqlx::{Connection, Database};
 
-/// A connection that was idle for longer is asked whether it still lives before it is lent.
+/// A connection that was idle for longer is asked whether it still lives before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
 /// A connection that is older is replaced, as by sqlx's own pool: what a server keeps for a connection goes with it, and
