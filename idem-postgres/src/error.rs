@@ -78,7 +78,7 @@ fn code(error: &(dyn StdError + 'static)) -> Option<String> {
 
 /// Whether the whole transaction is to be repeated: this error, or one that it comes from, is a serialization failure
 /// (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time (55P03), or
-/// [`Contention`](ErrorKind::Contention) of a store.
+/// [`Contention`](idem_core::ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {
