@@ -10,6 +10,9 @@
 //!
 //! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter (224), and dates are made
 //! of numbers, because not every server can add to a date.
+//!
+//! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
+//! conformance suite takes each of them to the store.
 
 use idem_core::backend::StoredRecord;
 use idem_core::backend::check::CheckedClaim;
@@ -66,6 +69,8 @@ fn claim_filter(claim: &Claim) -> Document {
 }
 
 /// The same while it is in flight and live; not of an upsert, so `$expr` may judge by the clock.
+///
+/// Rows S2, R3 and N2.
 pub(crate) fn held_filter(claim: &Claim) -> Document {
     let mut filter = claim_filter(claim);
     filter.insert("state", StoredRecord::IN_FLIGHT);
@@ -109,6 +114,8 @@ pub(crate) fn get(key: &Key) -> Vec<Document> {
 /// The claim's own record, while it is the latest acquisition, with the clock. What a statement that changed nothing has
 /// met: a no-op with a majority write concern waits until what it has seen is confirmed, so a majority read after it
 /// sees that, too.
+///
+/// The other rows of a seal, a release and a renewal.
 pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
     vec![
         doc! { "$match": claim_filter(claim) },
@@ -166,7 +173,7 @@ pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(judged) }]
 }
 
-/// What the claim comes to, in one word.
+/// What the claim comes to, in one word: rows C1 to C9, in their order.
 fn verdict(asked: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
     let stale = bson!({ "$and": [

@@ -27,6 +27,9 @@
 //!
 //! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a parameter in a single
 //! statement, a column in a batch.
+//!
+//! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
+//! conformance suite takes each of them to the store.
 
 // Named, because the tests take this file by its path.
 #[path = "sql/capabilities.rs"]
@@ -173,6 +176,9 @@ pub(crate) const OWNER_VALUES: &[&str] = &[
 /// Before it, the read of a live record that this claim may not touch: then nothing is written, and no lock is taken
 /// but those of a read, which under READ COMMITTED go with the row. That it finds nothing is never taken as proof that
 /// the key is free.
+///
+/// The read is rows C2, C4, C6, C8 and C9, and `MERGE` the others; [`ABANDON`] does what C6
+/// says.
 pub(crate) const CLAIM_BY_MERGE: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
@@ -201,6 +207,9 @@ END;
 /// The update acquires only the version that was read just before it. After a wait, Babelfish computes the row from
 /// the new version but `OUTPUT` from the old one: the claim would get a token that is not in the record. Everything
 /// that the new row depends on is therefore compared; when it has changed, no row comes back.
+///
+/// The read is rows C2, C4, C6, C8 and C9, the insert C1 without a record, and the update the
+/// others.
 pub(crate) const CLAIM_BY_INSERT: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
@@ -283,6 +292,8 @@ END;
 
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was renewed,
 /// sealed or released since its token was seen: asking again tells.
+///
+/// Row C6.
 pub(crate) const ABANDON: &str = "UPDATE {table} SET
     state = 2, result = {result}, sealed_at = @now, sweep_at = NULL,
     attempt_id = 0x00000000000000000000000000000000
@@ -295,6 +306,8 @@ WHERE {key } AND token = {token}
 pub(crate) const ABANDON_VALUES: &[&str] = &["scope", "operation", "id", "token", "result"];
 
 /// One row comes back when the claim was held; ownership is checked on the locked row.
+///
+/// Row S2.
 pub(crate) const SEAL: &str = "UPDATE {table} SET
     state = {state}, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
     purge_at = {purge_at }
@@ -327,6 +340,8 @@ pub(crate) const COMPLETE_VALUES: &[&str] = &[
 
 /// What a seal or release that changed nothing has met: whether the claim is the latest acquisition, and in which
 /// state. A plain read: what it tells can only have become true.
+///
+/// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = "SELECT r.state, r.result FROM {table} AS r
 WHERE {key r.} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND (r.expires_at > @now OR r.state = 3);
@@ -334,6 +349,8 @@ WHERE {key r.} AND r.token = {token} AND r.attempt_id = {attempt_id}
 
 /// The row stays, so that the next token is greater whatever the clock does; it counts as absent and is purged like
 /// any other.
+///
+/// Row R3.
 pub(crate) const RELEASE: &str = "UPDATE {table} SET
     state = 3, expires_at = 0, purge_at = @now, sweep_at = NULL, result = NULL
 OUTPUT 1
@@ -358,6 +375,8 @@ ROLLBACK TRANSACTION;
 
 /// Never shortens a lease. After a wait for another renewal, Babelfish may return an end that is too early (see
 /// [`CLAIM_BY_INSERT`]), never one that is too late.
+///
+/// Row N2.
 pub(crate) const RENEW: &str = "UPDATE {table} SET
     lease_ends_at = CASE WHEN lease_ends_at < @now + {lease} THEN @now + {lease} ELSE lease_ends_at END,
     expires_at = CASE

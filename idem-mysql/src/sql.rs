@@ -31,6 +31,9 @@
 //!
 //! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in a transaction until its end.
 //! So an INSERT probes under READ COMMITTED only.
+//!
+//! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
+//! conformance suite takes each of them to the store.
 
 use crate::statements::List;
 
@@ -171,6 +174,8 @@ pub(crate) const KEYS: List = List {
 /// afterwards.
 ///
 /// IGNORE makes warnings of values that do not fit into their columns; keys and metadata were measured before.
+///
+/// Row C1, for keys that have no row.
 pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 
 /// The same for one record in a caller's transaction, whose own insert id it leaves alone. Who won is told by the row, never
@@ -208,6 +213,8 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
 /// `result` holds the last checkpoint while the record is in flight. Who acquires a live record in flight, a takeover or
 /// the attempt itself, goes on from there; who acquires any other begins without. It is first, because what it reads
 /// changes below.
+///
+/// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const TAKE: &str = concat!(
     "{brief}UPDATE {table} SET
     result = CASE WHEN expires_at > ",
@@ -254,6 +261,8 @@ WHERE ",
 
 /// The failure's stored form, key, the token that was seen. Fails one stale record that may not be taken over; nobody
 /// owns it then. Nothing changes when it was renewed, sealed or released since it was seen.
+///
+/// Row C6.
 pub(crate) const ABANDON: &str = concat!(
     "{brief}UPDATE {table} SET
     state = 2, result = ?, sealed_at = ",
@@ -306,6 +315,8 @@ macro_rules! sealing {
 
 /// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held, and it always
 /// changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
+///
+/// Row S2.
 pub(crate) const SEAL: &str = concat!(
     "{brief}UPDATE {table} SET ",
     sealing!("?", "?", "?"),
@@ -351,6 +362,8 @@ pub(crate) const RESULTS: List = List {
 
 /// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim is the latest
 /// acquisition, and in which state.
+///
+/// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
     "SELECT state, result FROM {table} WHERE ",
     key!(),
@@ -370,6 +383,8 @@ pub(crate) const OWNED_LATEST: &str = concat!(
 
 /// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock does; it counts as
 /// absent and is purged like any other.
+///
+/// Row R3.
 pub(crate) const RELEASE: &str = concat!(
     "{brief}UPDATE {table} SET state = 3, expires_at = 0, purge_at = ",
     now!(),
@@ -383,6 +398,8 @@ WHERE ",
 
 /// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last, and `purge_at`
 /// comes after what it is made of.
+///
+/// Row N2.
 pub(crate) const RENEW: &str = concat!(
     "{brief}UPDATE {table} SET
     expires_at = expires_at + GREATEST(0, ",
@@ -405,6 +422,8 @@ WHERE ",
 );
 
 /// Key, token, attempt id. The lease of a claim that is held, and the clock.
+///
+/// Rows N1 and N3, where it returns no row.
 pub(crate) const LEASE: &str = concat!(
     "SELECT lease_ends_at, ",
     now!(),

@@ -8,6 +8,9 @@
 //! The isolation level is READ COMMITTED, PostgreSQL's default. Under REPEATABLE READ and SERIALIZABLE (in a
 //! caller's transaction) a statement does the same or fails with 40001: see "Transaction Isolation",
 //! <https://www.postgresql.org/docs/current/transaction-iso.html>.
+//!
+//! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
+//! conformance suite takes each of them to the store.
 
 /// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
 /// bits hold today's microseconds, and the cast rounds to them.
@@ -85,6 +88,8 @@ macro_rules! insert_columns {
 /// `result` holds the last checkpoint while the record is in flight. Whoever acquires a live record in flight, a
 /// takeover or the attempt itself, goes on from there; who acquires any other begins without. It is the locked
 /// version's: a checkpoint that was acknowledged before the takeover is in it, one that comes later is refused.
+///
+/// Its condition is rows C1, C3, C5 and C7.
 macro_rules! acquire_existing {
     ($retry_failed:literal) => {
         concat!(
@@ -129,6 +134,8 @@ macro_rules! acquire_existing {
 /// COMMITTED; this one is not sent in a caller's transaction). Then nothing was written: the index is asked before
 /// the row is made, no row is locked, no transaction id is taken. The clock, being volatile, is not pulled out of its
 /// subselect, so it is read once.
+///
+/// Row C1, for a key that has no row.
 pub(crate) const INSERT: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
@@ -158,6 +165,8 @@ ON CONFLICT (scope, operation, id) DO NOTHING",
 
 /// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the clock. It proves that the claim has
 /// lost against a live record, and nothing else.
+///
+/// Rows C2, C4, C8 and C9.
 pub(crate) const LOOK: &str = concat!(
     "SELECT r.attempt_id = $5, ",
     columns!(
@@ -178,6 +187,8 @@ WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 ///
 /// No row comes back when the winner commits between the snapshot, which shows neither row, and the insert,
 /// which then meets it. Asking again sees it.
+///
+/// `held` is rows C2, C4, C6, C8 and C9, and `won` the others; [`ABANDON`] does what C6 says.
 pub(crate) const CLAIM: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -215,6 +226,8 @@ SELECT false, ",
 ///
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was
 /// renewed, sealed or released since it was seen: asking again tells.
+///
+/// Row C6.
 pub(crate) const ABANDON: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -265,6 +278,8 @@ pub(crate) use batches::*;
 ///
 /// It is told by the row that was changed, so once, and by nothing that changes none; the server sends it when the
 /// transaction commits.
+///
+/// Row S2.
 pub(crate) const SEAL: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -286,6 +301,8 @@ SELECT one FROM sealed{restore:1}",
 
 /// `$1..$3` key, `$4` attempt id. What a step that changed nothing has met: the key's latest acquisition that was
 /// committed, in which state it is, and whether it counts. A plain read: what it tells can only have become true.
+///
+/// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
     "WITH ",
     clock!(),
@@ -297,6 +314,8 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` what is told. The row stays, so that the next token is greater whatever the
 /// clock does; it counts as absent and is purged like any other.
+///
+/// Row R3.
 pub(crate) const RELEASE: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -310,6 +329,8 @@ RETURNING 1 AS one{announced:, pg_catalog.pg_notify('{channel}', $6)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.
+///
+/// Row N2.
 pub(crate) const RENEW: &str = concat!(
     "WITH ",
     bounded_clock!(),

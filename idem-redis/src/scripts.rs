@@ -18,16 +18,22 @@ macro_rules! script {
     };
 }
 
-/// All scripts of a store.
+/// All scripts of a store. Rows are those of the tables in `idem_core::backend::decision`.
 #[derive(Debug)]
 pub(crate) struct Scripts {
+    /// Rows C1 to C9.
     pub(crate) claim: Script,
+    /// Row C1, for keys that have no record.
     pub(crate) fresh_many: Script,
+    /// Rows S1 to S4.
     pub(crate) seal: Script,
+    /// Rows R1 to R4.
     pub(crate) release: Script,
+    /// Rows N1 to N3.
     pub(crate) renew: Script,
     pub(crate) get: Script,
     pub(crate) sweep: Script,
+    /// Rows N1 to N3.
     pub(crate) checkpoint: Script,
     pub(crate) last_checkpoint: Script,
     pub(crate) advance: Script,

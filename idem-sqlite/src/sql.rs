@@ -4,6 +4,9 @@
 //! it sees the latest state and nobody changes it meanwhile. Reads run beside it in WAL mode and see the latest
 //! commit. The clock is the machine's, read in SQL once per statement (`unixepoch('now')` is stable within one
 //! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
+//!
+//! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
+//! conformance suite takes each of them to the store.
 
 /// The clock in microseconds.
 macro_rules! now {
@@ -48,6 +51,8 @@ pub(crate) use capabilities::*;
 ///
 /// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
 /// there is none proves nothing; [`ACQUIRE`] decides, before it or after it.
+///
+/// Rows C2, C4, C6, C8 and C9; [`ABANDON`] does what C6 says.
 pub(crate) const HELD: &str = concat!(
     "SELECT ",
     columns!(
@@ -73,6 +78,8 @@ WHERE ",
 /// is a live record that this claim may not touch: [`HELD`] sees it, unless it is gone by then. `result` holds the last checkpoint while the record is in flight: who
 /// acquires a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any other
 /// begins without.
+///
+/// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const ACQUIRE: &str = concat!(
     "INSERT INTO {table} AS r (token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts,
     state, scope, operation, id, fingerprint, attempt_id, metadata)
@@ -154,6 +161,8 @@ RETURNING attempt_id, created_at";
 ///
 /// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed
 /// since it was seen: asking again tells.
+///
+/// Row C6.
 pub(crate) const ABANDON: &str = concat!(
     "UPDATE {table}
 SET state = 2, result = ?5, sealed_at = ",
@@ -173,6 +182,8 @@ RETURNING ",
 /// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the result, `?8`
 /// retention. One row comes back when the claim was held. `purge_at` is left as it is while it is late by no more
 /// than an eighth of the retention, so that its index is not written.
+///
+/// Row S2.
 pub(crate) const SEAL: &str = concat!(
     "UPDATE {table}
 SET state = ?6, result = ?7, sealed_at = ",
@@ -195,6 +206,8 @@ WHERE ",
 
 /// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met: whether the claim
 /// is the latest acquisition, and in which state.
+///
+/// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
     "SELECT state, result FROM {table} WHERE ",
     owned!(),
@@ -205,6 +218,8 @@ pub(crate) const OWNED: &str = concat!(
 
 /// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
 /// does; it counts as absent and is purged like any other.
+///
+/// Row R3.
 pub(crate) const RELEASE: &str = concat!(
     "UPDATE {table} SET state = 3, expires_at = 0, sweep_at = NULL, result = NULL, purge_at = ",
     now!(),
@@ -216,6 +231,8 @@ pub(crate) const RELEASE: &str = concat!(
 );
 
 /// `?1..?3` key, `?4` token, `?5` attempt id, `?6` lease. Never shortens a lease.
+///
+/// Row N2.
 pub(crate) const RENEW: &str = concat!(
     "UPDATE {table} SET
     lease_ends_at = max(lease_ends_at, ",
