@@ -21,7 +21,6 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use crate::claim_params::ClaimParams;
-use crate::config::{ClaimOrder, Returning};
 use crate::error::{Access, is_null_refused};
 use crate::operations::{Operations, bind_key};
 use crate::row::{Columns, Found};
@@ -84,7 +83,7 @@ impl Operations {
             self.locked.read_in_vain(request.key(), begun);
             after(has_written, error)
         };
-        let mut absent = self.counts(session) && self.inserts_first(request.key());
+        let mut absent = !session.is_transaction() && self.inserts_first(request.key());
         let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_RETRIES {
             if absent {
@@ -118,11 +117,8 @@ impl Operations {
 
     /// Whether the insert comes before the look.
     pub(crate) fn inserts_first(&self, key: &Key) -> bool {
-        match self.config.claim_order() {
-            ClaimOrder::LookFirst => false,
-            ClaimOrder::InsertFirst => true,
-            ClaimOrder::Adaptive => !self.estimator.expects_duplicate(key),
-        }
+        let fixed = self.config.inserts_first();
+        fixed.unwrap_or_else(|| !self.estimator.expects_duplicate(key))
     }
 
     /// What the record answers.
@@ -181,11 +177,6 @@ impl Operations {
         Ok(rows.into_iter().next())
     }
 
-    /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is the caller's.
-    fn counts(&self, session: &Session<'_>) -> bool {
-        !session.is_transaction() && self.config.returning() != Returning::Always
-    }
-
     /// Inserts the record where there is none, when it is this caller's turn.
     async fn insert_permitted(
         &self,
@@ -206,7 +197,8 @@ impl Operations {
         params: &ClaimParams<'_>,
     ) -> Result<Inserted> {
         let (sql, key) = (self.sql(session).await?, params.request.key());
-        if self.counts(session) {
+        // In a caller's transaction the insert id is the caller's.
+        if !session.is_transaction() {
             self.without_gaps(session).await?;
             let (statement, _) = sql.insert_new.at_least(1);
             let query = || params.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
@@ -218,7 +210,7 @@ impl Operations {
                 (_, token) => Inserted::Own(params.inserted(token.cast_signed())),
             });
         }
-        if self.facts(session).await?.has_returning {
+        if self.facts(session).await?.dialect == Dialect::MariaDb {
             let query = || params.bind_row(sqlx::query(sql.insert_returning.text()));
             let rows = session.rows(query, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
@@ -312,8 +304,8 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    fn inserts_first(order: ClaimOrder, samples: &[bool]) -> bool {
-        let operations = Operations::new(Config::new().with_claim_order(order));
+    fn inserts_first(samples: &[bool]) -> bool {
+        let operations = Operations::new(Config::new());
         let key = Key::new("tenant", "pay", "one").unwrap();
         for &has_record in samples {
             operations.estimator.record(&key, has_record);
@@ -322,13 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_learnt_unless_it_is_set() {
-        use ClaimOrder::{Adaptive, InsertFirst, LookFirst};
-        assert!(!inserts_first(Adaptive, &[]), "nothing is known yet");
-        for (samples, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
-            assert_eq!(inserts_first(Adaptive, &samples), mostly_fresh);
-            assert!(inserts_first(InsertFirst, &samples));
-            assert!(!inserts_first(LookFirst, &samples));
-        }
+    fn the_order_is_learnt() {
+        assert!(!inserts_first(&[]), "nothing is known yet");
+        assert!(inserts_first(&[false; 50]));
+        assert!(!inserts_first(&[true; 50]));
     }
 }

@@ -231,7 +231,7 @@ const MEANINGS: &[Meaning] = &[
         kind: ErrorKind::Misconfigured,
         effect: Effect::None,
         message: "the server does not know a statement (1064, 1149, 1235, 1295); MySQL 8.0 or MariaDB 10.6 and later \
-                  is needed, and `Returning::Always` needs MariaDB",
+                  is needed",
     },
     Meaning {
         numbers: &[1099, 1100, 1104, 1175, 1390, 1436],

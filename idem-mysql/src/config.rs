@@ -11,42 +11,11 @@ pub struct Config {
     database: Option<String>,
     table: String,
     limits: Limits,
-    returning: Returning,
-    claim_order: ClaimOrder,
+    inserts_first: Option<bool>,
     sync_wait: Option<u8>,
     timeout: Duration,
     batching: bool,
     max_connections: u32,
-}
-
-/// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a round trip. MariaDB has it
-/// since 10.5, MySQL has not. Elsewhere the answer to a plain INSERT tells as much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Returning {
-    /// Where the server's version says MariaDB; asked once, by [`connect`](crate::MySqlStore::connect) or the first
-    /// claim.
-    #[default]
-    Detect,
-    /// Always, in transactions and elsewhere: behind a pooler that shows a version of its own, or does not hand on what an
-    /// INSERT answers, and has MariaDB behind it.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// Which statement a claim sends first, outside of callers' transactions. It changes no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClaimOrder {
-    /// What was the better one for the operation's last few dozen claims: where keys are mostly fresh the insert, which then
-    /// is the only statement, otherwise the look. The operations that the store knows to be used in callers' transactions
-    /// are looked for first.
-    #[default]
-    Adaptive,
-    /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
-    LookFirst,
-    /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of
-    /// [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.
-    InsertFirst,
 }
 
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
@@ -61,8 +30,7 @@ impl Config {
             database: None,
             table: "idem_records".to_owned(),
             limits: Limits::DEFAULT,
-            returning: Returning::default(),
-            claim_order: ClaimOrder::default(),
+            inserts_first: None,
             sync_wait: None,
             timeout: Duration::from_secs(10),
             batching: true,
@@ -92,17 +60,11 @@ impl Config {
         Ok(self)
     }
 
-    /// Whether `INSERT … RETURNING` is used.
+    /// Fixes which statement a claim sends first, for tests: by default a store learns it.
+    #[doc(hidden)]
     #[must_use]
-    pub fn with_returning(mut self, returning: Returning) -> Self {
-        self.returning = returning;
-        self
-    }
-
-    /// Which statement a claim sends first.
-    #[must_use]
-    pub fn with_claim_order(mut self, claim_order: ClaimOrder) -> Self {
-        self.claim_order = claim_order;
+    pub fn with_inserts_first(mut self, inserts_first: bool) -> Self {
+        self.inserts_first = Some(inserts_first);
         self
     }
 
@@ -123,16 +85,8 @@ impl Config {
         self.database.as_deref()
     }
 
-    /// Whether `INSERT … RETURNING` is used.
-    #[must_use]
-    pub fn returning(&self) -> Returning {
-        self.returning
-    }
-
-    /// Which statement a claim sends first.
-    #[must_use]
-    pub fn claim_order(&self) -> ClaimOrder {
-        self.claim_order
+    pub(crate) fn inserts_first(&self) -> Option<bool> {
+        self.inserts_first
     }
 
     /// What `wsrep_sync_wait` is set to, if it is.

@@ -48,7 +48,7 @@ impl Operations {
         let facts = match self.facts.get() {
             Some(facts) => *facts,
             None => {
-                let read = Server::read(session).await?.facts(&self.config);
+                let read = Server::read(session).await?.facts();
                 *self.facts.get_or_init(|| read)
             }
         };

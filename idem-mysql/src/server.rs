@@ -4,7 +4,7 @@ use idem_core::{Error, Result};
 use idem_sql::schema::misconfigured;
 use sqlx::Row;
 
-use crate::config::{Config, Returning};
+use crate::config::Config;
 use crate::error::{Access, decode};
 use crate::session::Session;
 use crate::statements::Dialect;
@@ -26,8 +26,6 @@ pub(crate) struct Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
-    /// Whether an INSERT in a caller's transaction answers with its row.
-    pub(crate) has_returning: bool,
     /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be sent again in it.
     pub(crate) keeps_transaction: bool,
     /// Whether sessions lock gaps unless told otherwise.
@@ -65,16 +63,10 @@ impl Server {
         })
     }
 
-    pub(crate) fn facts(&self, config: &Config) -> Facts {
+    pub(crate) fn facts(&self) -> Facts {
         let locks_gaps = !["READ-COMMITTED", "READ-UNCOMMITTED"].contains(&&*self.isolation);
         Facts {
             dialect: self.dialect,
-            has_returning: match config.returning() {
-                Returning::Always => true,
-                Returning::Never => false,
-                // Since 10.5.
-                Returning::Detect => self.dialect == Dialect::MariaDb,
-            },
             keeps_transaction: self.dialect == Dialect::MariaDb && !self.rollback_on_timeout,
             locks_gaps,
         }
@@ -151,13 +143,13 @@ mod tests {
     #[test]
     fn what_a_transaction_survives_is_known() {
         let mut server = server(Dialect::MariaDb, "10.11.14-MariaDB");
-        let facts = server.facts(&Config::new());
-        assert!(facts.has_returning && facts.keeps_transaction && facts.locks_gaps);
+        let facts = server.facts();
+        assert!(facts.keeps_transaction && facts.locks_gaps);
         server.rollback_on_timeout = true;
         server.isolation = "READ-COMMITTED".to_owned();
-        let config = Config::new().with_returning(Returning::Never);
-        let facts = server.facts(&config);
-        assert!(!facts.has_returning && !facts.keeps_transaction && !facts.locks_gaps);
+        server.dialect = Dialect::MySql;
+        let facts = server.facts();
+        assert!(!facts.keeps_transaction && !facts.locks_gaps);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use idem_core::{
     BatchStore, ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Limits, Metadata, Record,
     Response,
 };
-use idem_mysql::{MySqlStore, Returning};
+use idem_mysql::MySqlStore;
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
 
@@ -26,9 +26,6 @@ pub(super) const UNSUITABLE_SETTINGS_ARE_REFUSED: Case =
     case(11, "unsuitable_settings_are_refused", |cx| {
         Box::pin(unsuitable_settings_are_refused(cx))
     });
-pub(super) const RETURNING_IS_A_CHOICE: Case = case(1, "returning_is_a_choice", |cx| {
-    Box::pin(returning_is_a_choice(cx))
-});
 
 pub(super) const HOSTILE_SESSIONS_OF_A_POOL_ANSWER_THE_SAME: Case =
     case(9, "hostile_sessions_of_a_pool_answer_the_same", |cx| {
@@ -315,24 +312,4 @@ async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
     let error = large.verify().await.unwrap_err();
     assert!(error.to_string().contains("max_allowed_packet"), "{error}");
     Ok(())
-}
-
-/// MariaDB answers an INSERT with its rows when asked to; MySQL refuses, and the error says what to do.
-async fn returning_is_a_choice(cx: &Context) -> CaseResult {
-    let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let with = |returning| {
-        let config = store.config().clone().with_returning(returning);
-        MySqlStore::with_config(store.pool().clone(), config)
-    };
-    live(cx, &with(Returning::Never), "never").await?;
-    let always = with(Returning::Always);
-    if cx.harness().name() == "mysql" {
-        let claimed = always.claim(&cx.request(&cx.key("one"))).await;
-        let error = claimed.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("Returning::Always"), "{error}");
-        assert_eq!(cx.store().get(&cx.key("one")).await?, None);
-        return Ok(());
-    }
-    live(cx, &always, "always").await
 }

@@ -13,7 +13,7 @@ use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response,
     async_trait,
 };
-use idem_mysql::{ClaimOrder, Config, MySqlStore, Transaction, Transactions};
+use idem_mysql::{Config, MySqlStore, Transaction, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
@@ -23,7 +23,8 @@ const CAUSAL: u8 = 7;
 /// A server, or the nodes of a cluster. Each namespace is a database.
 pub(crate) struct MySqlHarness {
     name: &'static str,
-    order: ClaimOrder,
+    /// Whether claims insert first, where this is fixed.
+    inserts_first: Option<bool>,
     product: &'static str,
     urls: Vec<String>,
     next: AtomicUsize,
@@ -40,10 +41,7 @@ impl MySqlHarness {
             "galera-node" => ("galera-node", "galera", "MariaDB Galera, one node"),
             _ => ("mariadb", "mariadb", "MariaDB"),
         };
-        let order = match name.ends_with("-insert-first") {
-            true => ClaimOrder::InsertFirst,
-            false => ClaimOrder::Adaptive,
-        };
+        let inserts_first = name.ends_with("-insert-first").then_some(true);
         let missing = || Missing::new(idem_servers::missing_reason(server));
         let urls = idem_servers::url_for(server).ok_or_else(missing)?;
         let nodes = match name {
@@ -52,7 +50,7 @@ impl MySqlHarness {
         };
         Ok(Self {
             name,
-            order,
+            inserts_first,
             product,
             urls: urls.split(',').take(nodes).map(str::to_owned).collect(),
             next: AtomicUsize::new(rand::random_range(0..1000)),
@@ -71,7 +69,10 @@ impl MySqlHarness {
 
     fn config(&self, namespace: &str) -> Result<Config, BoxError> {
         let config = Config::new().with_database(namespace)?;
-        let config = config.with_claim_order(self.order);
+        let config = match self.inserts_first {
+            Some(inserts_first) => config.with_inserts_first(inserts_first),
+            None => config,
+        };
         Ok(if self.name == "galera" {
             config.with_wsrep_sync_wait(CAUSAL)
         } else {
@@ -88,9 +89,10 @@ impl MySqlHarness {
     pub(crate) async fn store_in_order(
         &self,
         namespace: &str,
-        order: ClaimOrder,
+        inserts_first: bool,
     ) -> Result<MySqlStore, BoxError> {
-        let config = self.config(namespace)?.with_claim_order(order);
+        let config = self.config(namespace)?;
+        let config = config.with_inserts_first(inserts_first);
         Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
