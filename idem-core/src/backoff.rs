@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::backend::check;
 
-/// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so that
-/// callers who failed together do not come back together, and never beyond the deadline.
+/// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so
+/// that callers who failed together do not come back together, and never beyond the deadline.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     deadline: Instant,

@@ -19,9 +19,9 @@ pub struct Completion {
 
 /// A store that takes many operations at once, natively: one statement or pipeline per batch.
 ///
-/// *Atomicity*: each item by itself, exactly as the single operation; a batch is not a transaction. One
-/// answer per item, in the order of the items: an item that fails does not fail its neighbours. An error of
-/// the whole batch (a lost connection) is told to each item.
+/// *Atomicity*: each item by itself, exactly as the single operation; a batch is not a transaction.
+/// One answer per item, in the order of the items: an item that fails does not fail its neighbours.
+/// An error of the whole batch (a lost connection) is told to each item.
 ///
 /// Items may name one key several times; one of them at most is acquired.
 #[async_trait]

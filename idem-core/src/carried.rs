@@ -16,8 +16,9 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has no JSON form, or one that `serde_json` writes and that
-/// reads back as something else: a number that is not finite, and a `Some` of what is written as `null`.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has no JSON form, or one that
+/// `serde_json` writes and that reads back as something else: a number that is not finite, and a
+/// `Some` of what is written as `null`.
 pub(crate) fn to_json<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
     let json = serde_json::to_vec(value).map_err(|source| {
         Error::invalid_input(format!("{what} cannot be written as JSON")).with_source(source)
@@ -36,8 +37,9 @@ pub(crate) fn check<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<()> 
     checked.map_err(|why| Error::invalid_input(format!("{what} {why}")))
 }
 
-/// Whether this JSON, which was made of a `T`, reads back as an equal one. Equal is what is written alike, except the
-/// order of members and elements: a `HashMap` and a `HashSet` have another one each time.
+/// Whether this JSON, which was made of a `T`, reads back as an equal one. Equal is what is written
+/// alike, except the order of members and elements: a `HashMap` and a `HashSet` have another one
+/// each time.
 ///
 /// # Errors
 ///
@@ -116,7 +118,8 @@ impl io::Write for Comparing<'_> {
     }
 }
 
-/// A serializer that writes nothing and refuses what `serde_json` writes as `null` although it is not nothing.
+/// A serializer that writes nothing and refuses what `serde_json` writes as `null` although it is
+/// not nothing.
 #[derive(Clone, Copy)]
 struct Check {
     /// Whether the value is the content of a `Some`.
@@ -128,7 +131,8 @@ struct Check {
 enum NotCarried {
     NotFinite,
     SomeOfNothing,
-    /// The type's own `Serialize` refuses. It has not done so for `serde_json`, so this says nothing new.
+    /// The type's own `Serialize` refuses. It has not done so for `serde_json`, so this says
+    /// nothing new.
     Unserializable,
 }
 

@@ -49,9 +49,9 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits, the value has no JSON
-    /// form, or holds what JSON does not carry and `serde_json` writes as `null`: a number that is not finite,
-    /// `Some(None)`, `Some(())`.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits, the
+    /// value has no JSON form, or holds what JSON does not carry and `serde_json` writes as `null`:
+    /// a number that is not finite, `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(name: impl Into<String>, value: &T) -> Result<Self> {
         Self::new(name, carried::to_json("the checkpoint's data", value)?)
     }
@@ -72,8 +72,8 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the data is not the JSON of a `T`: it was written by another version
-    /// of the program.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the data is not the JSON of a `T`: it was
+    /// written by another version of the program.
     pub fn from_json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.data).map_err(|source| {
             Error::corrupt(format!(
@@ -84,11 +84,13 @@ impl Checkpoint {
         })
     }
 
-    /// The stored form: a byte that no sealed result begins with, the length of the name in one byte, name, data.
+    /// The stored form: a byte that no sealed result begins with, the length of the name in one
+    /// byte, name, data.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may have.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may
+    /// have.
     pub fn encode(&self, limits: &Limits) -> Result<Bytes> {
         let size = 2 + self.name.len() + self.data.len();
         if size > limits.max_result_bytes {
@@ -134,29 +136,32 @@ impl fmt::Debug for Checkpoint {
 
 /// A store that keeps one checkpoint, the last, beside each claim.
 ///
-/// It belongs to the record while that is in flight. A takeover leaves it there, for whoever goes on with the work; so
-/// does the same attempt that asks again. A completion, a failure (also one that a sweep records), a release and the
-/// end of the retention remove it, and a retry of a recorded failure begins without.
+/// It belongs to the record while that is in flight. A takeover leaves it there, for whoever goes
+/// on with the work; so does the same attempt that asks again. A completion, a failure (also one
+/// that a sweep records), a release and the end of the retention remove it, and a retry of a
+/// recorded failure begins without.
 #[async_trait]
 pub trait CheckpointStore: IdempotencyStore {
     /// Stores how far the work got, in place of the checkpoint before.
     ///
     /// *Atomicity*: ownership is checked and the checkpoint stored in one step.
     ///
-    /// *Behaviour*: as for [`renew`](IdempotencyStore::renew), a holder whose lease has ended may still do this until
-    /// somebody else has acquired the key. Lease and retention stay as they are. Repeating it succeeds.
+    /// *Behaviour*: as for [`renew`](IdempotencyStore::renew), a holder whose lease has ended may
+    /// still do this until somebody else has acquired the key. Lease and retention stay as they
+    /// are. Repeating it succeeds.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; `InvalidInput` when it is larger
-    /// than a result may be; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed;
+    /// `InvalidInput` when it is larger than a result may be; others as usual.
     ///
     /// # Cancellation
     ///
     /// The checkpoint may be stored or not; the one before is then still there, whole.
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()>;
 
-    /// The last checkpoint that was stored under this key since it was fresh, by this holder or one before it.
+    /// The last checkpoint that was stored under this key since it was fresh, by this holder or one
+    /// before it.
     ///
     /// *Atomicity*: one consistent look; ownership is checked in it.
     ///

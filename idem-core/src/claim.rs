@@ -11,8 +11,9 @@ use crate::{
 
 /// Proof that a key is held: given to complete, fail, release and renew.
 ///
-/// Holding it is not holding the key for ever: the lease ends at [`lease_ends_at`](Self::lease_ends_at) by
-/// the store's clock, and then somebody else may acquire the key. The store decides at each step.
+/// Holding it is not holding the key for ever: the lease ends at
+/// [`lease_ends_at`](Self::lease_ends_at) by the store's clock, and then somebody else may acquire
+/// the key. The store decides at each step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a claim that is dropped blocks its key until the lease ends; complete, fail or release it"]
 pub struct Claim {
@@ -25,8 +26,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim as a store grants it: `granted_at` is the store's clock when it answered, `attempts` the
-    /// number of acquisitions since the key was fresh, this one included.
+    /// A claim as a store grants it: `granted_at` is the store's clock when it answered, `attempts`
+    /// the number of acquisitions since the key was fresh, this one included.
     pub fn new(
         key: Key,
         token: FencingToken,
@@ -63,15 +64,15 @@ impl Claim {
         self.attempt
     }
 
-    /// How often the key was acquired since it was fresh: 1 for the first, more after a takeover or a retry
-    /// of a failure.
+    /// How often the key was acquired since it was fresh: 1 for the first, more after a takeover or
+    /// a retry of a failure.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Whether somebody else has held the key before, for the same request, and may have done part of the
-    /// work.
+    /// Whether somebody else has held the key before, for the same request, and may have done part
+    /// of the work.
     #[must_use]
     pub fn is_takeover(&self) -> bool {
         self.attempts > 1

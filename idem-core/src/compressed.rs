@@ -1,7 +1,7 @@
 //! The compressed stored form of large results.
 
-/// The first byte of a compressed result. Then follow the length of the plain form in four bytes, big-endian, and the
-/// plain form as one zstd frame.
+/// The first byte of a compressed result. Then follow the length of the plain form in four bytes,
+/// big-endian, and the plain form as one zstd frame.
 pub(crate) const TAG: u8 = 3;
 
 #[cfg(feature = "zstd")]
@@ -41,7 +41,8 @@ mod zstd_form {
         }
     }
 
-    /// The plain form of what follows the tag. Memory grows with what is really there, not with what it says of itself.
+    /// The plain form of what follows the tag. Memory grows with what is really there, not with
+    /// what it says of itself.
     pub(crate) fn unpacked(mut bytes: Bytes) -> Result<Bytes> {
         let corrupt = || Error::corrupt("a compressed result cannot be understood");
         let length = bytes.try_get_u32().map_err(|_| corrupt())?;

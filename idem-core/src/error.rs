@@ -155,7 +155,8 @@ impl Error {
         self
     }
 
-    /// One error for each item of a batch that failed as a whole, all with this one as their source.
+    /// One error for each item of a batch that failed as a whole, all with this one as their
+    /// source.
     pub fn for_each_item(self) -> impl Fn() -> Self {
         let shared = Arc::new(self);
         move || {

@@ -18,19 +18,20 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`claim`](IdempotencyStore::claim). A caller that wants to ask again after an error keeps the
-    /// request itself: see [`claim_retrying`](Self::claim_retrying).
+    /// As for [`claim`](IdempotencyStore::claim). A caller that wants to ask again after an error
+    /// keeps the request itself: see [`claim_retrying`](Self::claim_retrying).
     async fn claim_key(&self, key: Key, fingerprint: Fingerprint) -> Result<ClaimOutcome> {
         self.claim(&ClaimRequest::new(key, fingerprint)).await
     }
 
-    /// Claims, and asks again with the same attempt id after retryable errors, with jittered back-off, until
-    /// `limit` has passed. A lost answer is so recovered: the store recognises the attempt.
+    /// Claims, and asks again with the same attempt id after retryable errors, with jittered
+    /// back-off, until `limit` has passed. A lost answer is so recovered: the store recognises the
+    /// attempt.
     ///
     /// # Errors
     ///
-    /// The last error when the limit has passed; one that is not retryable at once. Its effect is unknown if that of
-    /// any try was.
+    /// The last error when the limit has passed; one that is not retryable at once. Its effect is
+    /// unknown if that of any try was.
     async fn claim_retrying(
         &self,
         request: &ClaimRequest,
@@ -68,7 +69,8 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays
+    /// deleted.
     async fn purge_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {
@@ -80,12 +82,14 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
-    /// The same beside live traffic: in batches of 1,000, with a pause after each that is nine times as long as the batch
-    /// took. So it takes a tenth of one connection's time, whatever else the server has to do.
+    /// The same beside live traffic: in batches of 1,000, with a pause after each that is nine
+    /// times as long as the batch took. So it takes a tenth of one connection's time, whatever else
+    /// the server has to do.
     ///
     /// # Errors
     ///
-    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays
+    /// deleted.
     async fn purge_beside_traffic(&self) -> Result<u64> {
         const BATCH: u32 = 1_000;
         let mut total = 0;
@@ -104,7 +108,8 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
     ///
     /// # Errors
     ///
-    /// As for [`fail_abandoned`](IdempotencyStore::fail_abandoned); what was failed before stays failed.
+    /// As for [`fail_abandoned`](IdempotencyStore::fail_abandoned); what was failed before stays
+    /// failed.
     async fn sweep_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {

@@ -5,7 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A recorded failure: a code for programs, a message for people, and bytes for the caller's own use.
+/// A recorded failure: a code for programs, a message for people, and bytes for the caller's own
+/// use.
 ///
 /// Codes that start with `idem.` are this family's: see the constants. Size is limited by
 /// [`Limits::max_result_bytes`](crate::Limits).
@@ -27,8 +28,8 @@ impl Failure {
     pub const CANCELLED: &'static str = "idem.cancelled";
     /// The work answered with an error, and the policy says that this is recorded.
     pub const FAILED: &'static str = "idem.failed";
-    /// The work has run, but its result could not be stored: too large, or without a JSON form. It must not
-    /// run again for that.
+    /// The work has run, but its result could not be stored: too large, or without a JSON form. It
+    /// must not run again for that.
     pub const UNSTORABLE: &'static str = "idem.unstorable";
 
     /// A failure with this code (at most 65,535 bytes) and message.

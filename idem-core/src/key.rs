@@ -20,8 +20,8 @@ use crate::{Error, Result};
 ///   255 bytes.
 ///
 /// Each part is UTF-8 without control characters (Unicode category Cc), and is compared byte for
-/// byte: case, accents, composed and decomposed forms and trailing spaces all count. Parts are never
-/// joined, so `("ab", "c")` is not `("a", "bc")`.
+/// byte: case, accents, composed and decomposed forms and trailing spaces all count. Parts are
+/// never joined, so `("ab", "c")` is not `("a", "bc")`.
 ///
 /// Cloning costs a reference count. `Debug` shows the operation and a hash, never scope or id;
 /// ask for them by name where they are to be shown.
@@ -45,8 +45,8 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a part is empty, too long, or contains a
-    /// control character; the message names the part and the limit. For input that may be longer,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a part is empty, too long, or contains
+    /// a control character; the message names the part and the limit. For input that may be longer,
     /// see [`Key::from_parts`].
     pub fn new(
         scope: impl AsRef<str>,
@@ -85,8 +85,8 @@ impl Key {
         &self.text[usize::from(self.operation_end)..]
     }
 
-    /// A key for what the work itself calls, the same at every attempt: same scope and operation, and
-    /// an id that is `d1:` and the SHA-256 of this key and `name`.
+    /// A key for what the work itself calls, the same at every attempt: same scope and operation,
+    /// and an id that is `d1:` and the SHA-256 of this key and `name`.
     ///
     /// Give its [`id`](Key::id) (67 ASCII characters) as the idempotency key of the call to another
     /// service: a takeover then repeats the call under the same key.
@@ -117,8 +117,9 @@ impl Key {
         hex(&length_prefixed(self.parts().map(str::as_bytes)))
     }
 
-    /// `scope:operation:id` in one text, for stores that name a record by one: `%`, `:`, `{` and `}` within the
-    /// parts are percent-encoded, so different keys have different texts, and none has a Redis hash tag.
+    /// `scope:operation:id` in one text, for stores that name a record by one: `%`, `:`, `{` and
+    /// `}` within the parts are percent-encoded, so different keys have different texts, and none
+    /// has a Redis hash tag.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::with_capacity(self.text.len() + 2);
@@ -151,7 +152,8 @@ impl Key {
     }
 }
 
-/// The parts in one text, put together where nothing is allocated, so that the text itself is the only allocation.
+/// The parts in one text, put together where nothing is allocated, so that the text itself is the
+/// only allocation.
 fn joined(parts: [&str; 3]) -> Arc<str> {
     const MAX: usize = Key::MAX_SCOPE_BYTES + Key::MAX_OPERATION_BYTES + Key::MAX_ID_BYTES;
     let mut bytes = [0; MAX];
@@ -212,7 +214,8 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few writes, as hashers take long over each; the ends tell where the text, which comes first, is over.
+        // Few writes, as hashers take long over each; the ends tell where the text, which comes
+        // first, is over.
         state.write(self.text.as_bytes());
         let ends = [self.scope_end, self.operation_end].map(u64::from);
         state.write_u64(ends[0] << 48 | ends[1] << 32 | self.text.len() as u64);

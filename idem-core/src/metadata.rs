@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names and values that a claim leaves on its record, for people who look at it later: host, build,
-/// trace id. At most [`Limits::max_metadata_bytes`](crate::Limits) in JSON form.
+/// Names and values that a claim leaves on its record, for people who look at it later: host,
+/// build, trace id. At most [`Limits::max_metadata_bytes`](crate::Limits) in JSON form.
 ///
 /// `Debug` shows the names only.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

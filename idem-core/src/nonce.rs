@@ -8,8 +8,8 @@ use crate::{Error, Result};
 
 /// A string or an integer of at most 25 characters, chosen by the client for one message.
 ///
-/// An integer is kept as its decimal text, so `7` and `"7"` are the same nonce: a client whose retry
-/// passes through another serialiser is still recognised.
+/// An integer is kept as its decimal text, so `7` and `"7"` are the same nonce: a client whose
+/// retry passes through another serialiser is still recognised.
 ///
 /// `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -24,8 +24,8 @@ impl Nonce {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is empty, longer than 25 characters, or
-    /// contains a control character.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is empty, longer than 25
+    /// characters, or contains a control character.
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         let chars = text.chars().count();

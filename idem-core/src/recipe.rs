@@ -5,7 +5,8 @@ use unicode_normalization::UnicodeNormalization;
 use crate::digest::{hex, length_prefixed};
 use crate::{Error, Key, Nonce, Result};
 
-/// What an intent is directed at: an id that is compared byte for byte, or a name as people write it.
+/// What an intent is directed at: an id that is compared byte for byte, or a name as people write
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A stable identifier; compared byte for byte.
@@ -24,8 +25,8 @@ impl std::fmt::Debug for Target<'_> {
 }
 
 impl Key {
-    /// A key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length, so that any
-    /// bytes of any length will do and `["ab", "c"]` is not `["a", "bc"]`.
+    /// A key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length, so that
+    /// any bytes of any length will do and `["ab", "c"]` is not `["a", "bc"]`.
     ///
     /// # Errors
     ///
@@ -46,8 +47,8 @@ impl Key {
         Self::new(scope, operation, format!("p1:{}", hex(&digest)))
     }
 
-    /// A key from who + target + intent: `who` becomes the scope, `intent` the operation, and the id is
-    /// `t1:` and a hash of the target. An id and a name never give the same key.
+    /// A key from who + target + intent: `who` becomes the scope, `intent` the operation, and the
+    /// id is `t1:` and a hash of the target. An id and a name never give the same key.
     ///
     /// Two people asking to build "My  Café " and "my café" mean one build:
     ///
@@ -62,8 +63,8 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the target is empty (a name: after it was
-    /// normalised), or when `who` or `intent` are outside the limits of [`Key::new`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the target is empty (a name: after it
+    /// was normalised), or when `who` or `intent` are outside the limits of [`Key::new`].
     pub fn from_intent(
         who: impl AsRef<str>,
         target: Target<'_>,
@@ -86,8 +87,8 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when author or operation are outside the limits
-    /// of [`Key::new`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when author or operation are outside the
+    /// limits of [`Key::new`].
     pub fn from_nonce(
         author: impl AsRef<str>,
         operation: impl AsRef<str>,

@@ -14,12 +14,13 @@ pub struct RecordInfo {
     pub fingerprint: Fingerprint,
     /// The token of the latest acquisition.
     pub token: FencingToken,
-    /// How often the key was acquired since it was fresh: 1, and one more for each takeover or retry.
+    /// How often the key was acquired since it was fresh: 1, and one more for each takeover or
+    /// retry.
     pub attempts: u32,
     /// When the key was first seen.
     pub created_at: Timestamp,
-    /// When the retention ends and the key is fresh again; for a record in flight, if nothing more is
-    /// heard of it.
+    /// When the retention ends and the key is fresh again; for a record in flight, if nothing more
+    /// is heard of it.
     pub expires_at: Timestamp,
     /// The store's clock when it answered.
     pub observed_at: Timestamp,

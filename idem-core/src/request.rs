@@ -10,8 +10,8 @@ use crate::{AttemptId, Fingerprint, Key, Metadata};
 
 /// What happens to a claim whose lease has ended without a result.
 ///
-/// Only the operation's owner knows whether the work may run again, so it is part of each claim and kept
-/// with the record. A takeover needs both sides: the record's claim and the new one say
+/// Only the operation's owner knows whether the work may run again, so it is part of each claim and
+/// kept with the record. A takeover needs both sides: the record's claim and the new one say
 /// [`TakeOver`](Self::TakeOver). Otherwise the record is failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,8 +19,8 @@ pub enum StalePolicy {
     /// Another caller acquires the key and the work runs again.
     #[default]
     TakeOver,
-    /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the next
-    /// claim of the key or by a sweep, whichever comes first.
+    /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the
+    /// next claim of the key or by a sweep, whichever comes first.
     Fail,
 }
 
@@ -37,8 +37,8 @@ pub enum FailedPolicy {
 
 /// One try to claim a key.
 ///
-/// Made once per try and repeated as it is when an answer was lost: it carries the attempt id by which the
-/// store knows its own.
+/// Made once per try and repeated as it is when an answer was lost: it carries the attempt id by
+/// which the store knows its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     key: Key,
@@ -53,8 +53,8 @@ pub struct ClaimRequest {
     unsent: Unsent,
 }
 
-/// Whether this attempt was never sent, as far as can be known: clones know it together, and an attempt that came from
-/// elsewhere may have been sent there.
+/// Whether this attempt was never sent, as far as can be known: clones know it together, and an
+/// attempt that came from elsewhere may have been sent there.
 #[derive(Debug, Clone, Default)]
 struct Unsent(Arc<AtomicBool>);
 
@@ -73,8 +73,8 @@ impl ClaimRequest {
     /// 24 hours.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the case that it is
-    /// abandoned, takeover when stale, and recorded failures replayed.
+    /// A claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the case that
+    /// it is abandoned, takeover when stale, and recorded failures replayed.
     #[must_use]
     pub fn new(key: Key, fingerprint: Fingerprint) -> Self {
         Self {
@@ -90,7 +90,8 @@ impl ClaimRequest {
         }
     }
 
-    /// How long the claim is honoured without renewal; 1 ms to [`MAX_LEASE`](crate::limits::MAX_LEASE).
+    /// How long the claim is honoured without renewal; 1 ms to
+    /// [`MAX_LEASE`](crate::limits::MAX_LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -98,8 +99,8 @@ impl ClaimRequest {
     }
 
     /// How long the record is kept after its lease if nothing more is heard of it; 1 ms to
-    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed, after that it
-    /// is fresh, also for another fingerprint.
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed,
+    /// after that it is fresh, also for another fingerprint.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;

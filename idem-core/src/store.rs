@@ -12,30 +12,33 @@ use crate::{
 
 /// One durable decision per key: an atomic *upsert-or-return*.
 ///
-/// Exactly one of any number of concurrent claims is told [`Acquired`](ClaimOutcome::Acquired); every other
-/// learns the truth about the winner. The laws that an implementation keeps are the cases of the crate
-/// `idem-conformance`; run it against any implementation.
+/// Exactly one of any number of concurrent claims is told [`Acquired`](ClaimOutcome::Acquired);
+/// every other learns the truth about the winner. The laws that an implementation keeps are the
+/// cases of the crate `idem-conformance`; run it against any implementation.
 ///
 /// # To ensure correctness
 ///
-/// * The verdict of a claim is proven by what was written (the returned row, or the record that carries the
-///   attempt id), never inferred from an earlier look.
+/// * The verdict of a claim is proven by what was written (the returned row, or the record that
+///   carries the attempt id), never inferred from an earlier look.
 /// * Every expiry is judged by one clock, the store's.
-/// * Ownership is attempt id and token together, and is checked in the statement that changes the record.
-/// * A token is `max(previous + 1, store clock in µs)`. What is needed for a later acquisition to get a
-///   greater one outlives release and expiry; purge may forget it only once the clock has passed it.
+/// * Ownership is attempt id and token together, and is checked in the statement that changes the
+///   record.
+/// * A token is `max(previous + 1, store clock in µs)`. What is needed for a later acquisition to
+///   get a greater one outlives release and expiry; purge may forget it only once the clock has
+///   passed it.
 /// * Answering a duplicate writes nothing.
 /// * An error says whether the operation may have taken effect; when in doubt, that it may.
 ///
 /// # Cancellation
 ///
-/// Every future may be dropped at any poll. The operation then has happened, or not, or happens yet; in no
-/// case is a record left half-written, and a key claimed in this way is free again after its lease.
+/// Every future may be dropped at any poll. The operation then has happened, or not, or happens
+/// yet; in no case is a record left half-written, and a key claimed in this way is free again after
+/// its lease.
 ///
 /// # Limits
 ///
-/// Keys are checked when they are made; durations, sizes and batch limits are checked before anything is
-/// sent, as in [`check`](crate::backend::check).
+/// Keys are checked when they are made; durations, sizes and batch limits are checked before
+/// anything is sent, as in [`check`](crate::backend::check).
 #[async_trait]
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// A constant name for errors and metrics, such as `postgres`.
@@ -44,7 +47,8 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// What this store accepts at most.
     fn limits(&self) -> Limits;
 
-    /// The checkpoints of this store, if it keeps any. A store that wraps another gives the other's.
+    /// The checkpoints of this store, if it keeps any. A store that wraps another gives the
+    /// other's.
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         None
     }
@@ -56,27 +60,29 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
 
     /// Acquires the key, or tells what is known about it.
     ///
-    /// *Atomicity*: one atomic decision on the server. Of concurrent claims of a free key exactly one is
-    /// acquired.
+    /// *Atomicity*: one atomic decision on the server. Of concurrent claims of a free key exactly
+    /// one is acquired.
     ///
     /// *Behaviour*: the key is acquired when
     /// * no live record exists: never claimed, released, or its retention has ended;
-    /// * the record is in flight, stale, has the same fingerprint, and both its claim and this one say
-    ///   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver);
+    /// * the record is in flight, stale, has the same fingerprint, and both its claim and this one
+    ///   say [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver);
     /// * the record is failed, has the same fingerprint, and this claim says
     ///   [`FailedPolicy::Retry`](crate::FailedPolicy::Retry);
-    /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer was lost.
-    ///   Token and attempts are the same as before, the lease starts anew, also when it had ended.
+    /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer
+    ///   was lost. Token and attempts are the same as before, the lease starts anew, also when it
+    ///   had ended.
     ///
-    /// Each acquisition replaces the metadata. A stale record that may not be taken over becomes failed with
-    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention ends, counted from the
-    /// end of its lease; this claim is told so, and only a later one may retry the failure. Any other live record is reported unchanged: another fingerprint as
+    /// Each acquisition replaces the metadata. A stale record that may not be taken over becomes
+    /// failed with [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention
+    /// ends, counted from the end of its lease; this claim is told so, and only a later one may
+    /// retry the failure. Any other live record is reported unchanged: another fingerprint as
     /// [`Conflict`](ClaimOutcome::Conflict), whatever the state, stale too.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, `Contention`, `Unavailable`, `Misconfigured`, `Corrupt`; after an unknown effect,
-    /// ask again with the same request.
+    /// `InvalidInput`, `Contention`, `Unavailable`, `Misconfigured`, `Corrupt`; after an unknown
+    /// effect, ask again with the same request.
     ///
     /// # Cancellation
     ///
@@ -87,14 +93,15 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// *Atomicity*: ownership is checked and the response stored in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still complete until somebody else has acquired the
-    /// key, a sweep or claim has failed it, or its retention has ended. Repeating it with the same response
-    /// succeeds; the retention given first stands.
+    /// *Behaviour*: a holder whose lease has ended may still complete until somebody else has
+    /// acquired the key, a sweep or claim has failed it, or its retention has ended. Repeating it
+    /// with the same response succeeds; the retention given first stands.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held, nothing is changed; `AlreadySealed` when this claim was
-    /// sealed with another result (another response, or a failure), which stands; `InvalidInput`, `Contention`, `Unavailable`, ….
+    /// `ClaimLost` when the claim is no longer held, nothing is changed; `AlreadySealed` when this
+    /// claim was sealed with another result (another response, or a failure), which stands;
+    /// `InvalidInput`, `Contention`, `Unavailable`, ….
     ///
     /// # Cancellation
     ///
@@ -115,31 +122,33 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// *Atomicity*: ownership is checked and the key freed in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still release until somebody else has acquired the
-    /// key. Repeating it succeeds until the key is acquired again or the remains are purged. Nothing is left but
-    /// what the next token is made from: the next acquisition is the key's first. Whether purge counts the remains is
-    /// open.
+    /// *Behaviour*: a holder whose lease has ended may still release until somebody else has
+    /// acquired the key. Repeating it succeeds until the key is acquired again or the remains are
+    /// purged. Nothing is left but what the next token is made from: the next acquisition is the
+    /// key's first. Whether purge counts the remains is open.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as
+    /// usual.
     ///
     /// # Cancellation
     ///
     /// The key may be free or held; it is free after its lease in any case.
     async fn release(&self, claim: &Claim) -> Result<()>;
 
-    /// Extends the lease to `lease` from now, and the end of the retention by as much. A lease is never
-    /// shortened.
+    /// Extends the lease to `lease` from now, and the end of the retention by as much. A lease is
+    /// never shortened.
     ///
     /// *Atomicity*: ownership is checked and the lease extended in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still renew until somebody else has acquired the key.
-    /// Returns the claim with its new end of lease; token and attempt id are the same.
+    /// *Behaviour*: a holder whose lease has ended may still renew until somebody else has acquired
+    /// the key. Returns the claim with its new end of lease; token and attempt id are the same.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as
+    /// usual.
     ///
     /// # Cancellation
     ///
@@ -159,8 +168,8 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// Without effect.
     async fn get(&self, key: &Key) -> Result<Option<Record>>;
 
-    /// Deletes at most `limit` records whose retention has ended; tells how many. Fewer than `limit` means
-    /// that no more were found.
+    /// Deletes at most `limit` records whose retention has ended; tells how many. Fewer than
+    /// `limit` means that no more were found.
     ///
     /// *Atomicity*: each record by itself; runs beside live traffic and other purges.
     ///
@@ -168,7 +177,8 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::limits::MAX_BATCH); others as usual.
+    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::limits::MAX_BATCH); others
+    /// as usual.
     ///
     /// # Cancellation
     ///
@@ -176,12 +186,13 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     async fn delete_expired(&self, limit: u32) -> Result<u64>;
 
     /// Marks at most `limit` stale records that may not be taken over as failed, with
-    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); tells how many. Fewer than `limit` means that no
-    /// more were found.
+    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); tells how many. Fewer than `limit` means
+    /// that no more were found.
     ///
     /// *Atomicity*: each record by itself; runs beside live traffic and other sweeps.
     ///
-    /// *Behaviour*: records that may be taken over are left as they are. The retention is unchanged.
+    /// *Behaviour*: records that may be taken over are left as they are. The retention is
+    /// unchanged.
     ///
     /// # Errors
     ///

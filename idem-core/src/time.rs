@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// An instant on a store's own clock, in whole microseconds since 1970-01-01T00:00:00Z.
 ///
-/// Compare it only with other instants of the same store: the clock of this process is never used to
-/// judge one (law 9). Where a caller has to wait, records and claims tell how long, as a [`Duration`].
+/// Compare it only with other instants of the same store: the clock of this process is never used
+/// to judge one (law 9). Where a caller has to wait, records and claims tell how long, as a
+/// [`Duration`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::digest::hex;
 use crate::{Error, Result, Timestamp};
 
-/// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, so also
-/// across release, expiry and purge.
+/// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, so
+/// also across release, expiry and purge.
 ///
-/// Give it along with a write to another system that can refuse a smaller one than it has seen, and a
-/// holder that was paused past its lease can do no harm there either.
+/// Give it along with a write to another system that can refuse a smaller one than it has seen, and
+/// a holder that was paused past its lease can do no harm there either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FencingToken(i64);
@@ -30,12 +30,13 @@ impl FencingToken {
         self.0
     }
 
-    /// The token of the next acquisition of a key whose last one had this: `max(previous + 1, store clock in µs)`.
+    /// The token of the next acquisition of a key whose last one had this: `max(previous + 1, store
+    /// clock in µs)`.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when there is no greater one, because this is `i64::MAX`. No clock gives
-    /// that in 290,000 years, so somebody else wrote it.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when there is no greater one, because this is
+    /// `i64::MAX`. No clock gives that in 290,000 years, so somebody else wrote it.
     pub fn next_at(self, now: Timestamp) -> Result<Self> {
         let next = self.0.checked_add(1).ok_or_else(|| {
             Error::corrupt(
@@ -55,27 +56,27 @@ impl fmt::Display for FencingToken {
 
 /// The random id of one try to claim a key (128 bits).
 ///
-/// Keep it while repeating a claim whose answer was lost: the store then recognises its own. Every new
-/// try takes a new one. Ownership of a claim is attempt id and token together, so the id is shown to
-/// nobody but the holder; `Debug` shows its first bytes.
+/// Keep it while repeating a claim whose answer was lost: the store then recognises its own. Every
+/// new try takes a new one. Ownership of a claim is attempt id and token together, so the id is
+/// shown to nobody but the holder; `Debug` shows its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttemptId([u8; 16]);
 
 impl AttemptId {
-    /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned record, so
-    /// that the late holder no longer owns it.
+    /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned
+    /// record, so that the late holder no longer owns it.
     pub const NIL: Self = Self([0; 16]);
 
-    /// A new random id, from a generator of this thread that the operating system's source seeds, and seeds again
-    /// from time to time.
+    /// A new random id, from a generator of this thread that the operating system's source seeds,
+    /// and seeds again from time to time.
     ///
-    /// The clock is mixed in, so that a process does not repeat the ids of the one that it was forked from, or of the
-    /// machine whose snapshot it was restored from.
+    /// The clock is mixed in, so that a process does not repeat the ids of the one that it was
+    /// forked from, or of the machine whose snapshot it was restored from.
     ///
     /// # Panics
     ///
-    /// If the operating system has no source of randomness, which on the supported ones does not happen
-    /// once the machine has booted; a guessable id would let two attempts own one claim.
+    /// If the operating system has no source of randomness, which on the supported ones does not
+    /// happen once the machine has booted; a guessable id would let two attempts own one claim.
     #[must_use]
     pub fn random() -> Self {
         let since_epoch = SystemTime::now()

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, IdempotencyStore, Key, Result};
 
-/// The largest version: what a signed integer of 64 bits holds, because that is what databases have.
+/// The largest version: what a signed integer of 64 bits holds, because that is what databases
+/// have.
 pub const MAX_VERSION: u64 = i64::MAX as u64;
 
 /// What became of an [`advance`](WatermarkStore::advance).
@@ -15,8 +16,8 @@ pub const MAX_VERSION: u64 = i64::MAX as u64;
 pub enum Advance {
     /// The mark was below, or there was none: it is at the version now.
     Advanced,
-    /// The mark was at this version already: this is a repetition, of this caller (whose answer was lost, or who was
-    /// killed after it) or of another one with the same version.
+    /// The mark was at this version already: this is a repetition, of this caller (whose answer was
+    /// lost, or who was killed after it) or of another one with the same version.
     Unchanged,
     /// Something newer was seen before.
     Stale {
@@ -33,25 +34,28 @@ impl Advance {
     }
 }
 
-/// A store that keeps the latest version of each source: an atomic maximum, for events that come out of order.
+/// A store that keeps the latest version of each source: an atomic maximum, for events that come
+/// out of order.
 ///
-/// A source is named by a [`Key`]: who, what kind of thing, which one. Marks and records do not see each other, also
-/// under equal keys. To refuse what comes late and still lose nothing, advance *inside* the claimed work, before its
-/// effect: a retry of the same event finds the mark [`Unchanged`](Advance::Unchanged) and goes on.
+/// A source is named by a [`Key`]: who, what kind of thing, which one. Marks and records do not see
+/// each other, also under equal keys. To refuse what comes late and still lose nothing, advance
+/// *inside* the claimed work, before its effect: a retry of the same event finds the mark
+/// [`Unchanged`](Advance::Unchanged) and goes on.
 #[async_trait]
 pub trait WatermarkStore: IdempotencyStore {
     /// Raises the source's mark to `version`, or tells that it is stale.
     ///
-    /// *Atomicity*: one step. Of concurrent calls with different versions the highest is the mark afterwards; of those
-    /// with one version exactly one is told [`Advanced`](Advance::Advanced).
+    /// *Atomicity*: one step. Of concurrent calls with different versions the highest is the mark
+    /// afterwards; of those with one version exactly one is told [`Advanced`](Advance::Advanced).
     ///
-    /// *Behaviour*: a mark whose retention has ended counts as absent, purged or not, by the store's clock. `Advanced`
-    /// begins a new retention; the other answers write nothing.
+    /// *Behaviour*: a mark whose retention has ended counts as absent, purged or not, by the
+    /// store's clock. `Advanced` begins a new retention; the other answers write nothing.
     ///
     /// # Errors
     ///
     /// `InvalidInput` for a version above [`MAX_VERSION`] or a retention that is zero or above
-    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION); others as usual. After an unknown effect, ask again.
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION); others as usual. After an unknown effect,
+    /// ask again.
     ///
     /// # Cancellation
     ///
@@ -69,8 +73,8 @@ pub trait WatermarkStore: IdempotencyStore {
     /// Without effect.
     async fn watermark(&self, source: &Key) -> Result<Option<u64>>;
 
-    /// Deletes at most `limit` marks whose retention has ended; tells how many. Fewer than `limit` means that no more
-    /// were found. What a server expires by itself is not counted.
+    /// Deletes at most `limit` marks whose retention has ended; tells how many. Fewer than `limit`
+    /// means that no more were found. What a server expires by itself is not counted.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The memory store under a model checker that tries many interleavings of its locks.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p idem-core --test shuttle`; without that cfg the file is
-//! empty.
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p idem-core --test shuttle`; without that cfg
+//! the file is empty.
 #![cfg(shuttle)]
 
 use std::time::Duration;

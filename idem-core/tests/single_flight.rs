@@ -14,7 +14,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const MINUTES: Duration = Duration::from_secs(600);
 
-/// A memory store whose claims take effect when one enters, and are answered when a permit is given.
+/// A memory store whose claims take effect when one enters, and are answered when a permit is
+/// given.
 #[derive(Debug, Clone)]
 struct Gated {
     store: MemoryStore,

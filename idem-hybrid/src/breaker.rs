@@ -16,7 +16,8 @@ use crate::Config;
 ///     └──────────────────────────────── probe succeeds ────────────────────────────┘
 /// ```
 ///
-/// Pauses are shortened at random by up to a quarter, so that many processes do not probe at the same instant.
+/// Pauses are shortened at random by up to a quarter, so that many processes do not probe at the
+/// same instant.
 #[derive(Debug, Clone)]
 pub(crate) struct Breaker {
     state: State,
@@ -91,8 +92,8 @@ impl Breaker {
         }
     }
 
-    /// The call was dropped before it ended, which tells nothing: after a probe another one is let through once the
-    /// same pause is over again.
+    /// The call was dropped before it ended, which tells nothing: after a probe another one is let
+    /// through once the same pause is over again.
     pub(crate) fn abandoned(&mut self, permit: Permit, now: Instant) {
         if let (Permit::Probe, State::HalfOpen { pause }) = (permit, self.state) {
             self.open(pause, now);

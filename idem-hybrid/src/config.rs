@@ -6,22 +6,25 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Reads {
-    /// The cache, and the database only when it has no answer. A hit does no work in the database; a miss costs one
-    /// read of the cache more than the database alone.
+    /// The cache, and the database only when it has no answer. A hit does no work in the database;
+    /// a miss costs one read of the cache more than the database alone.
     #[default]
     CacheFirst,
-    /// Both at once, and whichever answers first decides. A miss costs no more time than the database alone, but
-    /// every claim does work in the database.
+    /// Both at once, and whichever answers first decides. A miss costs no more time than the
+    /// database alone, but every claim does work in the database.
     ///
-    /// The database's claim is never dropped half-way: it runs in a task of its own. Should it *acquire* the key
-    /// after the cache has answered (the record expired or was deleted in that moment), it is released at once.
+    /// The database's claim is never dropped half-way: it runs in a task of its own. Should it
+    /// *acquire* the key after the cache has answered (the record expired or was deleted in that
+    /// moment), it is released at once.
     Together,
 }
 
-/// The longest budget and pause: nobody means longer ones, and instants that far away cannot be told.
+/// The longest budget and pause: nobody means longer ones, and instants that far away cannot be
+/// told.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Budgets, bounds and the breaker. Budgets and pauses are a day at most. All have defaults that suit a cache in the same data centre.
+/// Budgets, bounds and the breaker. Budgets and pauses are a day at most. All have defaults that
+/// suit a cache in the same data centre.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub(crate) reads: Reads,
@@ -36,9 +39,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// The cache first; 50 ms for a call that a caller waits for, 1 s for one in the background and for
-    /// [`invalidate`](crate::HybridStore::invalidate); entries for an hour and of 1 MiB at most; 64 background tasks; a
-    /// breaker that opens after 5 failures in a row, for 100 ms doubling to 10 s.
+    /// The cache first; 50 ms for a call that a caller waits for, 1 s for one in the background and
+    /// for [`invalidate`](crate::HybridStore::invalidate); entries for an hour and of 1 MiB at
+    /// most; 64 background tasks; a breaker that opens after 5 failures in a row, for 100 ms
+    /// doubling to 10 s.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -75,8 +79,8 @@ impl Config {
         self
     }
 
-    /// How long an entry is kept at most, where the record has longer to live. It bounds how long a record that was
-    /// deleted from the database, and that nobody invalidated, is replayed.
+    /// How long an entry is kept at most, where the record has longer to live. It bounds how long a
+    /// record that was deleted from the database, and that nobody invalidated, is replayed.
     #[must_use]
     pub fn with_max_lifetime(mut self, lifetime: Duration) -> Self {
         self.max_lifetime = lifetime;
@@ -90,7 +94,8 @@ impl Config {
         self
     }
 
-    /// How many promotions are under way at most, up to 65,536; more are skipped. Each holds an entry in memory.
+    /// How many promotions are under way at most, up to 65,536; more are skipped. Each holds an
+    /// entry in memory.
     #[must_use]
     pub fn with_max_background(mut self, tasks: u32) -> Self {
         self.max_background = tasks.min(1 << 16);
@@ -104,8 +109,9 @@ impl Config {
         self
     }
 
-    /// How long it is left alone before it is probed: this long at first, twice as long after each probe that fails, at
-    /// most `max`. No caller waits for a probe, which is made in the background.
+    /// How long it is left alone before it is probed: this long at first, twice as long after each
+    /// probe that fails, at most `max`. No caller waits for a probe, which is made in the
+    /// background.
     #[must_use]
     pub fn with_breaker_pause(mut self, pause: Duration, max: Duration) -> Self {
         self.breaker_pause = pause.min(LONGEST);

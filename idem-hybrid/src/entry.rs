@@ -1,9 +1,10 @@
 //! What is kept in a cache for a completed record, and reading it back with distrust.
 //!
-//! Layout, integers big-endian: `idh` and version `1`; `u32` CRC-32 of all that follows; scope, operation and id,
-//! each with its length as `u16`; `i64` token; `u32` attempts; 33 bytes fingerprint; `i64` created, expires, observed
-//! and sealed at, in µs on the database's clock; `u32` length and metadata as JSON, nothing where there is none; the
-//! rest is the response in its stored form.
+//! Layout, integers big-endian: `idh` and version `1`; `u32` CRC-32 of all that follows; scope,
+//! operation and id, each with its length as `u16`; `i64` token; `u32` attempts; 33 bytes
+//! fingerprint; `i64` created, expires, observed and sealed at, in µs on the database's clock;
+//! `u32` length and metadata as JSON, nothing where there is none; the rest is the response in its
+//! stored form.
 
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ fn put_info(bytes: &mut BytesMut, record: &Completed) {
     }
 }
 
-/// The record in this entry, as the database would tell it `age` after it told it; the response shares the entry's
-/// memory. Never panics, whatever the bytes.
+/// The record in this entry, as the database would tell it `age` after it told it; the response
+/// shares the entry's memory. Never panics, whatever the bytes.
 ///
 /// # Errors
 ///

@@ -114,7 +114,8 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// Stores the record under a ticket that is older than the look into the database that found it.
+    /// Stores the record under a ticket that is older than the look into the database that found
+    /// it.
     pub(crate) async fn promote(&self, key: &Key, ticket: &C::Ticket, record: &Completed) {
         let lifetime = self.lifetime(record.info.remaining());
         let Ok(entry) = entry::encode(key, record) else {
@@ -131,8 +132,8 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// A thousandth less than the database says is left: two clocks that are both disciplined do not drift apart
-    /// faster than that.
+    /// A thousandth less than the database says is left: two clocks that are both disciplined do
+    /// not drift apart faster than that.
     fn lifetime(&self, remaining: Duration) -> Duration {
         let cautious = remaining.saturating_sub(remaining / 1000);
         cautious.min(self.config.max_lifetime)

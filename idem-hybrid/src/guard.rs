@@ -47,8 +47,8 @@ impl Guard {
         underway.run(budget, call).await
     }
 
-    /// What the cache has, if the breaker is closed and it answers in time. When it is time for a probe, that is made
-    /// beside the caller, who does without the cache.
+    /// What the cache has, if the breaker is closed and it answers in time. When it is time for a
+    /// probe, that is made beside the caller, who does without the cache.
     pub(crate) async fn read<C: Cache>(
         self: &Arc<Self>,
         cache: &Arc<C>,
@@ -111,8 +111,8 @@ impl Underway {
         answer.map_err(NoAnswer::Failed)
     }
 
-    /// Reads twice: the first read may take long, because a cache may have to connect, which no caller's budget may be
-    /// enough for; the second has to come within the budget of callers.
+    /// Reads twice: the first read may take long, because a cache may have to connect, which no
+    /// caller's budget may be enough for; the second has to come within the budget of callers.
     async fn probe<C: Cache>(self, cache: Arc<C>, key: Key, budget: Duration) {
         let first = in_time(self.guard.probe_budget, cache.read(&key)).await;
         let well = match first {

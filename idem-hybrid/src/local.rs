@@ -21,14 +21,16 @@ const OVERHEAD: usize = 200;
 
 /// A cache of so many bytes in this process, on [moka](https://docs.rs/moka).
 ///
-/// For one database: stores of different databases must not share one. A clone is another handle of the same cache.
+/// For one database: stores of different databases must not share one. A clone is another handle of
+/// the same cache.
 ///
-/// An invalidation made by *another* process does not reach it: such an entry is served here until its lifetime ends,
-/// which is [`DEFAULT_LIFETIME`](Self::DEFAULT_LIFETIME) at most unless set otherwise. That bound is the price of
-/// answering without asking anybody.
+/// An invalidation made by *another* process does not reach it: such an entry is served here until
+/// its lifetime ends, which is [`DEFAULT_LIFETIME`](Self::DEFAULT_LIFETIME) at most unless set
+/// otherwise. That bound is the price of answering without asking anybody.
 ///
-/// Lifetimes are measured by the monotonic and by the wall clock, whichever says that more time has passed: a machine that
-/// slept, or whose clock was set forward, forgets too much rather than too little.
+/// Lifetimes are measured by the monotonic and by the wall clock, whichever says that more time has
+/// passed: a machine that slept, or whose clock was set forward, forgets too much rather than too
+/// little.
 #[derive(Clone)]
 pub struct LocalCache {
     shared: Arc<Shared>,
@@ -97,8 +99,8 @@ impl LocalCache {
         }
     }
 
-    /// How long this handle keeps an entry at most, and with it how long an invalidation by another process may go
-    /// unnoticed.
+    /// How long this handle keeps an entry at most, and with it how long an invalidation by another
+    /// process may go unnoticed.
     #[must_use]
     pub fn with_max_lifetime(mut self, lifetime: Duration) -> Self {
         self.max_lifetime = lifetime;
@@ -113,7 +115,8 @@ impl LocalCache {
         self.shared.entries.invalidate_all();
     }
 
-    /// The epoch of the key's bucket, locked: what is done under it is atomic against invalidations.
+    /// The epoch of the key's bucket, locked: what is done under it is atomic against
+    /// invalidations.
     fn epoch(&self, key: &Key) -> MutexGuard<'_, u64> {
         let hash = self.shared.hasher.hash_one(key) as usize;
         lock(&self.shared.epochs[hash % BUCKETS])

@@ -18,8 +18,8 @@ pub struct Lookup<T> {
 pub struct Hit {
     /// The bytes that were stored.
     pub entry: Bytes,
-    /// The time since the ticket was issued under which the entry was stored, by the cache's clock; rounded up where
-    /// it is rounded.
+    /// The time since the ticket was issued under which the entry was stored, by the cache's clock;
+    /// rounded up where it is rounded.
     pub age: Duration,
     /// How long the cache will keep the entry yet, by its clock; rounded down where it is rounded.
     pub remaining: Duration,

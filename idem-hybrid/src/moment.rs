@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// An instant by both clocks. The monotonic one stands still while the machine sleeps; the wall clock may be set.
+/// An instant by both clocks. The monotonic one stands still while the machine sleeps; the wall
+/// clock may be set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     monotonic: Instant,

@@ -20,13 +20,13 @@ pub(crate) const BACKEND: &str = "hybrid";
 
 /// A cache in front of a database, which stays the only source of truth.
 ///
-/// Completed records are answered from the cache; everything else, and every decision, is the database's. Whatever
-/// the cache does (down, slow, flushed, evicting, full of garbage or of other keys' entries), each answer is one that
-/// the database alone would have given, and no error of the cache reaches a caller, but from
-/// [`invalidate`](Self::invalidate).
+/// Completed records are answered from the cache; everything else, and every decision, is the
+/// database's. Whatever the cache does (down, slow, flushed, evicting, full of garbage or of other
+/// keys' entries), each answer is one that the database alone would have given, and no error of the
+/// cache reaches a caller, but from [`invalidate`](Self::invalidate).
 ///
-/// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its timer, as the databases
-/// do.
+/// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its
+/// timer, as the databases do.
 ///
 /// ```
 /// # #[cfg(feature = "local")]
@@ -52,9 +52,9 @@ pub(crate) const BACKEND: &str = "hybrid";
 ///
 /// # Why the cache cannot lie
 ///
-/// * Only completed records are cached. The database never changes one until its retention ends, and the entry's
-///   lifetime ends before that: it is what the database said is left, counted from an instant *before* the
-///   database was asked, less a thousandth for clocks that drift.
+/// * Only completed records are cached. The database never changes one until its retention ends,
+///   and the entry's lifetime ends before that: it is what the database said is left, counted from
+///   an instant *before* the database was asked, less a thousandth for clocks that drift.
 /// * An entry carries its key, a checksum and the fingerprint; each is checked on every hit.
 /// * Whoever deletes a completed record behind the store's back tells it afterwards: see
 ///   [`invalidate`](Self::invalidate).
@@ -115,21 +115,22 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         self.front.counters.snapshot()
     }
 
-    /// Makes the cache forget the key, after an operator has deleted or released its record *in the database*, behind
-    /// this store's back. In this order: the database first, then this.
+    /// Makes the cache forget the key, after an operator has deleted or released its record *in the
+    /// database*, behind this store's back. In this order: the database first, then this.
     ///
-    /// When it has returned `Ok`, no process that shares the cache replays the deleted record, however late a
-    /// promotion comes that was under way: a ticket issued before this call is void, and one issued after it comes
-    /// before a read of the database that does not find the record any more. The in-process tiers of *other*
-    /// processes are not reached; they may replay the record until its lifetime there ends (5 s unless set
-    /// otherwise).
+    /// When it has returned `Ok`, no process that shares the cache replays the deleted record,
+    /// however late a promotion comes that was under way: a ticket issued before this call is void,
+    /// and one issued after it comes before a read of the database that does not find the record
+    /// any more. The in-process tiers of *other* processes are not reached; they may replay the
+    /// record until its lifetime there ends (5 s unless set otherwise).
     ///
     /// The breaker does not keep this call from being made.
     ///
     /// # Errors
     ///
-    /// The cache could not be told within the background budget (`Unavailable` after a time-out; otherwise what the cache
-    /// says). The record may be replayed until its entry's lifetime ends. Repeat it until it succeeds.
+    /// The cache could not be told within the background budget (`Unavailable` after a time-out;
+    /// otherwise what the cache says). The record may be replayed until its entry's lifetime ends.
+    /// Repeat it until it succeeds.
     ///
     /// # Cancellation
     ///
@@ -188,15 +189,16 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Ok(outcome)
     }
 
-    /// What a claim beside a look into the cache needs; none when too many are under way, so that a database that
-    /// hangs does not collect them without end.
+    /// What a claim beside a look into the cache needs; none when too many are under way, so that a
+    /// database that hangs does not collect them without end.
     fn beside(&self) -> Option<(Handle, OwnedSemaphorePermit)> {
         let runtime = Handle::try_current().ok()?;
         let slot = Arc::clone(&self.front.together).try_acquire_owned().ok()?;
         Some((runtime, slot))
     }
 
-    /// Uses what the database said, in the background: a completed record is promoted, garbage removed.
+    /// Uses what the database said, in the background: a completed record is promoted, garbage
+    /// removed.
     pub(crate) fn learn(&self, key: &Key, miss: Miss<C::Ticket>, record: Option<&Completed>) {
         let (front, key) = (Arc::clone(&self.front), key.clone());
         match (record.cloned(), miss.ticket) {
@@ -225,10 +227,11 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
     }
 }
 
-/// The caller has its answer. A claim that the database grants nevertheless has no holder, and is released.
+/// The caller has its answer. A claim that the database grants nevertheless has no holder, and is
+/// released.
 ///
-/// Nobody asks for this attempt's claim again: its caller was told that the work is done. A caller who *dropped* its
-/// claim may ask again, so that is left to the lease.
+/// Nobody asks for this attempt's claim again: its caller was told that the work is done. A caller
+/// who *dropped* its claim may ask again, so that is left to the lease.
 async fn give_back<S: IdempotencyStore>(
     database: Arc<S>,
     claiming: JoinHandle<Result<ClaimOutcome>>,
@@ -312,9 +315,9 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
         self.database.fail(claim, failure, retention).await
     }
 
-    /// Inline, not in the background: when it returns, the cache has been told or the budget is spent. Nothing
-    /// completed can be cached for a key that is held, so this guards only against what should not be, and its
-    /// failure is no error.
+    /// Inline, not in the background: when it returns, the cache has been told or the budget is
+    /// spent. Nothing completed can be cached for a key that is held, so this guards only against
+    /// what should not be, and its failure is no error.
     async fn release(&self, claim: &Claim) -> Result<()> {
         self.database.release(claim).await?;
         self.front.forget(claim.key()).await;

@@ -14,23 +14,27 @@ use crate::{Cache, CacheMetrics, Config, Hit, Lookup};
 /// Before a near entry: how old it was at the far tier when it came from there, in µs.
 const AGE: usize = 8;
 
-/// How long a store or an invalidation in the far tier may take: below the store's budget for the background.
+/// How long a store or an invalidation in the far tier may take: below the store's budget for the
+/// background.
 const SLOW_BUDGET: Duration = Duration::from_millis(500);
 
-/// Two caches as one: `near` is asked first, `far` when it has nothing, and what `far` has is kept in `near`.
+/// Two caches as one: `near` is asked first, `far` when it has nothing, and what `far` has is kept
+/// in `near`.
 ///
-/// The far tier has a breaker and a budget of its own, so that the near one goes on answering, and being filled, while
-/// the far one is down. Its budget (40 ms unless set otherwise) should be below the store's.
+/// The far tier has a breaker and a budget of its own, so that the near one goes on answering, and
+/// being filled, while the far one is down. Its budget (40 ms unless set otherwise) should be below
+/// the store's.
 ///
 /// # To ensure correctness
 ///
-/// * A far entry is kept near under a near ticket that was issued *before* the far tier was read, for no longer
-///   than the far tier would have kept it.
-/// * An invalidation tells the near tier *after* the far one. Told only before, it would keep an entry that is read from
-///   the far tier in between, under a ticket that is still good.
+/// * A far entry is kept near under a near ticket that was issued *before* the far tier was read,
+///   for no longer than the far tier would have kept it.
+/// * An invalidation tells the near tier *after* the far one. Told only before, it would keep an
+///   entry that is read from the far tier in between, under a ticket that is still good.
 ///
-/// What reaches the near tier of one process is unknown to the others: an entry that another process invalidates is
-/// served from this near tier until its lifetime there ends. Keep that short.
+/// What reaches the near tier of one process is unknown to the others: an entry that another
+/// process invalidates is served from this near tier until its lifetime there ends. Keep that
+/// short.
 #[derive(Debug)]
 pub struct Tiered<Near, Far> {
     near: Near,
@@ -142,7 +146,8 @@ fn wrap(entry: &Bytes, age: Duration) -> Bytes {
     bytes.freeze()
 }
 
-/// The entry as it was given, and how old it is altogether; none when it is not one that was wrapped.
+/// The entry as it was given, and how old it is altogether; none when it is not one that was
+/// wrapped.
 fn unwrap(mut hit: Hit) -> Option<Hit> {
     let before = hit.entry.try_get_u64().ok()?;
     hit.age = hit.age.saturating_add(Duration::from_micros(before));
@@ -154,8 +159,8 @@ fn unwrap(mut hit: Hit) -> Option<Hit> {
 impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
     type Ticket = TieredTicket<Near::Ticket, Far::Ticket>;
 
-    /// One read of the near tier, and one of the far tier when that has nothing. A far tier that fails is a miss, and an
-    /// error only if the near one fails too.
+    /// One read of the near tier, and one of the far tier when that has nothing. A far tier that
+    /// fails is a miss, and an error only if the near one fails too.
     async fn read(&self, key: &Key) -> Result<Lookup<Self::Ticket>> {
         let (hit, near) = self.read_near(key).await;
         if hit.is_some() {
@@ -174,7 +179,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
         Ok(Lookup { hit, ticket })
     }
 
-    /// In each tier whose ticket there is; `true` when the far one stored it, or, when that was not asked, the near one.
+    /// In each tier whose ticket there is; `true` when the far one stored it, or, when that was not
+    /// asked, the near one.
     async fn store(
         &self,
         key: &Key,
@@ -200,8 +206,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
         far.unwrap_or(near)
     }
 
-    /// The near tier before and after the far one: after, for the reason above; before, for the case that a far tier that
-    /// hangs is not waited for to the end.
+    /// The near tier before and after the far one: after, for the reason above; before, for the
+    /// case that a far tier that hangs is not waited for to the end.
     async fn invalidate(&self, key: &Key) -> Result<()> {
         let before = self.near.invalidate(key).await;
         let far = in_time(SLOW_BUDGET, self.far.invalidate(key)).await;

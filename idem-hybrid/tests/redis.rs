@@ -1,4 +1,5 @@
-//! The contract of a cache as Redis keeps it, alone and as the far tier; and two services on one Redis.
+//! The contract of a cache as Redis keeps it, alone and as the far tier; and two services on one
+//! Redis.
 
 mod contract;
 

@@ -1,4 +1,5 @@
-//! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are invalidated.
+//! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are
+//! invalidated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,21 +22,25 @@ const NAME: &str = "redis cache";
 /// How long an epoch is kept. When it goes, tickets that were issued in it are void; entries stay.
 const EPOCH_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// Before each entry: when its ticket was issued and when it ends, microseconds since 1970 by the server's clock.
+/// Before each entry: when its ticket was issued and when it ends, microseconds since 1970 by the
+/// server's clock.
 const STAMP_BYTES: usize = 16;
 
-/// A cache on Redis or Valkey, for what is also elsewhere: `idem-hybrid` puts it in front of a database.
+/// A cache on Redis or Valkey, for what is also elsewhere: `idem-hybrid` puts it in front of a
+/// database.
 ///
-/// What makes it safe in front of a source of truth is the *ticket*. A read issues one; with it, what was then read from
-/// the source may be stored, unless the key has been invalidated since, and for a lifetime that counts from the
-/// ticket. So neither a process that was paused nor a network that was slow can bring back what was
-/// deleted, or keep it for longer than it was good for. A ticket is the *epoch* of the key's bucket, a random value
-/// that each invalidation replaces: when the server loses it (flushed, restarted, evicted, failed over), tickets
-/// are void, which costs a store and nothing else.
+/// What makes it safe in front of a source of truth is the *ticket*. A read issues one; with it,
+/// what was then read from the source may be stored, unless the key has been invalidated since, and
+/// for a lifetime that counts from the ticket. So neither a process that was paused nor a network
+/// that was slow can bring back what was deleted, or keep it for longer than it was good for. A
+/// ticket is the *epoch* of the key's bucket, a random value that each invalidation replaces: when
+/// the server loses it (flushed, restarted, evicted, failed over), tickets are void, which costs a
+/// store and nothing else.
 ///
-/// Nothing is connected before the first use, so a cache that is down does not keep a service from starting. A
-/// server that evicts is fine. After a failover to a replica that had not heard of an invalidation, the entry is served
-/// until its lifetime ends; [`Config::with_replicas`] lets invalidations wait for replicas.
+/// Nothing is connected before the first use, so a cache that is down does not keep a service from
+/// starting. A server that evicts is fine. After a failover to a replica that had not heard of an
+/// invalidation, the entry is served until its lifetime ends; [`Config::with_replicas`] lets
+/// invalidations wait for replicas.
 #[derive(Clone)]
 pub struct RedisCache {
     inner: Arc<Inner>,
@@ -81,13 +86,14 @@ pub struct CacheHit {
 impl RedisCache {
     /// A cache on one server; URLs as of [`RedisStore::connect`](crate::RedisStore::connect).
     ///
-    /// `namespace` names the source of truth, such as `orders-db`. All caches of one database have the same, and caches of
-    /// different databases different ones: they share nothing then, on whatever server.
+    /// `namespace` names the source of truth, such as `orders-db`. All caches of one database have
+    /// the same, and caches of different databases different ones: they share nothing then, on
+    /// whatever server.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`; `Misconfigured` for a
-    /// URL that cannot be read.
+    /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`;
+    /// `Misconfigured` for a URL that cannot be read.
     pub fn new(url: &str, namespace: &str, config: &Config) -> Result<Self> {
         Self::on(Connector::node(url, config), namespace, config)
     }
@@ -112,7 +118,8 @@ impl RedisCache {
         )
     }
 
-    /// The same on a cluster; see [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
+    /// The same on a cluster; see
+    /// [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
     ///
     /// # Errors
     ///
@@ -138,8 +145,8 @@ impl RedisCache {
         })
     }
 
-    /// The entry of this key, and a ticket; one round trip. Only where the bucket has no epoch there is another, which
-    /// writes one.
+    /// The entry of this key, and a ticket; one round trip. Only where the bucket has no epoch
+    /// there is another, which writes one.
     ///
     /// # Errors
     ///
@@ -153,8 +160,9 @@ impl RedisCache {
         read.map_err(|error| error.at(NAME, "read"))
     }
 
-    /// Stores an entry that was read from the source of truth after the ticket was issued, until `lifetime` after that
-    /// instant; `false`, and nothing is stored, when the key may have been invalidated since.
+    /// Stores an entry that was read from the source of truth after the ticket was issued, until
+    /// `lifetime` after that instant; `false`, and nothing is stored, when the key may have been
+    /// invalidated since.
     ///
     /// # Errors
     ///
@@ -192,7 +200,8 @@ impl RedisCache {
     ///
     /// # Errors
     ///
-    /// `Unavailable`, `Misconfigured`: the entry may still be there, until its lifetime ends; repeat it.
+    /// `Unavailable`, `Misconfigured`: the entry may still be there, until its lifetime ends;
+    /// repeat it.
     ///
     /// # Cancellation
     ///
@@ -212,8 +221,9 @@ impl RedisCache {
 }
 
 impl Inner {
-    /// A script on the epoch and the entry of this key: `namespace:e:{…}` and `namespace:c:{…}:scope:operation:id`, in
-    /// one slot by what stands in braces (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+    /// A script on the epoch and the entry of this key: `namespace:e:{…}` and
+    /// `namespace:c:{…}:scope:operation:id`, in one slot by what stands in braces
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
     fn call<'s>(&self, script: &'s Script, key: &Key) -> Call<'s> {
         let [epoch, entry] = self.keys(key);
         script.call_with(&[&epoch, &entry])
@@ -229,9 +239,9 @@ impl Inner {
         ]
     }
 
-    /// By plain commands, and by the script where they do not tell enough. The clock is read first and epoch and entry at
-    /// once after it, so a ticket is no younger than it says and its epoch no older: an invalidation in between is one
-    /// before the ticket.
+    /// By plain commands, and by the script where they do not tell enough. The clock is read first
+    /// and epoch and entry at once after it, so a ticket is no younger than it says and its epoch
+    /// no older: an invalidation in between is one before the ticket.
     async fn read(&self, key: &Key) -> Result<CacheRead> {
         if let Some((now, values)) = self.reads.read(|| self.keys(key).into()).await?
             && let Ok([Value::BulkString(epoch), entry]) = <[Value; 2]>::try_from(values)
@@ -282,8 +292,8 @@ fn found(now: i64, epoch: Vec<u8>, entry: Value) -> Result<CacheRead> {
     })
 }
 
-/// Nothing, too, for what none of us has stored, and when the clock was set back behind the ticket's: then it is not known
-/// how old the entry is.
+/// Nothing, too, for what none of us has stored, and when the clock was set back behind the
+/// ticket's: then it is not known how old the entry is.
 fn hit(mut value: Bytes, now: i64) -> Option<CacheHit> {
     if value.len() < STAMP_BYTES {
         return None;

@@ -34,8 +34,8 @@ impl Operations {
     }
 }
 
-/// The checkpoint stands where the result will: a record has the one or the other. It counts against the same limit, and
-/// is acknowledged by replicas like every other write.
+/// The checkpoint stands where the result will: a record has the one or the other. It counts
+/// against the same limit, and is acknowledged by replicas like every other write.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl CheckpointStore for RedisStore {

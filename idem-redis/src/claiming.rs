@@ -18,10 +18,11 @@ use crate::store::RedisStore;
 
 /// What claims have beside the script that decides every one of them.
 ///
-/// That script is the whole of a claim, and always right. Two ways are shorter where they lead to the end: a look at
-/// the record where the operation's claims are mostly of keys that are taken, because a result is told by reading it;
-/// and, among many callers, a script that claims what is free for all of them. Neither changes what it does
-/// not decide, so who comes to no end there goes on as if it had just come.
+/// That script is the whole of a claim, and always right. Two ways are shorter where they lead to
+/// the end: a look at the record where the operation's claims are mostly of keys that are taken,
+/// because a result is told by reading it; and, among many callers, a script that claims what is
+/// free for all of them. Neither changes what it does not decide, so who comes to no end there goes
+/// on as if it had just come.
 #[derive(Debug)]
 pub(crate) struct Claiming {
     estimator: DuplicateEstimator,
@@ -33,7 +34,8 @@ pub(crate) struct Claiming {
 
 impl Claiming {
     pub(crate) fn new(link: &Arc<Link>, operations: &Arc<Operations>) -> Self {
-        // Whose write was not replicated is told so, and nobody else: then each has a script of its own.
+        // Whose write was not replicated is told so, and nobody else: then each has a script of its
+        // own.
         let config = &operations.config;
         let alone =
             !config.batching() || !link.connector.is_one_node() || config.replicas().is_some();
@@ -102,8 +104,8 @@ impl RedisStore {
         }
     }
 
-    /// Claims those of them that are free, many by one script; no answer for the others, for which it is found one by
-    /// one.
+    /// Claims those of them that are free, many by one script; no answer for the others, for which
+    /// it is found one by one.
     pub(crate) async fn claim_many_fresh(
         &self,
         requests: &[ClaimRequest],

@@ -1,24 +1,27 @@
 //! [`ServerClock`]: until when a script may run.
 //!
-//! A server that stalls, or a proxy that holds bytes back, runs what it was sent when it goes on, long after the callers
-//! have given up. A claim that runs then takes over what has lapsed in the meantime, although its holder lives and only
-//! could not renew, and nobody is there to do the work that it was claimed for. So each claim carries the instant, by the
-//! server's clock, at which its caller stops waiting; the script does nothing after it and says so.
+//! A server that stalls, or a proxy that holds bytes back, runs what it was sent when it goes on,
+//! long after the callers have given up. A claim that runs then takes over what has lapsed in the
+//! meantime, although its holder lives and only could not renew, and nobody is there to do the work
+//! that it was claimed for. So each claim carries the instant, by the server's clock, at which its
+//! caller stops waiting; the script does nothing after it and says so.
 //!
-//! Renewals, results, checkpoints and releases carry none: they change what their own token and attempt hold, so a
-//! late one takes nothing from anybody, and a late result is better than none.
+//! Renewals, results, checkpoints and releases carry none: they change what their own token and
+//! attempt hold, so a late one takes nothing from anybody, and a late result is better than none.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis::Value;
 use tokio::time::Instant;
 
-/// What the server's clock shows at an instant of this process's own, which no step of the client's wall clock moves.
+/// What the server's clock shows at an instant of this process's own, which no step of the client's
+/// wall clock moves.
 ///
-/// It is an upper estimate: the time that the server's answer took counts as if it had all come before its clock was
-/// read. So nothing is dropped too early, and at most by that much too late. A server whose clock is ahead of the estimate,
-/// because it was set or because another node is master now, refuses the first claim that it is sent; its answer shows
-/// its clock, and the claim is sent again.
+/// It is an upper estimate: the time that the server's answer took counts as if it had all come
+/// before its clock was read. So nothing is dropped too early, and at most by that much too late. A
+/// server whose clock is ahead of the estimate, because it was set or because another node is
+/// master now, refuses the first claim that it is sent; its answer shows its clock, and the claim
+/// is sent again.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     base: Instant,

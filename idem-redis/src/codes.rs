@@ -1,12 +1,14 @@
-//! The server's codes: what each means for the caller, whether it may have had an effect, and what to do.
+//! The server's codes: what each means for the caller, whether it may have had an effect, and what
+//! to do.
 //!
-//! A code is the first word of an error. A server that answers with one has not run the command, or the error is that of
-//! the first write of a script; scripts of this crate write one record once, and what they publish after it cannot
-//! fail them. So a code that is listed has no effect unless it says otherwise. One that is not listed may have had one.
+//! A code is the first word of an error. A server that answers with one has not run the command, or
+//! the error is that of the first write of a script; scripts of this crate write one record once,
+//! and what they publish after it cannot fail them. So a code that is listed has no effect unless
+//! it says otherwise. One that is not listed may have had one.
 //!
 //! Codes: <https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>, and
-//! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words, which are told by how
-//! they begin: [`by_text`].
+//! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words,
+//! which are told by how they begin: [`by_text`].
 
 use idem_core::{Effect, ErrorKind};
 
@@ -22,7 +24,8 @@ const CODES: &[Row] = &[
         Effect::None,
         "the key's slot is being moved to another node of the cluster; ask again (MOVED, ASK, TRYAGAIN)",
     ),
-    // Looked at before a command is run. MASTERDOWN: a replica without its master, which would serve stale data.
+    // Looked at before a command is run. MASTERDOWN: a replica without its master, which would
+    // serve stale data.
     (
         &["CLUSTERDOWN", "MASTERDOWN"],
         ErrorKind::Unavailable,
@@ -68,8 +71,8 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server cannot save to disk and takes no writes (MISCONF); see its log, and `stop-writes-on-bgsave-error`",
     ),
-    // The script is not in the server's cache, also after it was sent with its text: a proxy sends the two to different
-    // servers.
+    // The script is not in the server's cache, also after it was sent with its text: a proxy sends
+    // the two to different servers.
     (
         &["NOSCRIPT"],
         ErrorKind::Unavailable,
@@ -82,8 +85,8 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server does not accept user and password (NOAUTH, WRONGPASS)",
     ),
-    // Before a command is run, or at a script's first call of a command that is denied; TIME and GET come before the
-    // write, and PUBLISH after it is called so that it cannot fail the script.
+    // Before a command is run, or at a script's first call of a command that is denied; TIME and
+    // GET come before the write, and PUBLISH after it is called so that it cannot fail the script.
     (
         &["NOPERM"],
         ErrorKind::Misconfigured,
@@ -124,7 +127,8 @@ const CODES: &[Row] = &[
         Effect::Unknown,
         "the server was interrupted (EXECABORT, UNKILLABLE, UNBLOCKED)",
     ),
-    // A proxy or a managed server that cannot reach the one behind it, which may have run the command.
+    // A proxy or a managed server that cannot reach the one behind it, which may have run the
+    // command.
     (
         &["UNAVAILABLE", "NOGOODSLAVE", "PROXY", "UPSTREAM"],
         ErrorKind::Unavailable,
@@ -133,9 +137,9 @@ const CODES: &[Row] = &[
     ),
 ];
 
-/// How messages without a code of their own begin: those of the server itself (after `ERR`), of twemproxy (errors of
-/// the system behind `ERR`) and of Envoy (in small letters, without a code). What a proxy says about the server behind it tells
-/// nothing about the command.
+/// How messages without a code of their own begin: those of the server itself (after `ERR`), of
+/// twemproxy (errors of the system behind `ERR`) and of Envoy (in small letters, without a code).
+/// What a proxy says about the server behind it tells nothing about the command.
 const TEXTS: &[Row] = &[
     // Before the connection is taken.
     (
@@ -151,7 +155,8 @@ const TEXTS: &[Row] = &[
         Effect::None,
         "the server is no cluster; use `RedisStore::connect`",
     ),
-    // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does not route it.
+    // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does
+    // not route it.
     (
         &[
             "unknown command",
@@ -162,7 +167,8 @@ const TEXTS: &[Row] = &[
         Effect::None,
         "the server, or the proxy in between, does not know a command that is needed: EVAL, EVALSHA, INFO, TIME",
     ),
-    // A script was killed or ran out of time: `SCRIPT KILL` ends those alone that have not written, a restart all.
+    // A script was killed or ran out of time: `SCRIPT KILL` ends those alone that have not written,
+    // a restart all.
     (
         &["Error running script (call to", "Script killed by user"],
         ErrorKind::Other,
@@ -193,8 +199,8 @@ const TEXTS: &[Row] = &[
     ),
 ];
 
-/// What a script is told of a command or key that its user may not use, in Redis 7 and before, wherever in the message: at
-/// a script's first call of it, so before the one write is done.
+/// What a script is told of a command or key that its user may not use, in Redis 7 and before,
+/// wherever in the message: at a script's first call of it, so before the one write is done.
 const DENIED_IN_SCRIPT: [&str; 2] = [
     "ACL failure in script",
     "The user executing the script can't",

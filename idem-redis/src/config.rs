@@ -8,10 +8,12 @@ use idem_core::{Effect, Error, ErrorKind, Limits, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Eviction {
-    /// Connecting fails when the server has a memory limit and an eviction policy other than `noeviction`.
+    /// Connecting fails when the server has a memory limit and an eviction policy other than
+    /// `noeviction`.
     #[default]
     Refuse,
-    /// It is accepted that the server drops claims and results when memory is short: the work then runs again.
+    /// It is accepted that the server drops claims and results when memory is short: the work then
+    /// runs again.
     Accept,
 }
 
@@ -37,14 +39,15 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a checkpoint or a watermark;
-    /// `within` is at least 1 ms and at most a day.
-    /// When fewer replicas have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
+    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a
+    /// checkpoint or a watermark; `within` is at least 1 ms and at most a day. When fewer replicas
+    /// have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
     /// master has the write, and asking again waits for the replicas again.
     ///
-    /// See <https://redis.io/docs/latest/commands/wait/>: this narrows what a failover may lose to writes that the
-    /// replica which is promoted was not among the acknowledging ones for. With `count` the number of all
-    /// replicas, an acknowledged write is on every node that can be promoted.
+    /// See <https://redis.io/docs/latest/commands/wait/>: this narrows what a failover may lose to
+    /// writes that the replica which is promoted was not among the acknowledging ones for. With
+    /// `count` the number of all replicas, an acknowledged write is on every node that can be
+    /// promoted.
     #[must_use]
     pub const fn new(count: u32, within: Duration) -> Self {
         let within = if within.as_secs() < LONGEST.as_secs() {
@@ -71,8 +74,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Namespace `idem`, 8 MiB results, 5 s for each operation, a grace of one minute, no eviction, no waiting for
-    /// replicas.
+    /// Namespace `idem`, 8 MiB results, 5 s for each operation, a grace of one minute, no eviction,
+    /// no waiting for replicas.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -88,8 +91,8 @@ impl Config {
         }
     }
 
-    /// What all keys of this store in Redis begin with, before a colon. Stores with different namespaces share
-    /// nothing; those that are to share records have the same.
+    /// What all keys of this store in Redis begin with, before a colon. Stores with different
+    /// namespaces share nothing; those that are to share records have the same.
     ///
     /// # Errors
     ///
@@ -106,25 +109,26 @@ impl Config {
         self
     }
 
-    /// How long one operation may take, connecting and asking again included; after that it fails as `Unavailable`. A
-    /// day at most. A claim that reaches the server later than that does nothing.
+    /// How long one operation may take, connecting and asking again included; after that it fails
+    /// as `Unavailable`. A day at most. A claim that reaches the server later than that does
+    /// nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
         self
     }
 
-    /// Whether concurrent claims of this process share commands; on by default. Below nine callers each asks alone either
-    /// way: the connection is shared, and nobody waits for another's answer.
+    /// Whether concurrent claims of this process share commands; on by default. Below nine callers
+    /// each asks alone either way: the connection is shared, and nobody waits for another's answer.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
         self
     }
 
-    /// How long the server remembers the fencing token of a record that has ended, so that the next one is greater
-    /// also when a failover brings a server whose clock is behind. At least by how much the clocks of master and
-    /// replicas may differ.
+    /// How long the server remembers the fencing token of a record that has ended, so that the next
+    /// one is greater also when a failover brings a server whose clock is behind. At least by how
+    /// much the clocks of master and replicas may differ.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -145,15 +149,16 @@ impl Config {
         self
     }
 
-    /// Whether changes are published to those who wait. All who share records should have it the same.
+    /// Whether changes are published to those who wait. All who share records should have it the
+    /// same.
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;
         self
     }
 
-    /// Whose certificates are trusted with `rediss://…`, in PEM: of the authority that has signed the server's. Without
-    /// it, the authorities of the crate `webpki-roots` are.
+    /// Whose certificates are trusted with `rediss://…`, in PEM: of the authority that has signed
+    /// the server's. Without it, the authorities of the crate `webpki-roots` are.
     #[must_use]
     pub fn with_root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificate = Some(pem.into());
@@ -214,7 +219,8 @@ impl Default for Config {
     }
 }
 
-/// A namespace is part of a pattern and of names, so it has nothing in it that either would take for its own.
+/// A namespace is part of a pattern and of names, so it has nothing in it that either would take
+/// for its own.
 pub(crate) fn checked_namespace(namespace: String) -> Result<String> {
     const MAX_BYTES: usize = 64;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

@@ -50,8 +50,8 @@ impl Connector {
         Ok(Self::Node(Box::new(client)))
     }
 
-    /// `template` has user, password, database and TLS of the servers behind the sentinels; the first of `urls` has
-    /// those of the sentinels.
+    /// `template` has user, password, database and TLS of the servers behind the sentinels; the
+    /// first of `urls` has those of the sentinels.
     pub(crate) fn sentinel(
         urls: &[&str],
         group: &str,
@@ -93,7 +93,8 @@ impl Connector {
     pub(crate) fn cluster(urls: &[&str], config: &Config) -> RedisResult<Self> {
         let builder = ClusterClientBuilder::new(urls.iter().copied())
             .retries(0)
-            // A node that hangs must not take all the time that there is for connecting to the others.
+            // A node that hangs must not take all the time that there is for connecting to the
+            // others.
             .connection_timeout(config.timeout() / 4)
             .response_timeout(config.timeout())
             .tcp_settings(tcp());
@@ -110,7 +111,8 @@ impl Connector {
         !matches!(self, Self::Cluster(..))
     }
 
-    /// A connection of its own that hears what is published; in a cluster to the first node that answers.
+    /// A connection of its own that hears what is published; in a cluster to the first node that
+    /// answers.
     pub(crate) async fn pubsub(&self, timeout: Duration) -> RedisResult<PubSub> {
         let nodes = match self {
             Self::Node(client) => return client.get_async_pubsub().await,
@@ -163,8 +165,9 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// A connection that any number of callers share: their requests are written together and answered in order. A
-/// dropped request leaves it in order (<https://docs.rs/redis/latest/redis/aio/struct.MultiplexedConnection.html>).
+/// A connection that any number of callers share: their requests are written together and answered
+/// in order. A dropped request leaves it in order
+/// (<https://docs.rs/redis/latest/redis/aio/struct.MultiplexedConnection.html>).
 #[derive(Clone)]
 pub(crate) enum Connection {
     Node(MultiplexedConnection),
@@ -181,7 +184,8 @@ impl Connection {
         answer.and_then(Value::extract_error)
     }
 
-    /// Commands of one key, one after the other on one connection; an answer each, errors among them.
+    /// Commands of one key, one after the other on one connection; an answer each, errors among
+    /// them.
     pub(crate) async fn commands(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
         let count = pipeline.len();
         match self {
@@ -207,7 +211,8 @@ impl Connection {
         }
     }
 
-    /// One command at every master: what each answered, with its address; the only server's has none.
+    /// One command at every master: what each answered, with its address; the only server's has
+    /// none.
     pub(crate) async fn at_masters(
         &mut self,
         cmd: &Cmd,

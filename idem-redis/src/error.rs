@@ -72,8 +72,9 @@ fn is_certificate(error: &RedisError) -> bool {
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
 }
 
-/// The code with which the server's message begins. Before version 7 that of an error inside a script is within the
-/// message: `ERR Error running script (call to f_…): @user_script:9: … -OOM command not allowed …`.
+/// The code with which the server's message begins. Before version 7 that of an error inside a
+/// script is within the message: `ERR Error running script (call to f_…): @user_script:9: … -OOM
+/// command not allowed …`.
 pub(crate) fn code_of(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     let inner = error.detail().filter(|_| code == "ERR");
@@ -84,13 +85,14 @@ pub(crate) fn code_of(error: &RedisError) -> &str {
     }
 }
 
-/// Whether the server has refused because another one has the key now, or leads: nothing was done, and asking
-/// again, of that other one, may succeed at once.
+/// Whether the server has refused because another one has the key now, or leads: nothing was done,
+/// and asking again, of that other one, may succeed at once.
 pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
     matches!(code_of(error), "MOVED" | "ASK" | "READONLY" | "TRYAGAIN")
 }
 
-/// Whether what answers is a cluster behind one address, which takes commands of one key (`CROSSSLOT`): nothing was done.
+/// Whether what answers is a cluster behind one address, which takes commands of one key
+/// (`CROSSSLOT`): nothing was done.
 pub(crate) fn routes_one_key(error: &Error) -> bool {
     let cause = error
         .source()
@@ -98,7 +100,8 @@ pub(crate) fn routes_one_key(error: &Error) -> bool {
     cause.is_some_and(|cause| code_of(cause) == "CROSSSLOT")
 }
 
-/// Whether the connection is of no more use: it is gone, or what answers is not the one that should.
+/// Whether the connection is of no more use: it is gone, or what answers is not the one that
+/// should.
 pub(crate) fn is_connection_useless(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_io_error() || code_of(error) == "READONLY"
 }

@@ -36,8 +36,8 @@ struct Terms {
     fails_when_stale: bool,
 }
 
-/// The server's clock when the claim was written; none when it was not, because there is a record or for whatever reason
-/// the claim by itself will be told.
+/// The server's clock when the claim was written; none when it was not, because there is a record
+/// or for whatever reason the claim by itself will be told.
 pub(crate) type FreshAnswer = Result<Option<i64>>;
 
 impl FreshClaim {

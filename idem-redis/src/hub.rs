@@ -23,10 +23,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often a silent connection is asked whether it still lives.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// Channels that somebody listens to, by name; each counts what has happened on it. Zero: not subscribed to yet.
+/// Channels that somebody listens to, by name; each counts what has happened on it. Zero: not
+/// subscribed to yet.
 type Topics = HashMap<String, watch::Sender<u64>>;
 
-/// Hears what is published, for all listeners of a store, on one connection that is made when the first one comes.
+/// Hears what is published, for all listeners of a store, on one connection that is made when the
+/// first one comes.
 #[derive(Debug)]
 pub(crate) struct Hub {
     shared: Arc<Shared>,
@@ -177,8 +179,8 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Keeps a connection as long as the hub lives, and makes a new one when it is lost. Ends when nobody listens at that
-/// moment.
+/// Keeps a connection as long as the hub lives, and makes a new one when it is lost. Ends when
+/// nobody listens at that moment.
 async fn serve(hub: Weak<Shared>, link: Arc<Link>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -23,13 +23,13 @@ impl<'i> Info<'i> {
             .map(str::trim)
     }
 
-    /// Whether the server is good for claims. What it does not tell is not held against it: services that hide a
-    /// field manage it themselves.
+    /// Whether the server is good for claims. What it does not tell is not held against it:
+    /// services that hide a field manage it themselves.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with the setting to change; `Unavailable` for a replica, because after a failover the
-    /// same address may lead again.
+    /// `Misconfigured` with the setting to change; `Unavailable` for a replica, because after a
+    /// failover the same address may lead again.
     pub(crate) fn check(&self, eviction: Eviction) -> Result<()> {
         self.check_version()?;
         self.check_role()?;

@@ -17,17 +17,20 @@ use crate::info::Info;
 use crate::replicas::{Waits, count, enough, wait};
 use crate::script::Call;
 
-/// How often a command is sent again because another node has its key now: each time it has done nothing.
+/// How often a command is sent again because another node has its key now: each time it has done
+/// nothing.
 const MAX_RETRIES: u32 = 8;
 
-/// How often a claim is sent that a server takes for late: once more after each, with that server's clock.
+/// How often a claim is sent that a server takes for late: once more after each, with that server's
+/// clock.
 const MAX_DATES: u32 = 3;
 
-/// The first pause before that, doubled each time: a failover takes a moment to be known everywhere.
+/// The first pause before that, doubled each time: a failover takes a moment to be known
+/// everywhere.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// One shared connection at a time. It is given up, for the next caller to connect anew, when it is lost, when an answer
-/// does not come in time, and when what answers has become a replica.
+/// One shared connection at a time. It is given up, for the next caller to connect anew, when it is
+/// lost, when an answer does not come in time, and when what answers has become a replica.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connector: Arc<Connector>,
@@ -75,7 +78,8 @@ fn put(current: &RwLock<Option<Live>>, live: Live) {
 /// A script's answer, and how many replicas had its write, where that was asked.
 type Answered = (Value, Option<i64>);
 
-/// How far an operation has come when its time is up: the generation of the connection that it was sent on, or 0.
+/// How far an operation has come when its time is up: the generation of the connection that it was
+/// sent on, or 0.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicU64);
 
@@ -156,8 +160,8 @@ impl Link {
         self.in_time(deadline, &progress, sent, asked).await
     }
 
-    /// Asks again when the server says that it is too late, and it is not: then its clock is not the one that was
-    /// reckoned with.
+    /// Asks again when the server says that it is too late, and it is not: then its clock is not
+    /// the one that was reckoned with.
     async fn ask_dated(
         &self,
         deadline: Instant,
@@ -294,12 +298,14 @@ impl Link {
         with_count(answers)
     }
 
-    /// In a cluster, `WAIT` has to go where the write went, on the same connection: both are sent as one.
+    /// In a cluster, `WAIT` has to go where the write went, on the same connection: both are sent
+    /// as one.
     fn replicas_of_a_node(&self) -> Option<Replicas> {
         self.replicas.filter(|_| !self.connector.is_one_node())
     }
 
-    /// Returns when as many replicas as are asked for have what was written; `acknowledged` if that is known already.
+    /// Returns when as many replicas as are asked for have what was written; `acknowledged` if that
+    /// is known already.
     pub(crate) async fn replicated(&self, live: &Live, acknowledged: Option<i64>) -> Result<()> {
         let Some(wanted) = self.replicas else {
             return Ok(());
@@ -314,7 +320,8 @@ impl Link {
         enough(wanted, acknowledged)
     }
 
-    /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
+    /// The connection of the moment, or a new one. Of many callers one connects, the others wait
+    /// for it.
     pub(crate) async fn live(&self) -> Result<Live> {
         match self.current() {
             Some(live) => Ok(live),
@@ -345,9 +352,9 @@ impl Link {
         current.clone()
     }
 
-    /// A server is inspected at each connecting, because another one may answer after a failover; a cluster once: it
-    /// is asked for its masters, and one that is down must not keep the others from being used. Of a cluster's clocks the
-    /// one that is most ahead counts.
+    /// A server is inspected at each connecting, because another one may answer after a failover; a
+    /// cluster once: it is asked for its masters, and one that is down must not keep the others
+    /// from being used. Of a cluster's clocks the one that is most ahead counts.
     async fn inspect(&self, connection: &mut Connection) -> Result<()> {
         if !self.connector.is_one_node() && self.checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -378,8 +385,9 @@ impl Link {
         classify(error, sent)
     }
 
-    /// The next caller connects anew. In a cluster one node is the trouble, and the keys of the others must not wait for
-    /// it: their connection is used until another is there, which knows who has that node's keys by then.
+    /// The next caller connects anew. In a cluster one node is the trouble, and the keys of the
+    /// others must not wait for it: their connection is used until another is there, which knows
+    /// who has that node's keys by then.
     fn give_up(&self, generation: u64) {
         if self.connector.is_one_node() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -435,7 +443,8 @@ impl Link {
     }
 }
 
-/// A claim that its server has dropped, because its caller does not wait any more by that server's clock.
+/// A claim that its server has dropped, because its caller does not wait any more by that server's
+/// clock.
 pub(crate) fn dropped() -> Error {
     Error::new(
         ErrorKind::Unavailable,

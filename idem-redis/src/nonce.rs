@@ -15,7 +15,8 @@ use crate::operations::{nonsense, nothing};
 use crate::script::{Call, Script};
 use crate::store::{BACKEND, RedisStore};
 
-/// Before what is written under a nonce: a try that has not ended, with its random mark, or the message's id.
+/// Before what is written under a nonce: a try that has not ended, with its random mark, or the
+/// message's id.
 const PENDING: u8 = b'p';
 const POSTED: u8 = b'i';
 
@@ -31,8 +32,8 @@ pub enum Enforce {
     /// The nonce is for the client to recognise its message by; nothing is looked up or kept.
     #[default]
     No,
-    /// Within the window, a second message of this author with this nonce is not posted: the first one's id is the
-    /// answer.
+    /// Within the window, a second message of this author with this nonce is not posted: the first
+    /// one's id is the answer.
     Yes,
 }
 
@@ -58,15 +59,16 @@ impl Posted {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NonceError<E> {
-    /// Another try with this nonce has not ended in the time that was waited, or its process is gone: then it is not
-    /// known whether it has posted, and the nonce is free again when its window ends.
+    /// Another try with this nonce has not ended in the time that was waited, or its process is
+    /// gone: then it is not known whether it has posted, and the nonce is free again when its
+    /// window ends.
     Pending,
     /// Redis could not be asked; nothing was posted.
     Store(Error),
     /// The message was not posted, says who was to post it. The nonce is free again.
     Post(E),
-    /// Who was to post it has panicked, or the runtime has ended: it may be posted or not. The nonce is free again when
-    /// its window ends.
+    /// Who was to post it has panicked, or the runtime has ended: it may be posted or not. The
+    /// nonce is free again when its window ends.
     Interrupted,
 }
 
@@ -91,13 +93,14 @@ impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
     }
 }
 
-/// Short keys that clients make up for their messages, honoured for some minutes: `SET key pending NX PX window`, then
-/// the message's id in its place. Lighter than a claim: no lease, no fingerprint, no takeover. For work whose loss
-/// or repetition costs money use [`IdempotencyStore`](idem_core::IdempotencyStore).
+/// Short keys that clients make up for their messages, honoured for some minutes: `SET key pending
+/// NX PX window`, then the message's id in its place. Lighter than a claim: no lease, no
+/// fingerprint, no takeover. For work whose loss or repetition costs money use
+/// [`IdempotencyStore`](idem_core::IdempotencyStore).
 ///
-/// A try that dies leaves its nonce pending until the window ends, so a message is posted at most once in a window;
-/// what a failover loses is as for the store (see the README). A post that fails frees its nonce. The example `chat_nonce`
-/// serves it over HTTP and WebSocket.
+/// A try that dies leaves its nonce pending until the window ends, so a message is posted at most
+/// once in a window; what a failover loses is as for the store (see the README). A post that fails
+/// frees its nonce. The example `chat_nonce` serves it over HTTP and WebSocket.
 ///
 /// ```no_run
 /// use idem_core::Nonce;
@@ -121,7 +124,8 @@ pub struct NonceWindow {
 }
 
 impl NonceWindow {
-    /// A window of 300 s on this store's server and in its namespace; duplicates wait up to 5 s for the id.
+    /// A window of 300 s on this store's server and in its namespace; duplicates wait up to 5 s for
+    /// the id.
     #[must_use]
     pub fn new(store: RedisStore) -> Self {
         Self {
@@ -132,26 +136,29 @@ impl NonceWindow {
         }
     }
 
-    /// For how long a nonce is honoured, from its first use; rounded up to whole milliseconds, at least 1.
+    /// For how long a nonce is honoured, from its first use; rounded up to whole milliseconds, at
+    /// least 1.
     #[must_use]
     pub fn with_window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// For how long a duplicate waits for the id of a message that is being posted; zero: not at all.
+    /// For how long a duplicate waits for the id of a message that is being posted; zero: not at
+    /// all.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Posts a message unless this author has posted one with this nonce within the window; tells its id either way.
-    /// Without a nonce, or where it is not enforced, it is just posted.
+    /// Posts a message unless this author has posted one with this nonce within the window; tells
+    /// its id either way. Without a nonce, or where it is not enforced, it is just posted.
     ///
-    /// `author` is who the server knows the client to be, never what the client says of itself; 1 to 255 bytes
-    /// without control characters. `post` stores the message and answers with its id. It runs in a task of its own and
-    /// is finished when the caller goes away, so that a retry gets the id.
+    /// `author` is who the server knows the client to be, never what the client says of itself; 1
+    /// to 255 bytes without control characters. `post` stores the message and answers with its id.
+    /// It runs in a task of its own and is finished when the caller goes away, so that a retry gets
+    /// the id.
     ///
     /// # Errors
     ///
@@ -214,7 +221,8 @@ impl NonceWindow {
         format!("{namespace}:n:{}", key.path())
     }
 
-    /// Takes the nonce, or waits for what becomes of it. A lost answer is asked for again: the mark tells whose it is.
+    /// Takes the nonce, or waits for what becomes of it. A lost answer is asked for again: the mark
+    /// tells whose it is.
     async fn begin(&self, key: &Key, mark: &[u8]) -> Result<Begun> {
         let mut pauses = Pauses::within(self.wait);
         let mut listener = None;
@@ -302,8 +310,8 @@ impl NonceWindow {
         }
     }
 
-    /// Puts the id in the place of the mark, or frees the nonce when there is none. Tried for as long as a duplicate would
-    /// wait: after that the nonce stays pending until the window ends.
+    /// Puts the id in the place of the mark, or frees the nonce when there is none. Tried for as
+    /// long as a duplicate would wait: after that the nonce stays pending until the window ends.
     async fn end(&self, key: &Key, mark: &[u8], id: Option<&str>) {
         let posted = id.map(|id| [&[POSTED], id.as_bytes()].concat());
         let call = self

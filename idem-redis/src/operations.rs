@@ -33,13 +33,14 @@ impl Operations {
         })
     }
 
-    /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one key, so it is in one slot
-    /// of a cluster.
+    /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one
+    /// key, so it is in one slot of a cluster.
     pub(crate) fn record_key(&self, key: &Key) -> String {
         [self.config.namespace(), ":r:", &key.path()].concat()
     }
 
-    /// What the keys of all records begin with; it has nothing in it that a pattern would take for its own.
+    /// What the keys of all records begin with; it has nothing in it that a pattern would take for
+    /// its own.
     pub(crate) fn record_prefix(&self) -> String {
         [self.config.namespace(), ":r:"].concat()
     }

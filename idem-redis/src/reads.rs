@@ -11,11 +11,12 @@ use crate::error::{Access, is_elsewhere, routes_one_key};
 use crate::link::{Link, Progress};
 use crate::operations::{items, nonsense};
 
-/// What is asked for at once at most: a server does nothing else meanwhile, and a script of so many keys takes it less
-/// than a millisecond.
+/// What is asked for at once at most: a server does nothing else meanwhile, and a script of so many
+/// keys takes it less than a millisecond.
 pub(crate) const MOST: usize = 128;
 
-/// What was read: the server's clock, no later than the values, and a value for each key, `Nil` where there is none.
+/// What was read: the server's clock, no later than the values, and a value for each key, `Nil`
+/// where there is none.
 pub(crate) type Read = (i64, Vec<Value>);
 
 type Answer = Result<Option<Read>>;
@@ -41,8 +42,8 @@ impl Reads {
         }
     }
 
-    /// The values of these keys, together with those that others ask for at the same time; none where only a script may
-    /// tell: in a cluster, and while the server is being replaced.
+    /// The values of these keys, together with those that others ask for at the same time; none
+    /// where only a script may tell: in a cluster, and while the server is being replaced.
     pub(crate) async fn read(&self, keys: impl Fn() -> Vec<String> + Send + Sync) -> Answer {
         if !self.link.connector.is_one_node() {
             return Ok(None);
@@ -83,11 +84,12 @@ async fn read_all(
 }
 
 impl Link {
-    /// The clock and then the values, one round trip; none when the server says that another one has them.
+    /// The clock and then the values, one round trip; none when the server says that another one
+    /// has them.
     ///
-    /// Between the two commands others may be run, so the values are no older than the clock, and what they tell holds
-    /// for an instant from there on at which the caller was waiting: for the clock's own, or, when the value was
-    /// written after it, for that of the write.
+    /// Between the two commands others may be run, so the values are no older than the clock, and
+    /// what they tell holds for an instant from there on at which the caller was waiting: for the
+    /// clock's own, or, when the value was written after it, for that of the write.
     pub(crate) async fn read(&self, keys: &[String]) -> Answer {
         let progress = Progress::default();
         let asked = async {

@@ -89,8 +89,9 @@ impl Stored {
         })
     }
 
-    /// What a claimant learns from this record, if it is live and the claimant may not write anything; none where that
-    /// is for the script to find out, such as for a claim that is stale, or the claimant's own.
+    /// What a claimant learns from this record, if it is live and the claimant may not write
+    /// anything; none where that is for the script to find out, such as for a claim that is stale,
+    /// or the claimant's own.
     pub(crate) fn answers(&self, request: &ClaimRequest) -> Option<ClaimOutcome> {
         let columns = self.columns().ok()?;
         if columns.state == StoredRecord::RELEASED || columns.expires_at <= self.now {

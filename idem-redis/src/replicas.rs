@@ -11,9 +11,10 @@ use crate::connect::Connection;
 
 /// Callers that have written on one connection and wait for its replicas.
 ///
-/// `WAIT` is for all writes that the connection has sent before, and keeps the server from answering anything else on it
-/// (<https://redis.io/docs/latest/commands/wait/>). So one is sent for all who wait, and those who come while it is
-/// under way share the next: however many callers there are, each waits for two of them at most.
+/// `WAIT` is for all writes that the connection has sent before, and keeps the server from
+/// answering anything else on it (<https://redis.io/docs/latest/commands/wait/>). So one is sent
+/// for all who wait, and those who come while it is under way share the next: however many callers
+/// there are, each waits for two of them at most.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<Queue>);
 

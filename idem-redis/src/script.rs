@@ -4,9 +4,9 @@ use redis::{Cmd, ToRedisArgs};
 
 /// A Lua script that works on one key, or on several of one slot.
 ///
-/// Access by its SHA-1; a server that does not know it (just started, failed over, `SCRIPT FLUSH`) is sent the whole
-/// text with `EVAL`, which it remembers. `redis::Script` would load it first, on every node of a cluster, and fail
-/// when one of them is down.
+/// Access by its SHA-1; a server that does not know it (just started, failed over, `SCRIPT FLUSH`)
+/// is sent the whole text with `EVAL`, which it remembers. `redis::Script` would load it first, on
+/// every node of a cluster, and fail when one of them is down.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
@@ -55,7 +55,8 @@ impl Call<'_> {
         }
     }
 
-    /// A script whose last argument is when its caller stops waiting, which is added when it is sent.
+    /// A script whose last argument is when its caller stops waiting, which is added when it is
+    /// sent.
     pub(crate) fn dated(mut self) -> Self {
         self.is_dated = true;
         self

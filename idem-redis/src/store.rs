@@ -24,8 +24,8 @@ pub(crate) const BACKEND: &str = "redis";
 
 /// The store on Redis or Valkey.
 ///
-/// A clone shares the connection, which any number of concurrent callers use at the same time. Nothing has to be
-/// created on the server.
+/// A clone shares the connection, which any number of concurrent callers use at the same time.
+/// Nothing has to be created on the server.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -41,12 +41,13 @@ pub(crate) const BACKEND: &str = "redis";
 /// # }
 /// ```
 ///
-/// * **Sentinel**: the store leaves a master that was demoted, and so answers `READONLY`, at once, and repeats on the new
-///   master what the old one refused. An address that moves between servers (a virtual IP, a cloud's endpoint) works with
-///   [`connect`](Self::connect) in the same way.
-/// * **Cluster**: a record is one key without a hash tag, so in one slot, and records spread over all slots. `MOVED` and
-///   `ASK` are followed: a slot may move while claims go on. With `cluster-node-timeout 1000` a failover takes two to three
-///   seconds. With replicas, each write and its `WAIT` go to the master of the key, so the count is of *its* replicas.
+/// * **Sentinel**: the store leaves a master that was demoted, and so answers `READONLY`, at once,
+///   and repeats on the new master what the old one refused. An address that moves between servers
+///   (a virtual IP, a cloud's endpoint) works with [`connect`](Self::connect) in the same way.
+/// * **Cluster**: a record is one key without a hash tag, so in one slot, and records spread over
+///   all slots. `MOVED` and `ASK` are followed: a slot may move while claims go on. With
+///   `cluster-node-timeout 1000` a failover takes two to three seconds. With replicas, each write
+///   and its `WAIT` go to the master of the key, so the count is of *its* replicas.
 ///
 /// | key | content |
 /// | --- | --- |
@@ -66,20 +67,21 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store on one server: `redis://user:password@host:port/database`, `rediss://…` for TLS (feature `tls`),
-    /// `redis+unix:///path`.
+    /// A store on one server: `redis://user:password@host:port/database`, `rediss://…` for TLS
+    /// (feature `tls`), `redis+unix:///path`.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read, or the server is too old or may drop records (the message says
-    /// which setting to change); `Unavailable` when it cannot be reached or is a replica.
+    /// `Misconfigured` when the URL cannot be read, or the server is too old or may drop records
+    /// (the message says which setting to change); `Unavailable` when it cannot be reached or is a
+    /// replica.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         Self::connect_with(Connector::node(url, &config), config).await
     }
 
-    /// A store on the server that leads the group of this name, as the sentinels at `urls` say; asked again at each
-    /// connecting, so also after a failover. `template` is a URL with user, password, database and TLS of the servers
-    /// themselves; its address does not matter.
+    /// A store on the server that leads the group of this name, as the sentinels at `urls` say;
+    /// asked again at each connecting, so also after a failover. `template` is a URL with user,
+    /// password, database and TLS of the servers themselves; its address does not matter.
     ///
     /// # Errors
     ///

@@ -8,13 +8,14 @@ use crate::error::Access;
 use crate::operations::nothing;
 use crate::store::RedisStore;
 
-/// How many keys the server looks at in one step. Nothing else runs meanwhile, some tens of microseconds.
+/// How many keys the server looks at in one step. Nothing else runs meanwhile, some tens of
+/// microseconds.
 const STEP: u32 = 500;
 
 impl RedisStore {
-    /// Walks through the keys of every master in bounded steps (`SCAN`, never `KEYS`) until `limit` records were failed
-    /// or all were seen: <https://redis.io/docs/latest/commands/scan/>. A record that is there during the whole walk
-    /// is seen.
+    /// Walks through the keys of every master in bounded steps (`SCAN`, never `KEYS`) until `limit`
+    /// records were failed or all were seen: <https://redis.io/docs/latest/commands/scan/>. A
+    /// record that is there during the whole walk is seen.
     pub(crate) async fn sweep_some(&self, limit: u32) -> Result<u64> {
         let limit = u64::from(check::batch(limit)?);
         let mut failed = 0;

@@ -15,11 +15,13 @@ use crate::store::{RedisStore, at};
 const SHORT: Duration = Duration::from_secs(10);
 
 impl RedisStore {
-    /// Checks the server as [`connect`](Self::connect) does, that its last attempts to save succeeded, and that the user may do
-    /// all that a store does: it walks a key of its own, of a random id under the scope `idem-verify`, through every
-    /// operation, with the configured replicas. The server forgets that key after [`Config::with_grace`] and a moment.
+    /// Checks the server as [`connect`](Self::connect) does, that its last attempts to save
+    /// succeeded, and that the user may do all that a store does: it walks a key of its own, of a
+    /// random id under the scope `idem-verify`, through every operation, with the configured
+    /// replicas. The server forgets that key after [`Config::with_grace`] and a moment.
     ///
-    /// What cannot be seen from here is whether the server saves at all: see *Limits* of the README.
+    /// What cannot be seen from here is whether the server saves at all: see *Limits* of the
+    /// README.
     ///
     /// # Errors
     ///

@@ -64,8 +64,8 @@ impl Operations {
     }
 }
 
-/// Whether the answer of an advance tells of a write. Where the mark is at the version already, the caller's own write
-/// may be the one that replicas still lack.
+/// Whether the answer of an advance tells of a write. Where the mark is at the version already, the
+/// caller's own write may be the one that replicas still lack.
 fn is_at_version(answer: &Value) -> bool {
     let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged");
     matches!(answer, Value::Array(items)
@@ -87,8 +87,9 @@ fn unreadable() -> Error {
     )
 }
 
-/// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale and unchanged write
-/// nothing, but where replicas are waited for: then an unchanged mark is written once more as it is.
+/// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale
+/// and unchanged write nothing, but where replicas are waited for: then an unchanged mark is
+/// written once more as it is.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl WatermarkStore for RedisStore {

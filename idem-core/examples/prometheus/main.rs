@@ -5,8 +5,8 @@
 //! cargo run -p idem-core --features metrics --example prometheus -- 127.0.0.1:9464
 //! ```
 //!
-//! With an address it goes on and serves `/metrics` there, for a Prometheus that scrapes it and a Grafana with
-//! `dashboards/idem.json`.
+//! With an address it goes on and serves `/metrics` there, for a Prometheus that scrapes it and a
+//! Grafana with `dashboards/idem.json`.
 
 mod exposition;
 mod workload;

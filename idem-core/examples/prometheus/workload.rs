@@ -7,7 +7,8 @@ use std::time::Duration;
 use idem_core::engine::observe::{CacheCounts, MetricsObserver};
 use idem_core::{BusyPolicy, Idempotency, Key, MemoryStore, Policies, Policy, Work};
 
-/// Fresh and repeated payments, a conflict, a failure, one that waits for another, and one that loses its lease.
+/// Fresh and repeated payments, a conflict, a failure, one that waits for another, and one that
+/// loses its lease.
 pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
     MetricsObserver::describe();
     let class = |scope: &str| {

@@ -9,23 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Callers under way from which on they are gathered. Below that a round trip each is as good, and nobody waits for the
-/// turn of the runtime that gathering takes.
+/// Callers under way from which on they are gathered. Below that a round trip each is as good, and
+/// nobody waits for the turn of the runtime that gathering takes.
 const COMPANY: usize = 8;
 
 /// What does an errand for many: an answer for each, in their order.
 type Errand<I, O> =
     Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
 
-/// For implementers of stores: callers of whom each has an item and wants its answer, gathered into errands for many.
+/// For implementers of stores: callers of whom each has an item and wants its answer, gathered into
+/// errands for many.
 ///
-/// The first of them lets those who are ready to run ask first, one turn of the runtime, and then sends for all. There
-/// is no timer: nobody waits for callers who may come. While as many errands are under way as there may be, callers wait
-/// for the first that is done. An errand runs in a task of its own, so a caller who is dropped takes nobody's answer
-/// with it, and is left out if it is dropped before that.
+/// The first of them lets those who are ready to run ask first, one turn of the runtime, and then
+/// sends for all. There is no timer: nobody waits for callers who may come. While as many errands
+/// are under way as there may be, callers wait for the first that is done. An errand runs in a task
+/// of its own, so a caller who is dropped takes nobody's answer with it, and is left out if it is
+/// dropped before that.
 ///
-/// What gathers changes who asks with whom, and no answer: use it for what may be asked for again, or whose answers
-/// tell each caller what became of its own item.
+/// What gathers changes who asks with whom, and no answer: use it for what may be asked for again,
+/// or whose answers tell each caller what became of its own item.
 pub struct Batcher<I, O> {
     waiting: Mutex<Waiting<I, O>>,
     underway: AtomicUsize,
@@ -69,8 +71,8 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
     }
 }
 
-/// An errand under way. When it is over, also when it panics or its runtime ends, those who have come meanwhile are sent
-/// for.
+/// An errand under way. When it is over, also when it panics or its runtime ends, those who have
+/// come meanwhile are sent for.
 struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
@@ -81,8 +83,8 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// Errands for at most `most` items each, at most `errands` of them at a time. `errand` answers each item, in order; items
-    /// that it leaves out have no answer.
+    /// Errands for at most `most` items each, at most `errands` of them at a time. `errand` answers
+    /// each item, in order; items that it leaves out have no answer.
     pub fn new<F>(
         most: usize,
         errands: usize,
@@ -112,8 +114,8 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         )
     }
 
-    /// The item's answer; none when the task that asked ended without one, as with its runtime. Whether it has asked is
-    /// not known then.
+    /// The item's answer; none when the task that asked ended without one, as with its runtime.
+    /// Whether it has asked is not known then.
     ///
     /// # Cancellation
     ///
@@ -138,7 +140,8 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends for as many as may be sent for. Without a runtime they are told that there is no answer.
+    /// Sends for as many as may be sent for. Without a runtime they are told that there is no
+    /// answer.
     fn send(self: &Arc<Self>, led: bool) {
         let mut led = led;
         while let Some(callers) = self.next(std::mem::take(&mut led)) {

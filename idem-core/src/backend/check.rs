@@ -1,6 +1,7 @@
 //! Checks made by every store before anything is sent (law 11).
 //!
-//! They are public so that a store written elsewhere refuses what the others refuse, in the same words.
+//! They are public so that a store written elsewhere refuses what the others refuse, in the same
+//! words.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +43,8 @@ pub(crate) fn wait(wait: Duration) -> Result<i64> {
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::limits::MAX_VERSION).
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above
+/// [`MAX_VERSION`](crate::limits::MAX_VERSION).
 pub fn version(version: u64) -> Result<i64> {
     watermark::checked(version)
 }
@@ -50,9 +52,9 @@ pub fn version(version: u64) -> Result<i64> {
 /// The longest time that [`deadline`] waits: a year.
 pub const MAX_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The instant after this time, for loops that end by a limit of a caller's. A limit above [`MAX_LIMIT`] counts as that
-/// one: `Instant + Duration` panics where the clock cannot hold the sum, as with [`Duration::MAX`], which means "no
-/// limit" to whoever sets it.
+/// The instant after this time, for loops that end by a limit of a caller's. A limit above
+/// [`MAX_LIMIT`] counts as that one: `Instant + Duration` panics where the clock cannot hold the
+/// sum, as with [`Duration::MAX`], which means "no limit" to whoever sets it.
 #[must_use]
 pub fn deadline(limit: Duration) -> Instant {
     deadline_from(Instant::now(), limit)
@@ -81,8 +83,8 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
     Ok(whole_millis_as_micros(value))
 }
 
-/// The stored form of the response; with the feature `zstd`, compressed when it has more than 4 KiB and gains by it.
-/// The limit is that of the plain form.
+/// The stored form of the response; with the feature `zstd`, compressed when it has more than 4 KiB
+/// and gains by it. The limit is that of the plain form.
 ///
 /// # Errors
 ///
@@ -167,7 +169,8 @@ impl fmt::Debug for CheckedClaim {
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`lease`], [`retention`] and [`metadata`].
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`lease`], [`retention`] and
+/// [`metadata`].
 pub fn claim(request: &ClaimRequest, limits: &Limits) -> Result<CheckedClaim> {
     Ok(CheckedClaim {
         lease: lease(request.lease())?,

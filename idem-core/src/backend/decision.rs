@@ -72,8 +72,8 @@ pub enum ClaimDecision {
     Fresh,
     /// The attempt asks again: it keeps token, attempts and checkpoint, and its lease starts anew.
     Own,
-    /// The stale claim of somebody else is acquired: greater token, one more attempt, the checkpoint
-    /// stays.
+    /// The stale claim of somebody else is acquired: greater token, one more attempt, the
+    /// checkpoint stays.
     TakeOver,
     /// The failure is acquired to be tried again: greater token, one more attempt, no checkpoint.
     Retry,

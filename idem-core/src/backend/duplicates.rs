@@ -20,13 +20,15 @@ const WEIGHT: u16 = 16;
 /// Above every share, so a record is expected; nothing that is learnt changes it.
 const ALWAYS: u16 = u16::MAX;
 
-/// Which of two statements a claim had better send first: for backends that can look for a record before they write, or
-/// write before they look. It knows, for each scope and operation, the share of claims that met a record lately.
+/// Which of two statements a claim had better send first: for backends that can look for a record
+/// before they write, or write before they look. It knows, for each scope and operation, the share
+/// of claims that met a record lately.
 ///
-/// A hint, never a proof: it forgets, it is wrong about the first claims after a change, and operations may share what is
-/// learnt. So a verdict must not depend on it, only the order of the statements that lead there. It is kept without
-/// locks, and an update that is lost in a race does no harm. The places are found by a cheap hash without a key: whoever
-/// chooses scopes that fall on another's place costs that one a round trip per claim, and nothing else.
+/// A hint, never a proof: it forgets, it is wrong about the first claims after a change, and
+/// operations may share what is learnt. So a verdict must not depend on it, only the order of the
+/// statements that lead there. It is kept without locks, and an update that is lost in a race does
+/// no harm. The places are found by a cheap hash without a key: whoever chooses scopes that fall on
+/// another's place costs that one a round trip per claim, and nothing else.
 ///
 /// ```
 /// use idem_core::backend::DuplicateEstimator;
@@ -44,14 +46,15 @@ pub struct DuplicateEstimator {
 }
 
 impl DuplicateEstimator {
-    /// Operations that nothing is known of are taken for fresh, until about a dozen claims have met a record.
+    /// Operations that nothing is known of are taken for fresh, until about a dozen claims have met
+    /// a record.
     #[must_use]
     pub const fn new() -> Self {
         Self::starting_at::<0>()
     }
 
-    /// Operations that nothing is known of are looked for first, until about a dozen claims have met none: for servers
-    /// where a write that meets a record waits for those who have locked it.
+    /// Operations that nothing is known of are looked for first, until about a dozen claims have
+    /// met none: for servers where a write that meets a record waits for those who have locked it.
     #[must_use]
     pub const fn expecting_duplicates() -> Self {
         Self::starting_at::<ALL>()
@@ -63,13 +66,15 @@ impl DuplicateEstimator {
         }
     }
 
-    /// Whether most of the last claims of this scope and operation met a record, so that it pays to look first.
+    /// Whether most of the last claims of this scope and operation met a record, so that it pays to
+    /// look first.
     #[must_use]
     pub fn expects_duplicate(&self, key: &Key) -> bool {
         self.share(key).load(Ordering::Relaxed) >= MOSTLY
     }
 
-    /// Learns from one more claim, which counts a sixteenth: whether it met a record that answered it.
+    /// Learns from one more claim, which counts a sixteenth: whether it met a record that answered
+    /// it.
     pub fn record(&self, key: &Key, met_record: bool) {
         let share = self.share(key);
         let known = share.load(Ordering::Relaxed);
@@ -84,8 +89,8 @@ impl DuplicateEstimator {
         }
     }
 
-    /// From now on a record is expected, whatever is learnt: for operations whose records are kept locked, by callers'
-    /// transactions for example, where a look is answered and a write waits.
+    /// From now on a record is expected, whatever is learnt: for operations whose records are kept
+    /// locked, by callers' transactions for example, where a look is answered and a write waits.
     pub fn always_look(&self, key: &Key) {
         self.share(key).store(ALWAYS, Ordering::Relaxed);
     }
@@ -97,7 +102,8 @@ impl DuplicateEstimator {
     }
 }
 
-/// The hash with the text mixed in, eight bytes at a time, and its length, so that no two texts run together.
+/// The hash with the text mixed in, eight bytes at a time, and its length, so that no two texts run
+/// together.
 fn mixed(hash: u64, text: &str) -> u64 {
     /// Odd, without a pattern: 2^64 divided by the golden ratio.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -186,18 +186,19 @@ impl LockedKeys {
         self.0.is_locked(self.0.hash(key))
     }
 
-    /// Whether the key is locked, or was a moment ago: a batch that has it in it may have to wait for the lock.
+    /// Whether the key is locked, or was a moment ago: a batch that has it in it may have to wait
+    /// for the lock.
     pub(crate) fn was_locked(&self, key: &Key) -> bool {
         let hash = self.0.hash(key);
         let locked = self.0.shard(hash).get(&hash).and_then(|state| state.locked);
         locked.is_some_and(|lock| lock.is_recent(Instant::now()))
     }
 
-    /// How long no caller reads the record of this key, because it is locked and a read just now did
-    /// not answer; up to 10 ms.
+    /// How long no caller reads the record of this key, because it is locked and a read just now
+    /// did not answer; up to 10 ms.
     ///
-    /// A claim that meets this waits for as long, without a connection, and returns `Contention`. What
-    /// commits meanwhile is found by the next claim.
+    /// A claim that meets this waits for as long, without a connection, and returns `Contention`.
+    /// What commits meanwhile is found by the next claim.
     #[must_use]
     pub fn read_pause(&self, key: &Key) -> Option<Duration> {
         let hash = self.0.hash(key);

@@ -1,5 +1,5 @@
-//! What authors of backends need, and applications do not: checks, decisions, stored forms, locked keys, batches and
-//! wake-ups. Every store of this family is made of it.
+//! What authors of backends need, and applications do not: checks, decisions, stored forms, locked
+//! keys, batches and wake-ups. Every store of this family is made of it.
 
 mod access;
 mod batcher;

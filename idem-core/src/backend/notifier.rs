@@ -7,15 +7,15 @@ use tokio::sync::watch;
 
 use crate::{Key, Result};
 
-/// Something that tells when the record of a key has changed, so that those who wait for it ask at once instead of
-/// at their next poll.
+/// Something that tells when the record of a key has changed, so that those who wait for it ask at
+/// once instead of at their next poll.
 ///
-/// It is a hint: one may be lost, come late, come twice, or come for nothing. Whoever waits polls all the same, and
-/// asks the store for the truth.
+/// It is a hint: one may be lost, come late, come twice, or come for nothing. Whoever waits polls
+/// all the same, and asks the store for the truth.
 #[async_trait]
 pub trait ChangeNotifier: fmt::Debug + Send + Sync + 'static {
-    /// Begins to listen. When it returns, changes that are made from now on are told; one that was made before is
-    /// found by asking the store once more.
+    /// Begins to listen. When it returns, changes that are made from now on are told; one that was
+    /// made before is found by asking the store once more.
     ///
     /// # Errors
     ///
@@ -51,7 +51,8 @@ impl Subscription {
         self
     }
 
-    /// Waits until the record may have changed since the last call; for ever when nothing is told any more.
+    /// Waits until the record may have changed since the last call; for ever when nothing is told
+    /// any more.
     ///
     /// # Cancellation
     ///

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// The `Debug` form of an error of somebody else's: its type and what class it is of, never its text.
+/// The `Debug` form of an error of somebody else's: its type and what class it is of, never its
+/// text.
 ///
-/// Errors of drivers and codecs quote data: a decoder shows the value that it did not expect, a database the row that
-/// breaks a constraint. The errors of this family therefore show their sources in this form. Whoever has decided that
-/// a text may be shown gets it from [`source`](StdError::source).
+/// Errors of drivers and codecs quote data: a decoder shows the value that it did not expect, a
+/// database the row that breaks a constraint. The errors of this family therefore show their
+/// sources in this form. Whoever has decided that a text may be shown gets it from
+/// [`source`](StdError::source).
 ///
 /// ```
 /// let error = serde_json::from_str::<u8>(r#""secret""#).unwrap_err();

@@ -10,8 +10,8 @@ use crate::{
     InFlight, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
 };
 
-/// The columns of a record, for backends that keep it in columns or fields. Instants are microseconds since 1970 on
-/// the store's clock.
+/// The columns of a record, for backends that keep it in columns or fields. Instants are
+/// microseconds since 1970 on the store's clock.
 ///
 /// `Debug` shows how long metadata and result are, not what they say.
 #[derive(Clone)]
@@ -36,8 +36,9 @@ pub struct StoredRecord<'r> {
     pub sealed_at: Option<i64>,
     /// The metadata as JSON.
     pub metadata: Option<&'r str>,
-    /// What [`encode_response`](crate::backend::encode_response) or [`encode_failure`](crate::backend::encode_failure) made. Not
-    /// needed for a claimant in conflict.
+    /// What [`encode_response`](crate::backend::encode_response) or
+    /// [`encode_failure`](crate::backend::encode_failure) made. Not needed for a claimant in
+    /// conflict.
     pub result: Option<Bytes>,
     /// The clock when the store answered.
     pub now: i64,

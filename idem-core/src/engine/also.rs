@@ -43,23 +43,25 @@ impl Others {
 }
 
 impl Work {
-    /// Makes the result of this run found under another key, too: for work that changes who asks, so that a retry comes
-    /// with another scope. Without a key of its own the run stays without.
+    /// Makes the result of this run found under another key, too: for work that changes who asks,
+    /// so that a retry comes with another scope. Without a key of its own the run stays without.
     ///
-    /// Call it before the effect, as soon as the other key is known. If it gives a response, a run before this one was
-    /// killed after it had sealed that: the work is done, and what it is to return is
-    /// [in there](crate::Response::from_json).
+    /// Call it before the effect, as soon as the other key is known. If it gives a response, a run
+    /// before this one was killed after it had sealed that: the work is done, and what it is to
+    /// return is [in there](crate::Response::from_json).
     ///
-    /// That key is claimed and held as long as the run's own, and ends as that does: sealed before it with the same
-    /// result, or given up. If the process is killed meanwhile, whoever comes with either key takes the run over under the
-    /// first one, so that the [derived](Self::derive) keys stay the same. The policy of failures that are tried again
+    /// That key is claimed and held as long as the run's own, and ends as that does: sealed before
+    /// it with the same result, or given up. If the process is killed meanwhile, whoever comes with
+    /// either key takes the run over under the first one, so that the [derived](Self::derive) keys
+    /// stay the same. The policy of failures that are tried again
     /// ([`FailedPolicy::Retry`](crate::FailedPolicy::Retry)) does not go together with it.
     ///
     /// # Errors
     ///
-    /// [`ClaimLost`](ErrorKind::ClaimLost) when the run itself has lost its claim. [`Contention`](ErrorKind::Contention)
-    /// when somebody works under the other key: stop, and try again later. [`InvalidInput`](ErrorKind::InvalidInput) when
-    /// it is in use for another request. Those of the store.
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when the run itself has lost its claim.
+    /// [`Contention`](ErrorKind::Contention) when somebody works under the other key: stop, and try
+    /// again later. [`InvalidInput`](ErrorKind::InvalidInput) when it is in use for another
+    /// request. Those of the store.
     ///
     /// # Cancellation
     ///
@@ -100,7 +102,8 @@ impl Work {
         }
     }
 
-    /// A claim that nobody takes over but the work that it belongs to, which waits for its own dead.
+    /// A claim that nobody takes over but the work that it belongs to, which waits for its own
+    /// dead.
     fn also(&self, context: &Context, others: &Arc<Others>, key: &Key) -> (Context, ClaimRequest) {
         let lease = context.policy.lease();
         let policy = context.policy.as_ref().clone();

@@ -6,16 +6,17 @@ use serde::de::DeserializeOwned;
 use crate::{Error, Response, Result, carried};
 
 impl Response {
-    /// The response that [`Idempotency::run`](crate::Idempotency::run) stores for this value: status 200,
-    /// content type `application/json`, and the value as JSON; `null` for `()`.
+    /// The response that [`Idempotency::run`](crate::Idempotency::run) stores for this value:
+    /// status 200, content type `application/json`, and the value as JSON; `null` for `()`.
     ///
-    /// Work that seals its claim itself, in its own transaction, seals it with this; that the engine then
-    /// seals it once more with the same changes nothing.
+    /// Work that seals its claim itself, in its own transaction, seals it with this; that the
+    /// engine then seals it once more with the same changes nothing.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or holds what JSON does not
-    /// carry and `serde_json` writes as `null`: a number that is not finite, `Some(None)`, `Some(())`.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or holds
+    /// what JSON does not carry and `serde_json` writes as `null`: a number that is not finite,
+    /// `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let body = carried::to_json(WHAT, value)?;
         Ok(Self::new(200, body).with_header("content-type", "application/json"))

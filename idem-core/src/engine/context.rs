@@ -16,8 +16,8 @@ use super::waiting::Waiting;
 use crate::backend::ChangeNotifier;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
 
-/// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it, and the runtime that the
-/// run was started on.
+/// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it,
+/// and the runtime that the run was started on.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,

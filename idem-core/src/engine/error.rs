@@ -7,8 +7,9 @@ use crate::{Conflict, Error, Failed, InFlight};
 
 /// Why a run gave no sealed value: `E` is the work's error, `T` its value.
 ///
-/// `Debug` and `Display` show neither the value, nor what is stored, nor the text of a store's or codec's source. The
-/// work's own error shows itself: what its `Debug` and `Display` say is the application's to decide.
+/// `Debug` and `Display` show neither the value, nor what is stored, nor the text of a store's or
+/// codec's source. The work's own error shows itself: what its `Debug` and `Display` say is the
+/// application's to decide.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E, T> {
@@ -25,24 +26,26 @@ pub enum RunError<E, T> {
     #[error("the request failed before, recorded as `{}`", .0.failure.code())]
     Failed(Failed),
 
-    /// The work answered with this error, now. The claim is released or the failure recorded, as the policy
-    /// says; where the store could not be told, the lease runs out.
+    /// The work answered with this error, now. The claim is released or the failure recorded, as
+    /// the policy says; where the store could not be told, the lease runs out.
     #[error(transparent)]
     Work(E),
 
     /// The store gave no verdict, so the work was not started. After an unknown
     /// [`effect`](Error::effect) the key may be claimed in vain until the lease ends. With the kind
-    /// [`Contention`](crate::ErrorKind::Contention) a transaction that is still open holds the key: somebody else is at
-    /// work under it.
+    /// [`Contention`](crate::ErrorKind::Contention) a transaction that is still open holds the key:
+    /// somebody else is at work under it.
     #[error("the store gave no verdict, the work was not started")]
     Store(#[source] Error),
 
-    /// The work has run and this is its value, but the value is not known to be stored, so that a retry may
-    /// not find it.
+    /// The work has run and this is its value, but the value is not known to be stored, so that a
+    /// retry may not find it.
     ///
-    /// The source says why: `ClaimLost` (somebody else has acquired the key in between, or a sweep has
-    /// failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that reads back as
-    /// the value; later callers get [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for long.
+    /// The source says why: `ClaimLost` (somebody else has acquired the key in between, or a sweep
+    /// has failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that
+    /// reads back as the value; later callers get
+    /// [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for
+    /// long.
     #[error("the work has run, but its result is not known to be stored")]
     NotStored {
         /// The work's value.
@@ -51,8 +54,8 @@ pub enum RunError<E, T> {
         source: Error,
     },
 
-    /// The stored response cannot be read as `T`: it was written by another version of the program, or by
-    /// another operation. The work was not started.
+    /// The stored response cannot be read as `T`: it was written by another version of the program,
+    /// or by another operation. The work was not started.
     #[error("the stored response cannot be read as this operation's result")]
     Codec(#[source] Error),
 }
@@ -64,8 +67,8 @@ impl<E, T> RunError<E, T> {
         matches!(self, Self::Work(_) | Self::NotStored { .. })
     }
 
-    /// When to ask again, for a request that is being worked on: when the worker's lease ends. The result may
-    /// be there sooner; and a lease is renewed as long as the work runs.
+    /// When to ask again, for a request that is being worked on: when the worker's lease ends. The
+    /// result may be there sooner; and a lease is renewed as long as the work runs.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -103,8 +106,8 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// The same with what `change` makes of the work's error: for errors such as `anyhow::Error` that are no
-    /// [`std::error::Error`] themselves.
+    /// The same with what `change` makes of the work's error: for errors such as `anyhow::Error`
+    /// that are no [`std::error::Error`] themselves.
     #[must_use]
     pub fn map_work<F>(self, change: impl FnOnce(E) -> F) -> RunError<F, T> {
         match self {

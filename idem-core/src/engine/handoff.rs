@@ -31,20 +31,21 @@ pub enum Handoff {
 }
 
 impl Idempotency {
-    /// Claims the key for work that is done later and elsewhere, and delivers the claim there, in a queue's message,
-    /// say; whoever gets it calls [`resume`](Self::resume).
+    /// Claims the key for work that is done later and elsewhere, and delivers the claim there, in a
+    /// queue's message, say; whoever gets it calls [`resume`](Self::resume).
     ///
-    /// The claim is kept alive while `deliver` runs, and then honoured for `wait` more, within which the work is to
-    /// begin. After that it can be taken over: the message then finds its claim lost. A process that is killed before it
-    /// has delivered blocks the key for the policy's lease only. The metadata is what others see meanwhile, in
-    /// [`RunError::InFlight`]: the job's id, say. It takes the place of the policy's.
+    /// The claim is kept alive while `deliver` runs, and then honoured for `wait` more, within
+    /// which the work is to begin. After that it can be taken over: the message then finds its
+    /// claim lost. A process that is killed before it has delivered blocks the key for the policy's
+    /// lease only. The metadata is what others see meanwhile, in [`RunError::InFlight`]: the job's
+    /// id, say. It takes the place of the policy's.
     ///
     /// # Errors
     ///
-    /// [`RunError::Work`] with the error of `deliver`, after which the key is released. [`RunError::InFlight`] while the
-    /// work waits or runs, others as for [`run`](Self::run). [`RunError::Store`] with
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or above [`MAX_LEASE`](crate::limits::MAX_LEASE); then nothing
-    /// is claimed.
+    /// [`RunError::Work`] with the error of `deliver`, after which the key is released.
+    /// [`RunError::InFlight`] while the work waits or runs, others as for [`run`](Self::run).
+    /// [`RunError::Store`] with [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or
+    /// above [`MAX_LEASE`](crate::limits::MAX_LEASE); then nothing is claimed.
     ///
     /// # Cancellation
     ///
@@ -86,13 +87,14 @@ impl Idempotency {
 
     /// Runs work under a claim that was made elsewhere: by [`hand_off`](Self::hand_off).
     ///
-    /// The claim says that nobody else *claims* the key, not that nobody else has this claim: where a message may be
-    /// delivered twice, that is the consumer's to see to.
+    /// The claim says that nobody else *claims* the key, not that nobody else has this claim: where
+    /// a message may be delivered twice, that is the consumer's to see to.
     ///
     /// # Errors
     ///
-    /// [`RunError::Store`] with [`ClaimLost`](ErrorKind::ClaimLost) when the claim came too late: others have acquired
-    /// the key. If it is sealed under this very claim, that is replayed. Others as for [`run`](Self::run).
+    /// [`RunError::Store`] with [`ClaimLost`](ErrorKind::ClaimLost) when the claim came too late:
+    /// others have acquired the key. If it is sealed under this very claim, that is replayed.
+    /// Others as for [`run`](Self::run).
     ///
     /// # Panics
     ///
@@ -157,7 +159,8 @@ where
         let _ = held.settle(Ending::Release).await;
         return Err(RunError::Work(error));
     }
-    // It is delivered: whoever got it may have begun, or have finished. If this fails, the wait is as long as the lease.
+    // It is delivered: whoever got it may have begun, or have finished. If this fails, the wait is
+    // as long as the lease.
     let _ = renewed(context, &claim, wait).await;
     let _ = held.settle(Ending::LetExpire).await;
     Ok(Handoff::New(claim))

@@ -18,8 +18,8 @@ use crate::{Error, ErrorKind, Result};
 /// The leases of all runs of an `Idempotency`.
 ///
 /// Most runs end long before their first renewal is due, at a third of the lease. One task for each
-/// runtime looks at all of them and gives a task of its own to each run whose renewal comes near, so
-/// that a short run costs an entry in a map.
+/// runtime looks at all of them and gives a task of its own to each run whose renewal comes near,
+/// so that a short run costs an entry in a map.
 ///
 /// A renewal runs in a task, so that work that blocks its thread does not stop it where the runtime
 /// has another thread.
@@ -126,8 +126,8 @@ impl Heartbeats {
         }
         if earlier.is_some() || is_earlier {
             // A worker keeps the task that it woke or spawned last for itself, where no other can
-            // steal it (Tokio's LIFO slot). The next spawn pushes it out of there, so that work that
-            // blocks this thread does not block it.
+            // steal it (Tokio's LIFO slot). The next spawn pushes it out of there, so that work
+            // that blocks this thread does not block it.
             context.runtime.spawn(std::future::ready(()));
         }
         Heartbeat {
@@ -178,7 +178,8 @@ impl Watch {
     }
 }
 
-/// The task of one runtime. It ends when nothing waited between two of its looks, and with the runtime.
+/// The task of one runtime. It ends when nothing waited between two of its looks, and with the
+/// runtime.
 struct Watching {
     heartbeats: Arc<Heartbeats>,
     /// Its watch is the one that has this, too.
@@ -242,9 +243,9 @@ struct Beating {
 }
 
 impl Beating {
-    /// A store that is out of reach is asked until the work ends, also when the claim can no longer be
-    /// assumed to be held and the work was told so: if nobody else has acquired the key meanwhile, work that
-    /// cannot be stopped is so protected again.
+    /// A store that is out of reach is asked until the work ends, also when the claim can no longer
+    /// be assumed to be held and the work was told so: if nobody else has acquired the key
+    /// meanwhile, work that cannot be stopped is so protected again.
     async fn run(mut self) {
         let mut next = earlier(self.lease.deadline(), self.third * 2);
         while self.pause_until(next).await {

@@ -45,8 +45,8 @@ impl Ending {
 
 /// A claim that ends in some way whatever happens to its holder: settled, or dropped.
 ///
-/// What is to be done then goes to the runtime that the run was started on; where that has ended, the lease
-/// lapses.
+/// What is to be done then goes to the runtime that the run was started on; where that has ended,
+/// the lease lapses.
 #[derive(Debug)]
 pub(super) struct Held {
     context: Context,
@@ -147,7 +147,8 @@ impl Held {
             context: self.context.clone(),
             lease: Arc::clone(&self.lease),
             claim: self.lease.claim(),
-            // What cannot be released is to lapse; what is sealed late must not be taken over before.
+            // What cannot be released is to lapse; what is sealed late must not be taken over
+            // before.
             _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
             ending,
             limit,
@@ -228,7 +229,8 @@ impl LastStep {
     }
 }
 
-/// A last step may be repeated whenever it may have taken effect already: the same twice succeeds twice.
+/// A last step may be repeated whenever it may have taken effect already: the same twice succeeds
+/// twice.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     let is_settled = matches!(
         error.kind(),

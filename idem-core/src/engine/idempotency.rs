@@ -19,13 +19,14 @@ use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
 
 /// Runs work once per key, on any store. Cloning costs a reference count.
 ///
-/// The work is a closure that takes [`Work`] and returns a future: `async |work: Work| { … }`. Its value is
-/// stored as JSON, so it is `Serialize + DeserializeOwned`; `()` is a value like others. Its error only needs
-/// to be `Display`.
+/// The work is a closure that takes [`Work`] and returns a future: `async |work: Work| { … }`. Its
+/// value is stored as JSON, so it is `Serialize + DeserializeOwned`; `()` is a value like others.
+/// Its error only needs to be `Display`.
 ///
 /// # Cancellation
 ///
-/// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the key.
+/// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the
+/// key.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     pub(super) shared: Arc<Shared>,
@@ -45,8 +46,8 @@ impl Idempotency {
     /// 1,024.
     pub const DEFAULT_MAX_WAITERS: usize = 1024;
 
-    /// Runs on this store, with [`Policy::default`](crate::Policy::default) for every operation. An `Arc<dyn IdempotencyStore>` is a
-    /// store, too.
+    /// Runs on this store, with [`Policy::default`](crate::Policy::default) for every operation. An
+    /// `Arc<dyn IdempotencyStore>` is a store, too.
     #[must_use]
     pub fn new(store: impl IdempotencyStore) -> Self {
         Self {
@@ -61,8 +62,9 @@ impl Idempotency {
         }
     }
 
-    /// What wakes runs that wait for another's result ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)): they poll as they
-    /// do without it, and ask at once when they are told to. A store may be its own: see its crate. Of claims that end in
+    /// What wakes runs that wait for another's result
+    /// ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)): they poll as they do without it, and ask at
+    /// once when they are told to. A store may be its own: see its crate. Of claims that end in
     /// this process they are told in any case.
     #[must_use]
     pub fn with_notifier(mut self, wakes: impl ChangeNotifier) -> Self {
@@ -70,8 +72,9 @@ impl Idempotency {
         self
     }
 
-    /// How many runs may wait for another's result at once; 1,024 unless told. One more is refused as under
-    /// [`BusyPolicy::Refuse`](crate::BusyPolicy::Refuse). Clones made before keep their own number.
+    /// How many runs may wait for another's result at once; 1,024 unless told. One more is refused
+    /// as under [`BusyPolicy::Refuse`](crate::BusyPolicy::Refuse). Clones made before keep their
+    /// own number.
     #[must_use]
     pub fn with_max_waiters(mut self, most: usize) -> Self {
         Arc::make_mut(&mut self.shared).waiting = Arc::new(Waiting::new(most));
@@ -140,8 +143,8 @@ impl Idempotency {
             .await
     }
 
-    /// [`run`](Self::run) where there is a key. Without one the work just runs: the value is fresh, the store
-    /// is not asked, nothing is kept.
+    /// [`run`](Self::run) where there is a key. Without one the work just runs: the value is fresh,
+    /// the store is not asked, nothing is kept.
     ///
     /// # Errors
     ///
@@ -173,8 +176,8 @@ impl Idempotency {
         }
     }
 
-    /// [`run`](Self::run) for work that makes a whole [`Response`], which is stored and replayed byte for
-    /// byte: for HTTP and other edges.
+    /// [`run`](Self::run) for work that makes a whole [`Response`], which is stored and replayed
+    /// byte for byte: for HTTP and other edges.
     ///
     /// # Errors
     ///

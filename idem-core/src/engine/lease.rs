@@ -11,9 +11,9 @@ use crate::backend::check;
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///
-/// That instant is counted from before the request was sent, so it is never later than the end that the
-/// store keeps. Nobody has to run for it to be noticed: each look compares it with the clock, so that a
-/// process that was stopped for a while knows at its first look.
+/// That instant is counted from before the request was sent, so it is never later than the end that
+/// the store keeps. Nobody has to run for it to be noticed: each look compares it with the clock,
+/// so that a process that was stopped for a while knows at its first look.
 #[derive(Debug)]
 pub(super) struct Lease {
     held: Mutex<Held>,

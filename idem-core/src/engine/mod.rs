@@ -1,4 +1,5 @@
-//! What application code calls: [`Idempotency`] runs work at most once per key and replays its result.
+//! What application code calls: [`Idempotency`] runs work at most once per key and replays its
+//! result.
 //!
 //! ```
 //! use idem_core::{Idempotency, Key, MemoryStore, Outcome, Policy, Work};
@@ -20,9 +21,9 @@
 //!
 //! # What happens in a run
 //!
-//! The key is claimed; the loser of a race gets the winner's result, or learns that it is being made. The
-//! winner's work runs in the caller's own task while a task beside it renews the lease at each third. Then
-//! the result is sealed.
+//! The key is claimed; the loser of a race gets the winner's result, or learns that it is being
+//! made. The winner's work runs in the caller's own task while a task beside it renews the lease at
+//! each third. Then the result is sealed.
 //!
 //! | the work | becomes of the claim | the caller gets |
 //! | --- | --- | --- |
@@ -35,28 +36,31 @@
 //! | was not started when the run was dropped | released | |
 //! | loses the claim | as the store has it | what the work makes of [`Work::lost`] |
 //!
-//! A claim that is to be released or recorded while the store cannot be reached, or when the runtime or the
-//! process has ended, lapses with its lease, and the [`StalePolicy`](crate::StalePolicy) decides.
+//! A claim that is to be released or recorded while the store cannot be reached, or when the
+//! runtime or the process has ended, lapses with its lease, and the
+//! [`StalePolicy`](crate::StalePolicy) decides.
 //!
 //! # Values
 //!
-//! A value is sealed only if its JSON reads back as an equal one, which is tried before the seal: a value that the
-//! first caller gets and no later one is an error of the first call. JSON carries neither numbers that are not finite,
-//! nor a `Some` of what is written as `null` (`Some(None)`, `Some(())`); and a type's `Deserialize` has to read what
-//! its `Serialize` writes, and give what writes the same again, in any order. Everything else is
-//! [`RunError::NotStored`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the
-//! error, and the key is never free for a second run.
+//! A value is sealed only if its JSON reads back as an equal one, which is tried before the seal: a
+//! value that the first caller gets and no later one is an error of the first call. JSON carries
+//! neither numbers that are not finite, nor a `Some` of what is written as `null` (`Some(None)`,
+//! `Some(())`); and a type's `Deserialize` has to read what its `Serialize` writes, and give what
+//! writes the same again, in any order. Everything else is [`RunError::NotStored`] with
+//! [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the error,
+//! and the key is never free for a second run.
 //!
 //! # Lost claims
 //!
-//! A renewal that fails is repeated. When the lease is over by this process's clock, [`Work::is_lost`] says
-//! so, and does not take it back. The renewals go on until the work ends, because nobody else may have asked
-//! for the key: work that cannot be stopped is then protected again, and its result can still be sealed.
+//! A renewal that fails is repeated. When the lease is over by this process's clock,
+//! [`Work::is_lost`] says so, and does not take it back. The renewals go on until the work ends,
+//! because nobody else may have asked for the key: work that cannot be stopped is then protected
+//! again, and its result can still be sealed.
 //!
 //! # Runtime
 //!
-//! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread of a
-//! current-thread runtime blocks the renewals, too.
+//! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread
+//! of a current-thread runtime blocks the renewals, too.
 
 mod also;
 mod choices;

@@ -10,8 +10,8 @@ use crate::{
     ClaimRequest, Error, FailedPolicy, Fingerprint, Key, Limits, Metadata, Result, StalePolicy,
 };
 
-/// How an operation is run: for how long it is claimed and kept, and what happens when something else than
-/// a result comes of it.
+/// How an operation is run: for how long it is claimed and kept, and what happens when something
+/// else than a result comes of it.
 ///
 /// | | [`default`](Self::default) | [`at_most_once`](Self::at_most_once) |
 /// | --- | --- | --- |
@@ -21,7 +21,8 @@ use crate::{
 /// | the caller goes away, the work panics | released | recorded |
 /// | the request is being worked on | refused | refused |
 ///
-/// In files, durations are written `500ms`, `30s`, `15m`, `24h`, `7d`; what is left out has its default.
+/// In files, durations are written `500ms`, `30s`, `15m`, `24h`, `7d`; what is left out has its
+/// default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -71,10 +72,12 @@ impl Policy {
     /// 10 seconds.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-    /// For work that must never run twice under one key: a payment where the other side knows no key.
+    /// For work that must never run twice under one key: a payment where the other side knows no
+    /// key.
     ///
-    /// Whatever comes of the work is recorded, and a claim whose holder vanished is failed instead of taken
-    /// over. Somebody then has to look whether the effect happened. It holds until the retention ends.
+    /// Whatever comes of the work is recorded, and a claim whose holder vanished is failed instead
+    /// of taken over. Somebody then has to look whether the effect happened. It holds until the
+    /// retention ends.
     #[must_use]
     pub fn at_most_once() -> Self {
         Self {
@@ -86,9 +89,10 @@ impl Policy {
         }
     }
 
-    /// How long a claim is honoured without renewal; 30 s unless told. It is renewed at each third while the
-    /// work runs, so this is no limit for the work: it is how long a key stays blocked after its worker
-    /// died, and how long the store may be away before the work is told that the claim may be lost.
+    /// How long a claim is honoured without renewal; 30 s unless told. It is renewed at each third
+    /// while the work runs, so this is no limit for the work: it is how long a key stays blocked
+    /// after its worker died, and how long the store may be away before the work is told that the
+    /// claim may be lost.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -102,16 +106,18 @@ impl Policy {
         self
     }
 
-    /// How long a recorded failure is replayed, and an abandoned claim kept after its lease; 24 h unless told.
+    /// How long a recorded failure is replayed, and an abandoned claim kept after its lease; 24 h
+    /// unless told.
     #[must_use]
     pub fn with_failure_retention(mut self, retention: Duration) -> Self {
         self.failure_retention = retention;
         self
     }
 
-    /// How long the store is asked again when it cannot be reached, or the key is contended and the caller does
-    /// not [wait](Self::with_on_busy); 10 s unless told. A call that is not answered within half of it is asked
-    /// again. A result is sealed with at least a lease's patience. More than a year counts as a year.
+    /// How long the store is asked again when it cannot be reached, or the key is contended and the
+    /// caller does not [wait](Self::with_on_busy); 10 s unless told. A call that is not answered
+    /// within half of it is asked again. A result is sealed with at least a lease's patience. More
+    /// than a year counts as a year.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -167,8 +173,9 @@ impl Policy {
         self
     }
 
-    /// A limit for requests, in bytes of canonical JSON: a larger one is refused before anything is sent. Where the
-    /// caller brings a fingerprint, it holds the request to [`check_request`](Self::check_request) itself.
+    /// A limit for requests, in bytes of canonical JSON: a larger one is refused before anything is
+    /// sent. Where the caller brings a fingerprint, it holds the request to
+    /// [`check_request`](Self::check_request) itself.
     #[must_use]
     pub fn with_max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = Some(bytes);
@@ -264,8 +271,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a duration that is zero or too long, and for
-    /// over-large metadata; every run makes this check before anything is sent.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a duration that is zero or too long,
+    /// and for over-large metadata; every run makes this check before anything is sent.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         check::lease(self.lease)?;
         check::retention(self.retention)?;

@@ -9,20 +9,21 @@ use crate::backoff::Backoff;
 use crate::{Checkpoint, CheckpointStore, Effect, Error, ErrorKind, Result};
 
 impl Work {
-    /// Stores how far the work got, in place of the checkpoint before: whoever takes this work over begins with
-    /// [`last_checkpoint`](Self::last_checkpoint). Without a key nothing is stored.
+    /// Stores how far the work got, in place of the checkpoint before: whoever takes this work over
+    /// begins with [`last_checkpoint`](Self::last_checkpoint). Without a key nothing is stored.
     ///
-    /// Do what is between two checkpoints so that it may be done twice: under a [derived](Self::derive) key, say. A
-    /// checkpoint outlives its worker, not the claim: work that ends with an error loses it with the release, unless
-    /// the policy is [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire).
+    /// Do what is between two checkpoints so that it may be done twice: under a
+    /// [derived](Self::derive) key, say. A checkpoint outlives its worker, not the claim: work that
+    /// ends with an error loses it with the release, unless the policy is
+    /// [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire).
     ///
     /// # Errors
     ///
     /// [`ClaimLost`](ErrorKind::ClaimLost) when somebody else works on it now: stop.
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when it is too large, has no JSON form or one that does not carry it (see
-    /// [`Checkpoint::json`]), or its name is none.
-    /// [`Misconfigured`](ErrorKind::Misconfigured) when the store keeps no checkpoints. When the store cannot be
-    /// reached it is asked again for as long as the policy's patience.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) when it is too large, has no JSON form or one that
+    /// does not carry it (see [`Checkpoint::json`]), or its name is none.
+    /// [`Misconfigured`](ErrorKind::Misconfigured) when the store keeps no checkpoints. When the
+    /// store cannot be reached it is asked again for as long as the policy's patience.
     ///
     /// # Cancellation
     ///
@@ -54,7 +55,8 @@ impl Work {
         }
     }
 
-    /// The last checkpoint of this work, by whoever stored it; `None` when there is none, and without a key.
+    /// The last checkpoint of this work, by whoever stored it; `None` when there is none, and
+    /// without a key.
     ///
     /// # Errors
     ///

@@ -66,8 +66,8 @@ pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T
     Ok(Outcome::Replayed { value, sealed_at })
 }
 
-/// Claims; work does not start on a lease that was over before its grant was heard of, but asks again: the
-/// same attempt gets its own claim back with a new lease, or the truth.
+/// Claims; work does not start on a lease that was over before its grant was heard of, but asks
+/// again: the same attempt gets its own claim back with a new lease, or the truth.
 async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
     let mut request = context.policy.request(key.clone(), fingerprint);
     let mut backoff = Backoff::new(context.policy.patience());

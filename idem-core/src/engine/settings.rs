@@ -16,8 +16,8 @@ impl Idempotency {
         self.with_changed_policies(|policies| policies.with_default(policy))
     }
 
-    /// The policy of one operation, by the name that its keys carry, or of all that begin with what is before a
-    /// final `*`.
+    /// The policy of one operation, by the name that its keys carry, or of all that begin with what
+    /// is before a final `*`.
     #[must_use]
     pub fn with_operation_policy(self, operation: impl Into<String>, policy: Policy) -> Self {
         self.with_changed_policies(|policies| policies.with_operation(operation, policy))
@@ -29,8 +29,8 @@ impl Idempotency {
         self.with_changed_policies(|_| policies)
     }
 
-    /// The policies of this file, also after it was read again. What is set in code after this is set on a copy, which
-    /// follows the file no more; what is to lie under the file goes to
+    /// The policies of this file, also after it was read again. What is set in code after this is
+    /// set on a copy, which follows the file no more; what is to lie under the file goes to
     /// [`load_over`](PolicyFile::load_over).
     #[cfg(any(feature = "toml", feature = "yaml"))]
     #[must_use]
@@ -62,13 +62,13 @@ impl Idempotency {
         self.shared.policies.get()
     }
 
-    /// Other policies for the runs that start from now on, here and in every clone. A run that is under way keeps the
-    /// policy that it started with.
+    /// Other policies for the runs that start from now on, here and in every clone. A run that is
+    /// under way keeps the policy that it started with.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a policy that the store would not accept; nothing is
-    /// changed then.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a policy that the store would not
+    /// accept; nothing is changed then.
     pub fn set_policies(&self, policies: Policies) -> Result<()> {
         policies.check(&self.store().limits())?;
         self.shared.policies.set(policies);

@@ -41,9 +41,9 @@ impl Verdict {
 
 /// Claims the key, waiting as the policy says while somebody else holds it.
 ///
-/// Asked in a task of its own. If the caller is dropped before the verdict, the task stops asking, unless a
-/// claim may have been granted without an answer; and what was granted is released, because the work never
-/// started.
+/// Asked in a task of its own. If the caller is dropped before the verdict, the task stops asking,
+/// unless a claim may have been granted without an answer; and what was granted is released,
+/// because the work never started.
 pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Verdict> {
     let (_here, gone) = oneshot::channel();
     let asking = Asking {
@@ -59,8 +59,8 @@ pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<V
 enum Busy {
     /// Somebody else works on it.
     InFlight(InFlight),
-    /// A transaction that is still open holds it, or others race for it all the time: nobody can tell yet what becomes
-    /// of it.
+    /// A transaction that is still open holds it, or others race for it all the time: nobody can
+    /// tell yet what becomes of it.
     Contended(Error),
 }
 
@@ -154,8 +154,8 @@ impl Asking {
         }
     }
 
-    /// Listens for changes of the record, in this process, and elsewhere where there is something to listen to in a
-    /// moment.
+    /// Listens for changes of the record, in this process, and elsewhere where there is something
+    /// to listen to in a moment.
     async fn listen(&self, left: Duration) -> Subscriptions {
         let key = self.request.key();
         let here = self.context.waiting.listen(key);
@@ -169,9 +169,9 @@ impl Asking {
         Subscriptions { here, elsewhere }
     }
 
-    /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
-    /// answer was lost is recognised. A store that answers that the key is contended is there: that has a limit of
-    /// its own.
+    /// Asks until the store answers or the time is up, always as the same attempt, so that a claim
+    /// whose answer was lost is recognised. A store that answers that the key is contended is
+    /// there: that has a limit of its own.
     async fn ask(&mut self, limit: Duration, contended: Duration) -> Result<Verdict> {
         let mut away = Backoff::new(limit);
         let mut contended = Backoff::new(contended);
@@ -211,7 +211,8 @@ impl Asking {
         }
     }
 
-    /// Pauses before asking again; `false` when there is nobody to ask for and nothing to give back.
+    /// Pauses before asking again; `false` when there is nobody to ask for and nothing to give
+    /// back.
     async fn pause(&mut self, backoff: &mut Backoff) -> bool {
         if self.caller.waits(backoff, Duration::MAX, None).await {
             return true;
@@ -249,7 +250,8 @@ impl Caller {
         self.gone.is_none()
     }
 
-    /// Pauses, until the listener is told something at most; `false` when the time is up or the caller has gone.
+    /// Pauses, until the listener is told something at most; `false` when the time is up or the
+    /// caller has gone.
     async fn waits(
         &mut self,
         backoff: &mut Backoff,

@@ -10,8 +10,9 @@ use crate::{AttemptId, Claim, FencingToken, Key, Result};
 
 /// What the work is given: its key, its claim, and whether it still holds it.
 ///
-/// Clones are the same; give one to each task that the work spawns. When the run has ended, in whatever way,
-/// the claim counts as lost, so that a task that outlives its run learns that it works for nobody.
+/// Clones are the same; give one to each task that the work spawns. When the run has ended, in
+/// whatever way, the claim counts as lost, so that a task that outlives its run learns that it
+/// works for nobody.
 #[derive(Debug, Clone)]
 pub struct Work {
     key: Key,
@@ -57,9 +58,9 @@ impl Work {
         &self.key
     }
 
-    /// The claim, with the end of its lease as last renewed: to be sealed in a transaction together with
-    /// the work's own rows, with [`Response::json`](crate::Response::json) of the value. `None` without a
-    /// key.
+    /// The claim, with the end of its lease as last renewed: to be sealed in a transaction together
+    /// with the work's own rows, with [`Response::json`](crate::Response::json) of the value.
+    /// `None` without a key.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.lease.as_deref().map(Lease::claim)
@@ -91,20 +92,20 @@ impl Work {
         self.key.derive(name)
     }
 
-    /// Whether the claim is lost, or can no longer be assumed to be held because the store was out of reach,
-    /// or this process stopped, for longer than the lease; also when the run has ended. Once true, always
-    /// true. Never without a key.
+    /// Whether the claim is lost, or can no longer be assumed to be held because the store was out
+    /// of reach, or this process stopped, for longer than the lease; also when the run has ended.
+    /// Once true, always true. Never without a key.
     ///
-    /// Ask before each step that must not be done by two. It costs a look at the clock; no task has to have
-    /// run in between. The clock is the process's monotonic one, which stands still while the machine
-    /// sleeps: what must be safe even then needs the [`token`](Self::token).
+    /// Ask before each step that must not be done by two. It costs a look at the clock; no task has
+    /// to have run in between. The clock is the process's monotonic one, which stands still while
+    /// the machine sleeps: what must be safe even then needs the [`token`](Self::token).
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease.as_deref().is_some_and(Lease::is_over)
     }
 
-    /// Waits until the claim [`is_lost`](Self::is_lost): work that can be stopped selects on it. Never ends
-    /// without a key.
+    /// Waits until the claim [`is_lost`](Self::is_lost): work that can be stopped selects on it.
+    /// Never ends without a key.
     pub async fn lost(&self) {
         match self.lease.as_deref() {
             Some(lease) => lease.over().await,

@@ -8,8 +8,8 @@ use super::canonical;
 use crate::digest::length_prefixed;
 use crate::{Error, Result};
 
-/// SHA-256 over pairs of pointer and canonical value, sorted by pointer; a missing field is the empty
-/// value, which no JSON value is.
+/// SHA-256 over pairs of pointer and canonical value, sorted by pointer; a missing field is the
+/// empty value, which no JSON value is.
 pub(super) fn digest<P: AsRef<str>>(
     text: &[u8],
     pointers: impl IntoIterator<Item = P>,

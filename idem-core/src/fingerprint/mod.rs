@@ -74,8 +74,8 @@ impl Fingerprint {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value cannot be serialised to JSON, or
-    /// as for [`canonical_json`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value cannot be serialised to
+    /// JSON, or as for [`canonical_json`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         Self::of_checked(value, |_| Ok(()))
     }

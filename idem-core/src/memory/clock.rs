@@ -4,8 +4,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
 
-/// Wall-clock time at the store's creation, counted on by the monotonic clock: it never goes back, whatever
-/// is done to the machine's clock.
+/// Wall-clock time at the store's creation, counted on by the monotonic clock: it never goes back,
+/// whatever is done to the machine's clock.
 #[derive(Debug)]
 pub(super) struct Clock {
     started: Instant,

@@ -33,17 +33,18 @@ const BACKEND: &str = "memory";
 /// A power of two, so that a hash is cut to a shard by some of its bits.
 const SHARDS: usize = 64;
 
-/// The bits of a hash that choose the shard begin here: the table of a shard places by the bits below, and tells
-/// neighbours apart by the highest seven.
+/// The bits of a hash that choose the shard begin here: the table of a shard places by the bits
+/// below, and tells neighbours apart by the highest seven.
 const SHARD_BITS_FROM: u32 = 48;
 
-/// A store in the memory of this process, for tests, single-process programs, and as the reference of the
-/// suite. All laws hold, but a record dies with the process.
+/// A store in the memory of this process, for tests, single-process programs, and as the reference
+/// of the suite. All laws hold, but a record dies with the process.
 ///
-/// A clone is another handle of the same store. Its clock is the wall clock at its creation, counted on
-/// monotonically. The map is sharded, each shard changed under one short lock that is never held across an
-/// await, so every operation is ready at its first poll. Claims of new keys clear a few expired records away in
-/// passing; [`delete_expired`](IdempotencyStore::delete_expired) clears all. So it is with the watermarks.
+/// A clone is another handle of the same store. Its clock is the wall clock at its creation,
+/// counted on monotonically. The map is sharded, each shard changed under one short lock that is
+/// never held across an await, so every operation is ready at its first poll. Claims of new keys
+/// clear a few expired records away in passing;
+/// [`delete_expired`](IdempotencyStore::delete_expired) clears all. So it is with the watermarks.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -93,8 +94,8 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key never go
-    /// back.
+    /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key
+    /// never go back.
     fn on_shard<'k, T>(
         &self,
         key: &'k Key,

@@ -6,11 +6,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::row::UNQUEUED;
 use crate::Timestamp;
 
-/// Entries are never removed from the middle. What they stand for remembers which entry counts; others are dropped
-/// when they come up. An instant that moves later costs nothing until its entry comes up and is put back.
+/// Entries are never removed from the middle. What they stand for remembers which entry counts;
+/// others are dropped when they come up. An instant that moves later costs nothing until its entry
+/// comes up and is put back.
 ///
-/// Most come in order, as operations have the same lease and retention again and again: those stand in line, one
-/// line for each such duration, and only what fits in no line costs a search for its place.
+/// Most come in order, as operations have the same lease and retention again and again: those stand
+/// in line, one line for each such duration, and only what fits in no line costs a search for its
+/// place.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     lines: [VecDeque<(Timestamp, T)>; LINES],

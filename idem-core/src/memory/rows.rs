@@ -6,14 +6,16 @@ use hashbrown::hash_table::{Entry, OccupiedEntry};
 use super::row::Row;
 use crate::{Key, Timestamp};
 
-/// A key with its hash, which is made once per call and is as good as random to whoever chose the key.
+/// A key with its hash, which is made once per call and is as good as random to whoever chose the
+/// key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) key: &'a Key,
     pub(super) hash: u64,
 }
 
-/// Each row is one allocation; the table holds its place and the hash, so that it grows without looking at rows.
+/// Each row is one allocation; the table holds its place and the hash, so that it grows without
+/// looking at rows.
 #[derive(Debug, Default)]
 pub(super) struct Rows(HashTable<Slot>);
 
@@ -65,8 +67,8 @@ impl Rows {
         &mut slot.row
     }
 
-    /// The row that an entry of a queue stands for: of those with this hash, which are hardly ever two, the one that
-    /// knows the entry.
+    /// The row that an entry of a queue stands for: of those with this hash, which are hardly ever
+    /// two, the one that knows the entry.
     pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&Row) -> bool) -> Option<Found<'_>> {
         self.0
             .find_entry(hash, |slot| slot.hash == hash && is_it(&slot.row))

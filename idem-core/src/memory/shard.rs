@@ -105,8 +105,8 @@ impl Shard {
         ))
     }
 
-    /// Makes the queues anew when most of their entries no longer count, so that they stay in proportion to the
-    /// rows however short-lived these are.
+    /// Makes the queues anew when most of their entries no longer count, so that they stay in
+    /// proportion to the rows however short-lived these are.
     fn tidy(&mut self) {
         let rows = self.rows.len();
         if self.expiries.is_mostly_spent(rows) {

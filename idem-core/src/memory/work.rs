@@ -17,8 +17,9 @@ pub(super) struct Progress {
 }
 
 impl Work {
-    /// What a claim of a new key or the first mark of a source clears away in passing, so that a store that nobody
-    /// purges does not grow for ever: more than the entries that one key makes in its life.
+    /// What a claim of a new key or the first mark of a source clears away in passing, so that a
+    /// store that nobody purges does not grow for ever: more than the entries that one key makes in
+    /// its life.
     pub(super) const IN_PASSING: Self = Self {
         entries: 8,
         changes: 2,

@@ -13,15 +13,17 @@ use crate::{
     Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another: identical claims that are made in this process while one is under way share the next
-/// call. A hundred callers with one key ask the store twice, for the winner and for all who lost, not a hundred times.
+/// A store in front of another: identical claims that are made in this process while one is under
+/// way share the next call. A hundred callers with one key ask the store twice, for the winner and
+/// for all who lost, not a hundred times.
 ///
-/// Nothing is remembered: a caller shares only a call that began after it had asked, so each answer is as true as if it
-/// had asked alone. An attempt that is asked again, because its answer was lost, has a call of its own: only the store
-/// knows whether it is the holder. A lone caller does not wait. A failed call fails one caller only; the others ask
-/// again, one for all.
+/// Nothing is remembered: a caller shares only a call that began after it had asked, so each answer
+/// is as true as if it had asked alone. An attempt that is asked again, because its answer was
+/// lost, has a call of its own: only the store knows whether it is the holder. A lone caller does
+/// not wait. A failed call fails one caller only; the others ask again, one for all.
 ///
-/// Claims are identical when key, fingerprint and policies are. All other operations go through as they are.
+/// Claims are identical when key, fingerprint and policies are. All other operations go through as
+/// they are.
 #[derive(Debug)]
 pub struct SingleFlight<S> {
     store: S,

@@ -11,7 +11,8 @@ use idem_core::{
 };
 use tokio::sync::Semaphore;
 
-/// Each call takes effect when it has a permit, never at its first poll. The keys of each call are noted, in order, when it comes.
+/// Each call takes effect when it has a permit, never at its first poll. The keys of each call are
+/// noted, in order, when it comes.
 #[derive(Debug, Clone)]
 pub(crate) struct Gated {
     store: MemoryStore,
@@ -45,7 +46,8 @@ impl Gated {
         self.let_through(100_000);
     }
 
-    /// Every call that has this key in it fails as a whole; a batch may have had an effect, a call for one item has none.
+    /// Every call that has this key in it fails as a whole; a batch may have had an effect, a call
+    /// for one item has none.
     pub(crate) fn poison(&self, id: &str) {
         *self.poison.lock().unwrap() = Some(id.to_owned());
     }

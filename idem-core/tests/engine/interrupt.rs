@@ -71,7 +71,8 @@ async fn until_settled(store: &Scripted) -> Option<Record> {
     last
 }
 
-/// Drops a run after 0, 1, 2, … polls until it ends by itself; checks each with what it left behind.
+/// Drops a run after 0, 1, 2, … polls until it ends by itself; checks each with what it left
+/// behind.
 async fn drop_after_every_poll(
     policy: Policy,
     faults: &[(&'static str, Fault)],

@@ -124,8 +124,8 @@ async fn a_result_without_a_json_form_never_runs_again() {
     assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
 }
 
-/// Runs work that gives this value, twice: it runs once, its value is not lost, and nobody is ever told that what is
-/// stored is corrupt.
+/// Runs work that gives this value, twice: it runs once, its value is not lost, and nobody is ever
+/// told that what is stored is corrupt.
 async fn is_unstorable<T>(value: T, why: &str)
 where
     T: Serialize + DeserializeOwned + Clone + Send + Sync,

@@ -50,7 +50,8 @@ fn process(world: &World, refuse: bool, life: Option<Life>) -> Ran {
     world.process(life, async |idem| saga.run(&idem, &key(), 7).await)
 }
 
-/// On a busy machine the short lease may be over between two steps; what the saga asks for then is to be run again.
+/// On a busy machine the short lease may be over between two steps; what the saga asks for then is
+/// to be run again.
 fn unlost(run: impl Fn() -> Ran) -> Ran {
     loop {
         match run() {

@@ -24,7 +24,8 @@ pub(crate) fn policy() -> Policy {
         .with_on_busy(BusyPolicy::wait(Duration::from_secs(20)))
 }
 
-/// What a process does before it is killed: so many calls of the store, the last of which takes effect or does not.
+/// What a process does before it is killed: so many calls of the store, the last of which takes
+/// effect or does not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Life {
     pub(crate) calls: u32,
@@ -42,7 +43,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Does something at somebody's who knows keys: the same again under the same key is no second time.
+    /// Does something at somebody's who knows keys: the same again under the same key is no second
+    /// time.
     pub(crate) fn effect<R>(&self, name: &str, step: &SagaStep<R>) {
         let key = step.work().key();
         let sealed = self.sealed.lock().unwrap();

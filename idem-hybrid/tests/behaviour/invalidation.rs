@@ -17,8 +17,8 @@ enum Pause {
     BeforeTheStore,
 }
 
-/// Completes a key, starts its promotion, pauses it, deletes the record, invalidates the key, and lets the
-/// promotion go on. Tells what the store then says of the key.
+/// Completes a key, starts its promotion, pauses it, deletes the record, invalidates the key, and
+/// lets the promotion go on. Tells what the store then says of the key.
 async fn late_promotion(hybrid: &Hybrid, pause: Pause) -> &'static str {
     hybrid.complete("done", "x").await;
     let gate = match pause {

@@ -122,8 +122,8 @@ async fn hits(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What the invalidation of one handle does to another of the same cache; the record is still in the database, so it is
-/// promoted anew.
+/// What the invalidation of one handle does to another of the same cache; the record is still in
+/// the database, so it is promoted anew.
 async fn invalidated(cx: &Context) -> CaseResult {
     let harness = harness(cx)?;
     let one = harness.metered(cx.namespace()).await?;

@@ -24,7 +24,8 @@ pub(crate) struct HybridHarness {
     name: String,
     database: Database,
     state: State,
-    /// The in-process tiers by namespace: all handles of this process share one, as they would in a service.
+    /// The in-process tiers by namespace: all handles of this process share one, as they would in a
+    /// service.
     local: Mutex<HashMap<String, LocalCache>>,
 }
 

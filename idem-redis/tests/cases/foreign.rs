@@ -46,7 +46,8 @@ async fn a_key_that_holds_something_else_is_refused(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// Cut short, of a later version, or nothing that this crate has ever written; of a record that is held.
+/// Cut short, of a later version, or nothing that this crate has ever written; of a record that is
+/// held.
 fn garbage(record: &[u8]) -> Vec<Vec<u8>> {
     let changed = |place: usize, byte: u8| {
         let mut record = record.to_vec();

@@ -33,7 +33,8 @@ async fn end(harness: &RedisHarness, name: &str) -> CaseResult<i64> {
     Ok(harness.query(redis::cmd("PEXPIRETIME").arg(name)).await?)
 }
 
-/// Neighbours that are one number as doubles, that differ in length, and that differ in either half of their digits.
+/// Neighbours that are one number as doubles, that differ in length, and that differ in either half
+/// of their digits.
 async fn versions_are_compared_to_the_last_digit(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let pairs = [

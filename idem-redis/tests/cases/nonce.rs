@@ -186,8 +186,8 @@ async fn a_post_whose_caller_is_gone_is_finished(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Cuts after ever more messages: at the taking of the nonce, and at the writing of the id, which is sent twice to
-/// a server that does not know the script.
+/// Cuts after ever more messages: at the taking of the nonce, and at the writing of the id, which
+/// is sent twice to a server that does not know the script.
 async fn a_lost_answer_neither_blocks_nor_repeats_a_post(cx: &Context) -> CaseResult {
     let server = support::harness(cx)?.server_address().expect("an address");
     let proxy = Proxy::start(server).await?;

@@ -1,4 +1,5 @@
-//! A server forgets its scripts when it restarts, when another one takes over, and when somebody tells it to.
+//! A server forgets its scripts when it restarts, when another one takes over, and when somebody
+//! tells it to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

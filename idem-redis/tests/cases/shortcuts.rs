@@ -1,4 +1,5 @@
-//! Claims that are looked for first, or made together with others, come to the same end as one that is made alone.
+//! Claims that are looked for first, or made together with others, come to the same end as one that
+//! is made alone.
 
 use std::time::Duration;
 

@@ -92,7 +92,8 @@ async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A token from the future is what a clock that was ahead leaves behind. It is remembered until that future is over.
+/// A token from the future is what a clock that was ahead leaves behind. It is remembered until
+/// that future is over.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

@@ -247,8 +247,8 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     account.close().await
 }
 
-/// What is published while every end is gone through. A node passes on what it publishes in order, so after its
-/// mark nothing of it is under way.
+/// What is published while every end is gone through. A node passes on what it publishes in order,
+/// so after its mark nothing of it is under way.
 async fn published(cx: &Context, announce: Announce) -> CaseResult<usize> {
     let (harness, urls) = (support::harness(cx)?, urls(cx)?);
     let config = Config::new().with_namespace(cx.namespace())?;

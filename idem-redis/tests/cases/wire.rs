@@ -164,8 +164,8 @@ async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> 
     Ok(())
 }
 
-/// So many keys that a sweep scans several times. It is cut after ever more messages: before anything was failed, within
-/// what was to be failed, and at a later scan.
+/// So many keys that a sweep scans several times. It is cut after ever more messages: before
+/// anything was failed, within what was to be failed, and at a later scan.
 async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let server = harness.server_address().expect("an address");

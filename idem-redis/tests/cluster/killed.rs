@@ -19,7 +19,8 @@ const KEYS: usize = 240;
 const WRITERS: u32 = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The keys of the first master are acknowledged by its replica, too: what was acknowledged survives it.
+/// The keys of the first master are acknowledged by its replica, too: what was acknowledged
+/// survives it.
 fn strict() -> Config {
     let replicas = Replicas::new(1, Duration::from_millis(500));
     Config::new()
@@ -142,7 +143,8 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
     runtime.block_on(all_is_well(&cluster, &fresh, &history))
 }
 
-/// What was acknowledged is there, everything works, and the node that was killed has become a replica.
+/// What was acknowledged is there, everything works, and the node that was killed has become a
+/// replica.
 async fn all_is_well(cluster: &Cluster, store: &RedisStore, history: &[Event]) -> Outcome {
     let done = |event: &&Event| event.call.op == Op::Complete && event.answer == Answer::Done;
     let sealed: BTreeSet<_> = history
@@ -177,8 +179,8 @@ pub(crate) fn frozen(runtime: &Runtime) -> Outcome {
     undisturbed(runtime, Cluster::freeze)
 }
 
-/// Until its replica leads, and a little longer, keys of other masters are claimed, and keys of its own, by the same
-/// store. Nothing fails but what it had.
+/// Until its replica leads, and a little longer, keys of other masters are claimed, and keys of its
+/// own, by the same store. Nothing fails but what it had.
 fn undisturbed(
     runtime: &Runtime,
     stop: fn(&mut Cluster, usize) -> idem_servers::Result<()>,

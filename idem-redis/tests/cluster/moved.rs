@@ -89,7 +89,8 @@ fn configs() -> [Config; 2] {
     [Config::new(), Config::new().with_replicas(replicas)]
 }
 
-/// Whatever can be done with keys that are there, and with one that is fresh. `done` is completed, `held` is held.
+/// Whatever can be done with keys that are there, and with one that is fresh. `done` is completed,
+/// `held` is held.
 async fn every_operation(store: &RedisStore, [done, held, fresh]: [&str; 3]) -> Outcome {
     assert_eq!(store.claim(&request(done)).await?.name(), "completed");
     assert_eq!(store.claim(&request(held)).await?.name(), "in_flight");

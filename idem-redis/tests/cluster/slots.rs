@@ -6,7 +6,8 @@ use idem_servers::Cluster;
 
 use crate::own::{Outcome, request};
 
-/// Slots of each master at first: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+/// Slots of each master at first:
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 const FIRST_SLOTS: [u16; 3] = [0, 5461, 10923];
 
 /// A store of its own connections.

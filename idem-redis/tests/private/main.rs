@@ -1,4 +1,5 @@
-//! What needs servers of its own: killed, frozen, full, demoted, or set up in a way that is refused.
+//! What needs servers of its own: killed, frozen, full, demoted, or set up in a way that is
+//! refused.
 
 mod durable;
 mod limits;

@@ -95,7 +95,8 @@ pub(crate) fn refused(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// What the README warns of: a replica whose link is down has not heard of what its master acknowledges.
+/// What the README warns of: a replica whose link is down has not heard of what its master
+/// acknowledges.
 pub(crate) fn lost(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let before = runtime.block_on(async {
@@ -168,7 +169,8 @@ fn is_short_of_replicas(error: &Error) {
     assert!(told.contains("only 0 of 1 replicas"), "{told}");
 }
 
-/// The replica is frozen. Nothing that has to be on it is acknowledged, by whatever connection it is asked for again.
+/// The replica is frozen. Nothing that has to be on it is acknowledged, by whatever connection it
+/// is asked for again.
 pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let url = pair.master.url().to_owned();
@@ -231,7 +233,8 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// One address, two servers: the connection to the one that was demoted still stands, and still answers.
+/// One address, two servers: the connection to the one that was demoted still stands, and still
+/// answers.
 pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
     let pair = Pair::start(runtime)?;
     let (master, replica) = (pair.master.url(), pair.replica.url());

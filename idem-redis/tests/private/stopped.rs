@@ -53,8 +53,8 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
     })
 }
 
-/// The server gets claims by three ways while it is frozen, and their callers stop waiting. The leases that end meanwhile
-/// are those of holders who live, and cannot renew.
+/// The server gets claims by three ways while it is frozen, and their callers stop waiting. The
+/// leases that end meanwhile are those of holders who live, and cannot renew.
 pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
     const LEASE: Duration = Duration::from_millis(300);
     const EACH: usize = 50;

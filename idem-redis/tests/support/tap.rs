@@ -65,7 +65,8 @@ impl Tap {
         String::from_utf8_lossy(&lock(&self.shared.told)).into_owned()
     }
 
-    /// From now on nothing passes on the connections that there are, though they stay open; later ones work.
+    /// From now on nothing passes on the connections that there are, though they stay open; later
+    /// ones work.
     pub(crate) fn fall_silent(&self) {
         for silent in lock(&self.shared.silent).drain(..) {
             silent.store(true, Ordering::SeqCst);

@@ -4,8 +4,8 @@ use metrics::counter;
 
 use super::metric::names;
 
-/// What a cache in front of a store has counted, to be published from time to time: each time that metrics are read,
-/// say. `idem-hybrid` has these numbers.
+/// What a cache in front of a store has counted, to be published from time to time: each time that
+/// metrics are read, say. `idem-hybrid` has these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounts {
     /// Replays from the cache.

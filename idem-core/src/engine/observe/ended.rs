@@ -40,8 +40,9 @@ impl Ending {
 pub struct Ended {
     /// How it ended.
     pub ending: Ending,
-    /// From when the key was first seen, by any attempt, to the seal; for sealed ones only, where it is known. After a
-    /// takeover, and for a claim that was handed over, it is read from the record.
+    /// From when the key was first seen, by any attempt, to the seal; for sealed ones only, where
+    /// it is known. After a takeover, and for a claim that was handed over, it is read from the
+    /// record.
     pub since_first_seen: Option<Duration>,
     /// Why it is unsettled.
     pub error: Option<ErrorKind>,

@@ -4,9 +4,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseLoss {
-    /// The store says that it is no longer held: another has acquired the key, or a sweep has failed it.
+    /// The store says that it is no longer held: another has acquired the key, or a sweep has
+    /// failed it.
     Overtaken,
-    /// It could not be renewed in time: the store was away, or this process stood still, for longer than the lease.
+    /// It could not be renewed in time: the store was away, or this process stood still, for longer
+    /// than the lease.
     Expired,
 }
 

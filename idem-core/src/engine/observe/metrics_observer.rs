@@ -13,7 +13,8 @@ use super::scope_class::ScopeClass;
 use super::{Decision, Ended, LeaseLoss, METRICS, MetricKind, Observer, Retry};
 use crate::Key;
 
-/// Counts and measures through the `metrics` facade, for whatever exporter is installed. [`METRICS`] lists what there is.
+/// Counts and measures through the `metrics` facade, for whatever exporter is installed.
+/// [`METRICS`] lists what there is.
 ///
 /// ```
 /// use idem_core::engine::observe::MetricsObserver;
@@ -27,9 +28,10 @@ use crate::Key;
 /// ```
 ///
 /// The number of time series is bounded: the label `operation` has at most 100 values
-/// ([`with_max_operations`](Self::with_max_operations)), what comes later is `other`; `scope_class` is what a function
-/// of the application makes of a scope ([`with_scope_class`](Self::with_scope_class)), `all` unless told. No label holds
-/// a scope or an id.
+/// ([`with_max_operations`](Self::with_max_operations)), what comes later is `other`; `scope_class`
+/// is what a function of the application makes of a scope
+/// ([`with_scope_class`](Self::with_scope_class)), `all` unless told. No label holds a scope or an
+/// id.
 #[derive(Debug)]
 pub struct MetricsObserver {
     operations: OperationLabels,
@@ -80,7 +82,8 @@ impl MetricsObserver {
         self
     }
 
-    /// Tells the installed recorder what each metric is, and its unit. Once, after the recorder is installed.
+    /// Tells the installed recorder what each metric is, and its unit. Once, after the recorder is
+    /// installed.
     pub fn describe() {
         for metric in METRICS {
             match metric.kind {

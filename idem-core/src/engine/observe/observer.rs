@@ -8,7 +8,8 @@ use crate::Key;
 
 /// Hears what becomes of runs.
 ///
-/// Called in the midst of runs, by many at once: an observer is quick and does not block. What it hears changes nothing.
+/// Called in the midst of runs, by many at once: an observer is quick and does not block. What it
+/// hears changes nothing.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A run knows what it is to do. One that is dropped before is not heard of.
     fn decided(&self, _key: &Key, _decision: Decision) {}

@@ -11,9 +11,9 @@ use crate::Key;
 
 /// Opens a span around each run, and logs.
 ///
-/// The span `idem.run` (level info) encloses the claim, the work and the last step, so that what the work logs is
-/// within it. Its fields are `operation`, `key`, `scope_class`, and, once they are known, `decision` and `ending`.
-/// Events carry `operation` and `key` as well:
+/// The span `idem.run` (level info) encloses the claim, the work and the last step, so that what
+/// the work logs is within it. Its fields are `operation`, `key`, `scope_class`, and, once they are
+/// known, `decision` and `ending`. Events carry `operation` and `key` as well:
 ///
 /// | level | event |
 /// | --- | --- |
@@ -21,8 +21,8 @@ use crate::Key;
 /// | info | the work of another attempt is taken over |
 /// | debug | any other decision or ending; a call of the store is repeated; a wait has ended |
 ///
-/// `key` is the beginning of the key's hash ([`Key::hashed`]): neither scope nor id are shown, unless
-/// [asked for](Self::with_plain_keys).
+/// `key` is the beginning of the key's hash ([`Key::hashed`]): neither scope nor id are shown,
+/// unless [asked for](Self::with_plain_keys).
 #[derive(Debug, Clone, Default)]
 pub struct TracingObserver {
     plain_keys: bool,

@@ -8,8 +8,8 @@ use crate::backend::Redacted;
 
 /// Why a text or file of policies was refused: where, which key, and the reason.
 ///
-/// Shown as `policies.toml:7:1: operations.build.lease: …`.
-/// Names and values of the file may be quoted in it; of the parser's own error `Debug` shows the class only.
+/// Shown as `policies.toml:7:1: operations.build.lease: …`. Names and values of the file may be
+/// quoted in it; of the parser's own error `Debug` shows the class only.
 pub struct PolicyFileError {
     file: Option<PathBuf>,
     line: Option<usize>,
@@ -71,8 +71,8 @@ impl PolicyFileError {
         self.column
     }
 
-    /// The key with its tables, such as `operations."payments.create".lease`; `None` when the text cannot be read at
-    /// all.
+    /// The key with its tables, such as `operations."payments.create".lease`; `None` when the text
+    /// cannot be read at all.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

@@ -13,7 +13,8 @@ use crate::Limits;
 /// A larger file is none of policies.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A file of policies, in TOML or YAML by its extension, that can be read again while runs are under way.
+/// A file of policies, in TOML or YAML by its extension, that can be read again while runs are
+/// under way.
 ///
 /// ```toml
 /// [default]                        # operations without a table; the base of the others
@@ -33,11 +34,12 @@ const MAX_BYTES: u64 = 1 << 20;
 /// on_stale = "take_over"           # or "fail"
 /// ```
 ///
-/// Each table has the keys of [`Policy`](crate::Policy), and `preset`: `default`, `at_most_once`, `build`, `fix`,
-/// `deploy`, `delete`, `api_write`, `webhook`, or `batch` with `run = "2h"`, the expected run. YAML has the same tables.
+/// Each table has the keys of [`Policy`](crate::Policy), and `preset`: `default`, `at_most_once`,
+/// `build`, `fix`, `deploy`, `delete`, `api_write`, `webhook`, or `batch` with `run = "2h"`, the
+/// expected run. YAML has the same tables.
 ///
-/// A file with an error, or with a value that no store accepts, is refused as a whole; the policies from before stay.
-/// The error has file, line, key and reason:
+/// A file with an error, or with a value that no store accepts, is refused as a whole; the policies
+/// from before stay. The error has file, line, key and reason:
 ///
 /// ```text
 /// policies.toml:7:1: operations."payments.create".leese: there is no key `leese`; did you mean `lease`?
@@ -97,7 +99,8 @@ impl PolicyFile {
         Self::load_over(path, Policies::default())
     }
 
-    /// Reads the file on top of policies made in code: its operations are added to theirs, and win over them.
+    /// Reads the file on top of policies made in code: its operations are added to theirs, and win
+    /// over them.
     ///
     /// # Errors
     ///
@@ -126,8 +129,8 @@ impl PolicyFile {
         self.shared.live.get()
     }
 
-    /// Reads the file again, and tells whether the policies are others now. Runs that start from now on follow them.
-    /// The file is small and read at once: this blocks for that long.
+    /// Reads the file again, and tells whether the policies are others now. Runs that start from
+    /// now on follow them. The file is small and read at once: this blocks for that long.
     ///
     /// # Errors
     ///

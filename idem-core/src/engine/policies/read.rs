@@ -28,8 +28,8 @@ impl Policies {
     ///
     /// # Errors
     ///
-    /// [`PolicyFileError`] with line and key for a text that is no TOML, a key that is not known or given twice, and
-    /// a value that is none or outside its limits.
+    /// [`PolicyFileError`] with line and key for a text that is no TOML, a key that is not known or
+    /// given twice, and a value that is none or outside its limits.
     #[cfg(feature = "toml")]
     pub fn from_toml(text: &str) -> Result<Self, PolicyFileError> {
         read(Format::Toml, text, Self::default(), &Limits::DEFAULT)

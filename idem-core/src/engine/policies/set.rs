@@ -9,8 +9,8 @@ use crate::{Limits, Result};
 
 /// A default policy, and others by operation.
 ///
-/// A name that ends in `*` stands for every operation that begins so. An exact name wins over these, and of these
-/// the longest.
+/// A name that ends in `*` stands for every operation that begins so. An exact name wins over
+/// these, and of these the longest.
 ///
 /// ```
 /// use idem_core::{Policies, Policy};
@@ -23,7 +23,8 @@ use crate::{Limits, Result};
 /// assert_eq!(**policies.policy_for("reports"), Policy::default());
 /// ```
 ///
-/// With the features `toml` and `yaml` they are read from files: see `PolicyFile` in [`engine`](crate::engine).
+/// With the features `toml` and `yaml` they are read from files: see `PolicyFile` in
+/// [`engine`](crate::engine).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
     default: Arc<Policy>,
@@ -49,7 +50,8 @@ impl Policies {
         self
     }
 
-    /// The same with a policy for this operation, or for all that begin with what is before a final `*`.
+    /// The same with a policy for this operation, or for all that begin with what is before a final
+    /// `*`.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<String>, policy: Policy) -> Self {
         let (mut operation, policy) = (operation.into(), Arc::new(policy));

@@ -30,16 +30,17 @@ impl Default for WatchOptions {
 }
 
 impl WatchOptions {
-    /// For how long the text has to stay the same before it is read as policies; 100 ms unless told. A file that is
-    /// written in place is seen half written otherwise: better to write another and rename it.
+    /// For how long the text has to stay the same before it is read as policies; 100 ms unless
+    /// told. A file that is written in place is seen half written otherwise: better to write
+    /// another and rename it.
     #[must_use]
     pub fn with_settle(mut self, settle: Duration) -> Self {
         self.settle = settle;
         self
     }
 
-    /// How often it is looked at where the system does not tell of changes, or misses one, as on network file systems
-    /// or when a folder above is replaced; 5 s unless told.
+    /// How often it is looked at where the system does not tell of changes, or misses one, as on
+    /// network file systems or when a folder above is replaced; 5 s unless told.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(Duration::from_millis(1));
@@ -57,11 +58,12 @@ pub struct PolicyWatch {
 }
 
 impl PolicyFile {
-    /// Reads the file again whenever it changes, in a thread of its own, until what is returned is dropped. `told`
-    /// hears of new policies, and of a file that is refused, while what held before still holds; once for each change. With
-    /// the feature `tracing` both are logged as well.
+    /// Reads the file again whenever it changes, in a thread of its own, until what is returned is
+    /// dropped. `told` hears of new policies, and of a file that is refused, while what held before
+    /// still holds; once for each change. With the feature `tracing` both are logged as well.
     ///
-    /// Files that are written, replaced by a rename, or swapped by a symbolic link, as Kubernetes does, are all seen.
+    /// Files that are written, replaced by a rename, or swapped by a symbolic link, as Kubernetes
+    /// does, are all seen.
     ///
     /// # Errors
     ///

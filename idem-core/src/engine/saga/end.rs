@@ -80,11 +80,13 @@ impl fmt::Debug for NotUndone {
 
 /// Why a run of a saga stopped before its end. Its key is released: run it again to go on.
 ///
-/// Neither `Display` nor `Debug` shows the text of a reason, which may quote data; the fields have it.
+/// Neither `Display` nor `Debug` shows the text of a reason, which may quote data; the fields have
+/// it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SagaStop {
-    /// A step did not come to an end: a temporary error, somebody else at work on it, or a store without a verdict.
+    /// A step did not come to an end: a temporary error, somebody else at work on it, or a store
+    /// without a verdict.
     #[error("the step `{step}` did not come to an end")]
     Step {
         /// The step.
@@ -94,8 +96,8 @@ pub enum SagaStop {
         reason: BoxError,
     },
 
-    /// A step failed for good, and not all that was done before it could be undone. The compensations that succeeded
-    /// are not run again.
+    /// A step failed for good, and not all that was done before it could be undone. The
+    /// compensations that succeeded are not run again.
     #[error("the step `{failed_step}` failed, and {} of the steps before could not be undone: {}", .failures.len(), listed(.failures))]
     Compensation {
         /// The step that failed.

@@ -16,16 +16,19 @@ use crate::{
 };
 
 impl<R: Serialize + Send + Sync + 'static> Saga<R> {
-    /// Runs the saga, or what is left of it, unless it has ended under this key before; then its end is replayed.
+    /// Runs the saga, or what is left of it, unless it has ended under this key before; then its
+    /// end is replayed.
     ///
-    /// The policy is that of the key's operation, with these exceptions. The saga's own claim can always be taken over,
-    /// and is released whenever a run stops before the end. Steps and compensations are released after an error; one
-    /// that a run before this one may still hold is waited for, a little longer than its lease.
+    /// The policy is that of the key's operation, with these exceptions. The saga's own claim can
+    /// always be taken over, and is released whenever a run stops before the end. Steps and
+    /// compensations are released after an error; one that a run before this one may still hold is
+    /// waited for, a little longer than its lease.
     ///
     /// # Errors
     ///
     /// [`RunError::Work`] with a [`SagaStop`] when it stopped and is to be run again; others as for
-    /// [`Idempotency::run`]. [`RunError::Store`] with `InvalidInput` for a saga without steps, or with two of one name.
+    /// [`Idempotency::run`]. [`RunError::Store`] with `InvalidInput` for a saga without steps, or
+    /// with two of one name.
     ///
     /// # Panics
     ///

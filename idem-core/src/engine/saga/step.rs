@@ -114,8 +114,8 @@ impl StepError {
     }
 }
 
-/// What a step or a compensation is given: the saga's input, the values of the steps before, and its own
-/// [`Work`](crate::Work).
+/// What a step or a compensation is given: the saga's input, the values of the steps before, and
+/// its own [`Work`](crate::Work).
 ///
 /// `Debug` shows neither input nor values.
 pub struct SagaStep<R> {
@@ -155,12 +155,13 @@ impl<R> SagaStep<R> {
         })
     }
 
-    /// What the step's claim is sealed with for this value: for a step that seals it itself, in its own transaction.
+    /// What the step's claim is sealed with for this value: for a step that seals it itself, in its
+    /// own transaction.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or one that does not carry it:
-    /// see [`Response::json`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or one
+    /// that does not carry it: see [`Response::json`].
     pub fn response<T: Serialize>(&self, value: T) -> Result<Response> {
         Response::json(&Sealed::Done(kept(&value)?))
     }

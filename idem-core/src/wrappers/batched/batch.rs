@@ -3,7 +3,8 @@
 use super::queue::{Caller, Waiter};
 use super::work::Work;
 
-/// Items in the order of their keys, so that no two batches wait for each other's locks; no key twice.
+/// Items in the order of their keys, so that no two batches wait for each other's locks; no key
+/// twice.
 pub(super) struct Batch<W: Work> {
     pub(super) works: Vec<W>,
     /// Who asks for each of the works.
@@ -13,7 +14,8 @@ pub(super) struct Batch<W: Work> {
 /// Who asked for one item of a batch.
 pub(super) struct Callers<W: Work> {
     pub(super) first: Caller<W>,
-    /// Those who asked for the same, and are told what the first is told unless that is for one only.
+    /// Those who asked for the same, and are told what the first is told unless that is for one
+    /// only.
     pub(super) followers: Vec<Waiter<W>>,
 }
 

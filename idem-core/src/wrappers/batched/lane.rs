@@ -113,8 +113,9 @@ fn unanswered() -> Error {
     )
 }
 
-/// Asks for each by itself, so that no caller fails because of another. The lane waits for the answers, so that a
-/// store in trouble does not get ever more of them; not for those of locked keys, which may take long.
+/// Asks for each by itself, so that no caller fails because of another. The lane waits for the
+/// answers, so that a store in trouble does not get ever more of them; not for those of locked
+/// keys, which may take long.
 async fn ask_alone<S: BatchStore, W: Work>(
     store: &Arc<S>,
     locked: &LockedKeys,

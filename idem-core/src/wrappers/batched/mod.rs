@@ -22,25 +22,29 @@ use crate::{
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another: claims and completions that come while a round trip is under way go together in the next
-/// one, as a batch of the store.
+/// A store in front of another: claims and completions that come while a round trip is under way go
+/// together in the next one, as a batch of the store.
 ///
-/// There is no timer. A caller who comes while a lane is free asks at once, alone, in its own task; who comes while all
-/// lanes are busy waits for the first that is done, and goes with whoever waits by then. A lane is the right to make one
-/// call at a time; claims and completions have lanes of their own.
+/// There is no timer. A caller who comes while a lane is free asks at once, alone, in its own task;
+/// who comes while all lanes are busy waits for the first that is done, and goes with whoever waits
+/// by then. A lane is the right to make one call at a time; claims and completions have lanes of
+/// their own.
 ///
 /// Each caller is answered for itself, as if it had asked alone:
-/// * An error that a batch met may be another's: those who got it are asked for once more, each alone. Without
-///   [`with_timeout`](Self::with_timeout) a caller may so wait for twice the store's time-out.
-/// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet, it never is.
-/// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
-///   An attempt that is asked again asks alone, beside the lanes: it may be the holder.
+/// * An error that a batch met may be another's: those who got it are asked for once more, each
+///   alone. Without [`with_timeout`](Self::with_timeout) a caller may so wait for twice the store's
+///   time-out.
+/// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet,
+///   it never is.
+/// * Identical claims in one batch are sent once. Who loses is told with the others; what was
+///   granted was granted to one. An attempt that is asked again asks alone, beside the lanes: it
+///   may be the holder.
 /// * Keys go in order within a batch, each once.
-/// * A key that a store answered with `Contention` is asked for alone for a second or two, beside the lanes: an open
-///   transaction that holds it locked keeps no batch waiting.
+/// * A key that a store answered with `Contention` is asked for alone for a second or two, beside
+///   the lanes: an open transaction that holds it locked keeps no batch waiting.
 ///
-/// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other operations go through as
-/// they are, batches too.
+/// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other
+/// operations go through as they are, batches too.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,8 +58,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits for nobody: the next
-/// caller takes over.
+/// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits
+/// for nobody: the next caller takes over.
 pub struct Batched<S> {
     store: Arc<S>,
     bounds: Bounds,
@@ -66,7 +70,8 @@ pub struct Batched<S> {
 }
 
 impl<S: BatchStore> Batched<S> {
-    /// In front of this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000 callers who wait.
+    /// In front of this store: 2 lanes for claims and 2 for completions, 256 items in a batch,
+    /// 10,000 callers who wait.
     pub fn new(store: S) -> Self {
         let bounds = Bounds {
             lanes: 2,
@@ -83,8 +88,8 @@ impl<S: BatchStore> Batched<S> {
         }
     }
 
-    /// How many calls are made at once, of claims and of completions each; at least 1. A lane needs a connection: more than
-    /// the store has are of no use.
+    /// How many calls are made at once, of claims and of completions each; at least 1. A lane needs
+    /// a connection: more than the store has are of no use.
     #[must_use]
     pub fn with_lanes(self, lanes: u16) -> Self {
         let lanes = usize::from(lanes.max(1));
@@ -98,16 +103,16 @@ impl<S: BatchStore> Batched<S> {
         self.with_bounds(|bounds| bounds.batch = batch)
     }
 
-    /// How many callers wait at most, for claims and for completions each. One who comes then is told `Unavailable` at once, and
-    /// nothing was sent.
+    /// How many callers wait at most, for claims and for completions each. One who comes then is
+    /// told `Unavailable` at once, and nothing was sent.
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
         self.with_bounds(|bounds| bounds.waiting = callers as usize)
     }
 
-    /// How long a caller waits for the answer of a batch, in the queue and in the store together; without limit by default.
-    /// Then it gets `Unavailable`, without effect if its operation was not sent. A caller who asks alone waits as
-    /// long as the store lets it.
+    /// How long a caller waits for the answer of a batch, in the queue and in the store together;
+    /// without limit by default. Then it gets `Unavailable`, without effect if its operation was
+    /// not sent. A caller who asks alone waits as long as the store lets it.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with_bounds(|bounds| bounds.timeout = timeout)

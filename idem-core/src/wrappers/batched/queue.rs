@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use super::work::Work;
 use crate::{Effect, Error, ErrorKind, Result};
 
-/// Most bytes in one batch, about; an item that is larger is a batch by itself. Well below what servers accept in one
-/// statement.
+/// Most bytes in one batch, about; an item that is larger is a batch by itself. Well below what
+/// servers accept in one statement.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// How much is gathered.
@@ -26,8 +26,9 @@ pub(super) struct Bounds {
 
 /// The queue of one kind of operation.
 ///
-/// A lane is the right to make one call of the store. Who comes while one is free takes it and does not wait; who comes while
-/// all are busy waits for a batch. Whenever somebody waits, all lanes are busy.
+/// A lane is the right to make one call of the store. Who comes while one is free takes it and does
+/// not wait; who comes while all are busy waits for a batch. Whenever somebody waits, all lanes are
+/// busy.
 pub(super) struct Queue<W: Work> {
     bounds: Bounds,
     state: Mutex<State<W>>,
