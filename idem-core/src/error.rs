@@ -179,13 +179,13 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the operation may have changed the store.
+    /// Returns whether the operation may have changed the store.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.0.effect
     }
 
-    /// Whether the same call, with the same attempt id or claim, may succeed when repeated.
+    /// Returns whether the same call, with the same attempt id or claim, may succeed when repeated.
     ///
     /// Inside a caller's own transaction it is the whole transaction that is repeated.
     #[must_use]
@@ -193,19 +193,19 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Contention | ErrorKind::Unavailable)
     }
 
-    /// Whether this is [`ErrorKind::ClaimLost`].
+    /// Returns whether this is [`ErrorKind::ClaimLost`].
     #[must_use]
     pub fn is_claim_lost(&self) -> bool {
         self.0.kind == ErrorKind::ClaimLost
     }
 
-    /// The backend that reported it, such as `postgres`; empty where none was involved.
+    /// Returns the backend that reported it, such as `postgres`; empty where none was involved.
     #[must_use]
     pub fn backend(&self) -> &'static str {
         self.0.backend
     }
 
-    /// The operation that failed, such as `claim`; empty where none was involved.
+    /// Returns the operation that failed, such as `claim`; empty where none was involved.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.0.operation

@@ -53,7 +53,7 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
-    /// The stored response of a completed key.
+    /// Returns the stored response of a completed key.
     ///
     /// # Errors
     ///

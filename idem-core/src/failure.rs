@@ -58,19 +58,19 @@ impl Failure {
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The caller's bytes; empty if none were given.
+    /// Returns the caller's bytes; empty if none were given.
     #[must_use]
     pub fn details(&self) -> &Bytes {
         &self.details

@@ -152,8 +152,8 @@ impl Key {
     }
 }
 
-/// The parts in one text, put together where nothing is allocated, so that the text itself is the
-/// only allocation.
+/// Returns the parts in one text, put together where nothing is allocated, so that the text itself
+/// is the only allocation.
 fn joined(parts: [&str; 3]) -> Arc<str> {
     const MAX: usize = Key::MAX_SCOPE_BYTES + Key::MAX_OPERATION_BYTES + Key::MAX_ID_BYTES;
     let mut bytes = [0; MAX];

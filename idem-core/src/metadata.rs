@@ -27,13 +27,13 @@ impl Metadata {
         self
     }
 
-    /// The value of that name.
+    /// Returns the value of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -98,8 +98,8 @@ impl Key {
     }
 }
 
-/// The form in which names are compared: Unicode NFKC, lower case, white space at the ends removed
-/// and inner runs of white space folded into one space.
+/// Returns the form in which names are compared: Unicode NFKC, lower case, white space at the ends
+/// removed and inner runs of white space folded into one space.
 ///
 /// NFKC is applied again after lower-casing, because lower-casing may leave a decomposed form. The
 /// result is a fixed point: normalising it again changes nothing.

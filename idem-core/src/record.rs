@@ -64,7 +64,7 @@ impl RecordInfo {
         self
     }
 
-    /// How long the record had left when the store answered, by its clock.
+    /// Returns how long the record had left when the store answered, by its clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.expires_at.saturating_since(self.observed_at)
@@ -83,13 +83,14 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// How long the lease had left when the store answered, by its clock; zero when it is stale.
+    /// Returns how long the lease had left when the store answered, by its clock; zero when it is
+    /// stale.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         self.lease_ends_at.saturating_since(self.info.observed_at)
     }
 
-    /// Whether the lease had ended when the store answered.
+    /// Returns whether the lease had ended when the store answered.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.lease_ends_at <= self.info.observed_at
@@ -148,7 +149,7 @@ impl Record {
         }
     }
 
-    /// The response, if it is completed.
+    /// Returns the response, if it is completed.
     #[must_use]
     pub fn response(&self) -> Option<&Response> {
         match self {

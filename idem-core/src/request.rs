@@ -90,7 +90,7 @@ impl ClaimRequest {
         }
     }
 
-    /// How long the claim is honoured without renewal; 1 ms to
+    /// Sets how long the claim is honoured without renewal; 1 ms to
     /// [`MAX_LEASE`](crate::limits::MAX_LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
@@ -98,7 +98,7 @@ impl ClaimRequest {
         self
     }
 
-    /// How long the record is kept after its lease if nothing more is heard of it; 1 ms to
+    /// Sets how long the record is kept after its lease if nothing more is heard of it; 1 ms to
     /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed,
     /// after that it is fresh, also for another fingerprint.
     #[must_use]
@@ -136,36 +136,36 @@ impl ClaimRequest {
         self
     }
 
-    /// Whether this attempt was never sent before. It is from now on.
+    /// Returns whether this attempt was never sent before. It is from now on.
     pub(crate) fn is_first(&self) -> bool {
         self.unsent.0.swap(false, Ordering::Relaxed)
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The request's fingerprint.
+    /// Returns the request's fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
-    /// The id of this try.
+    /// Returns the id of this try.
     #[must_use]
     pub fn attempt(&self) -> AttemptId {
         self.attempt
     }
 
-    /// The lease.
+    /// Returns the lease.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// The retention of an abandoned record.
+    /// Returns the retention of an abandoned record.
     #[must_use]
     pub fn retention(&self) -> Duration {
         self.retention

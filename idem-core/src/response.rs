@@ -38,26 +38,26 @@ impl Response {
         self
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The headers, in order.
+    /// Returns the headers, in order.
     #[must_use]
     pub fn headers(&self) -> &[(String, Bytes)] {
         &self.headers
     }
 
-    /// The body.
+    /// Returns the body.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Whether its stored form is possible and has at most so many bytes, without making it:
-    /// [`encode_response`](crate::backend::encode_response) says what that form is.
+    /// Returns whether its stored form is possible and has at most so many bytes, without making
+    /// it: [`encode_response`](crate::backend::encode_response) says what that form is.
     pub(crate) fn fits(&self, max_bytes: usize) -> bool {
         let field = |length: usize, max: u64| (length as u64 <= max).then_some(length);
         let header = |bytes: usize, (name, value): &(String, Bytes)| {

@@ -47,13 +47,14 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// What this store accepts at most.
     fn limits(&self) -> Limits;
 
-    /// The checkpoints of this store, if it keeps any. A store that wraps another gives the
+    /// Returns the checkpoints of this store, if it keeps any. A store that wraps another gives the
     /// other's.
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         None
     }
 
-    /// The watermarks of this store, if it keeps any. A store that wraps another gives the other's.
+    /// Returns the watermarks of this store, if it keeps any. A store that wraps another gives the
+    /// other's.
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         None
     }
@@ -155,7 +156,7 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// The lease may be extended or not.
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim>;
 
-    /// The live record of the key, stale ones included; `None` when the key is free.
+    /// Returns the live record of the key, stale ones included; `None` when the key is free.
     ///
     /// *Atomicity*: one consistent record, of the latest acknowledged state.
     ///

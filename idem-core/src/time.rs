@@ -28,7 +28,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The time from `earlier` to this instant; zero if this one is not later.
+    /// Returns the time from `earlier` to this instant; zero if this one is not later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         let micros = self.0.saturating_sub(earlier.0);
@@ -42,7 +42,8 @@ impl Timestamp {
     }
 }
 
-/// The duration in microseconds, rounded up to a whole millisecond, as every store keeps it.
+/// Returns the duration in microseconds, rounded up to a whole millisecond, as every store keeps
+/// it.
 #[must_use]
 pub fn whole_millis_as_micros(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);

@@ -30,8 +30,8 @@ impl FencingToken {
         self.0
     }
 
-    /// The token of the next acquisition of a key whose last one had this: `max(previous + 1, store
-    /// clock in µs)`.
+    /// Returns the token of the next acquisition of a key whose last one had this: `max(previous +
+    /// 1, store clock in µs)`.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub enum Advance {
 }
 
 impl Advance {
-    /// Whether something newer was seen before.
+    /// Returns whether something newer was seen before.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Stale { .. })
@@ -62,7 +62,7 @@ pub trait WatermarkStore: IdempotencyStore {
     /// The mark may be raised or not; ask again.
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance>;
 
-    /// The source's mark; `None` when it has none, or its retention has ended.
+    /// Returns the source's mark; `None` when it has none, or its retention has ended.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ pub trait WatermarkStore: IdempotencyStore {
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64>;
 }
 
-/// The version in the form that databases keep.
+/// Returns the version in the form that databases keep.
 ///
 /// # Errors
 ///

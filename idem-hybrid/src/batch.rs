@@ -40,7 +40,7 @@ impl<C: Cache, S: BatchStore> HybridStore<C, S> {
         }
     }
 
-    /// The database's answers in the places that the cache left open.
+    /// Returns the database's answers in the places that the cache left open.
     fn fill_in(
         &self,
         requests: &[ClaimRequest],

@@ -55,7 +55,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a call may be made now; `None` means to do without.
+    /// Returns whether a call may be made now; `None` means to do without.
     pub(crate) fn permit(&mut self, now: Instant) -> Option<Permit> {
         match self.state {
             State::Closed { .. } => Some(Permit::Call),
@@ -100,7 +100,7 @@ impl Breaker {
         }
     }
 
-    /// Whether calls are made as usual.
+    /// Returns whether calls are made as usual.
     #[must_use]
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })

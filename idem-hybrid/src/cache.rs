@@ -46,8 +46,8 @@ pub trait Cache: Debug + Send + Sync + 'static {
     /// What [`read`](Self::read) issues and [`store`](Self::store) takes.
     type Ticket: Clone + Debug + Send + Sync + 'static;
 
-    /// The key's entry, if one is kept and its lifetime has not ended by the cache's clock, and a
-    /// ticket.
+    /// Returns the key's entry, if one is kept and its lifetime has not ended by the cache's clock,
+    /// and a ticket.
     ///
     /// *Atomicity*: one round trip at most. The ticket is issued no later than the answer.
     ///

@@ -65,22 +65,22 @@ impl Config {
         self
     }
 
-    /// How long a caller waits for the cache at most before the database is asked.
+    /// Sets how long a caller waits for the cache at most before the database is asked.
     #[must_use]
     pub fn with_budget(mut self, budget: Duration) -> Self {
         self.budget = budget.min(LONGEST);
         self
     }
 
-    /// How long a promotion, which nobody waits for, and an operator's invalidation may take.
+    /// Sets how long a promotion, which nobody waits for, and an operator's invalidation may take.
     #[must_use]
     pub fn with_background_budget(mut self, budget: Duration) -> Self {
         self.background_budget = budget.min(LONGEST);
         self
     }
 
-    /// How long an entry is kept at most, where the record has longer to live. It bounds how long a
-    /// record that was deleted from the database, and that nobody invalidated, is replayed.
+    /// Sets how long an entry is kept at most, where the record has longer to live. It bounds how
+    /// long a record that was deleted from the database, and that nobody invalidated, is replayed.
     #[must_use]
     pub fn with_max_lifetime(mut self, lifetime: Duration) -> Self {
         self.max_lifetime = lifetime;
@@ -94,8 +94,8 @@ impl Config {
         self
     }
 
-    /// How many promotions are under way at most, up to 65,536; more are skipped. Each holds an
-    /// entry in memory.
+    /// Sets how many promotions are under way at most, up to 65,536; more are skipped. Each holds
+    /// an entry in memory.
     #[must_use]
     pub fn with_max_background(mut self, tasks: u32) -> Self {
         self.max_background = tasks.min(1 << 16);
@@ -109,8 +109,8 @@ impl Config {
         self
     }
 
-    /// How long it is left alone before it is probed: this long at first, twice as long after each
-    /// probe that fails, at most `max`. No caller waits for a probe, which is made in the
+    /// Sets how long it is left alone before it is probed: this long at first, twice as long after
+    /// each probe that fails, at most `max`. No caller waits for a probe, which is made in the
     /// background.
     #[must_use]
     pub fn with_breaker_pause(mut self, pause: Duration, max: Duration) -> Self {
@@ -125,13 +125,13 @@ impl Config {
         self.reads
     }
 
-    /// How long a caller waits for the cache at most.
+    /// Returns how long a caller waits for the cache at most.
     #[must_use]
     pub fn budget(&self) -> Duration {
         self.budget
     }
 
-    /// How long an entry is kept at most.
+    /// Returns how long an entry is kept at most.
     #[must_use]
     pub fn max_lifetime(&self) -> Duration {
         self.max_lifetime

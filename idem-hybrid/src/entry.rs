@@ -18,7 +18,7 @@ const HEAD: usize = MAGIC.len() + 4;
 /// Everything but the key, the metadata and the response.
 const FIXED: usize = HEAD + 3 * 2 + 8 + 4 + Fingerprint::BYTES + 4 * 8 + 4;
 
-/// The entry of this record.
+/// Returns the entry of this record.
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ fn put_info(bytes: &mut BytesMut, record: &Completed) {
     }
 }
 
-/// The record in this entry, as the database would tell it `age` after it told it; the response
-/// shares the entry's memory. Never panics, whatever the bytes.
+/// Returns the record in this entry, as the database would tell it `age` after it told it; the
+/// response shares the entry's memory. Never panics, whatever the bytes.
 ///
 /// # Errors
 ///

@@ -34,7 +34,7 @@ impl Guard {
         })
     }
 
-    /// The answer of the call, if the breaker is closed and it comes in time.
+    /// Returns the answer of the call, if the breaker is closed and it comes in time.
     ///
     /// Dropped before that, it tells the breaker nothing.
     pub(crate) async fn call<T>(
@@ -79,7 +79,7 @@ impl Guard {
     }
 }
 
-/// The call's answer, or that it took too long.
+/// Returns the call's answer, or that it took too long.
 pub(crate) async fn in_time<T>(
     budget: Duration,
     call: impl Future<Output = Result<T>> + Send,

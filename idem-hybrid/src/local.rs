@@ -59,7 +59,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The entry, unless its lifetime is over.
+    /// Returns the entry, unless its lifetime is over.
     fn hit(self) -> Option<Hit> {
         let age = self.issued.elapsed();
         let remaining = self.lifetime.saturating_sub(age);
@@ -99,8 +99,8 @@ impl LocalCache {
         }
     }
 
-    /// How long this handle keeps an entry at most, and with it how long an invalidation by another
-    /// process may go unnoticed.
+    /// Sets how long this handle keeps an entry at most, and with it how long an invalidation by
+    /// another process may go unnoticed.
     #[must_use]
     pub fn with_max_lifetime(mut self, lifetime: Duration) -> Self {
         self.max_lifetime = lifetime;
@@ -115,7 +115,7 @@ impl LocalCache {
         self.shared.entries.invalidate_all();
     }
 
-    /// The epoch of the key's bucket, locked: what is done under it is atomic against
+    /// Returns the epoch of the key's bucket, locked: what is done under it is atomic against
     /// invalidations.
     fn epoch(&self, key: &Key) -> MutexGuard<'_, u64> {
         let hash = self.shared.hasher.hash_one(key) as usize;

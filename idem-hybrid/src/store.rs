@@ -82,7 +82,7 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Self::with_config(cache, database, Config::new())
     }
 
-    /// The cache in front of the database.
+    /// Sets the cache in front of the database.
     #[must_use]
     pub fn with_config(cache: C, database: S, config: Config) -> Self {
         Self {
@@ -91,13 +91,13 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         }
     }
 
-    /// The database.
+    /// Returns the database.
     #[must_use]
     pub fn database(&self) -> &S {
         &self.database
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &C {
         &self.front.cache
@@ -159,7 +159,7 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Ok(outcome)
     }
 
-    /// The first of the cache's hit and the database's answer.
+    /// Returns the first of the cache's hit and the database's answer.
     async fn claim_together(
         &self,
         request: &ClaimRequest,
@@ -246,7 +246,7 @@ pub(crate) fn replay(record: Completed, request: &ClaimRequest) -> ClaimOutcome 
     ClaimOutcome::from_record(Record::Completed(record), request.fingerprint())
 }
 
-/// The record, if the answer carries one that may be cached.
+/// Returns the record, if the answer carries one that may be cached.
 pub(crate) fn completed(outcome: &ClaimOutcome) -> Option<&Completed> {
     match outcome {
         ClaimOutcome::Completed(record) => Some(record),

@@ -64,20 +64,20 @@ impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
         }
     }
 
-    /// How long a read may wait for the far tier; below the store's budget.
+    /// Sets how long a read may wait for the far tier; below the store's budget.
     #[must_use]
     pub fn with_far_budget(mut self, budget: Duration) -> Self {
         self.far_budget = budget;
         self
     }
 
-    /// The near tier.
+    /// Returns the near tier.
     #[must_use]
     pub fn near(&self) -> &Near {
         &self.near
     }
 
-    /// The far tier.
+    /// Returns the far tier.
     #[must_use]
     pub fn far(&self) -> &Far {
         &self.far
@@ -138,7 +138,7 @@ impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
     }
 }
 
-/// The entry with its age in front.
+/// Returns the entry with its age in front.
 fn wrap(entry: &Bytes, age: Duration) -> Bytes {
     let mut bytes = BytesMut::with_capacity(AGE + entry.len());
     bytes.put_u64(u64::try_from(age.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX));
@@ -146,8 +146,8 @@ fn wrap(entry: &Bytes, age: Duration) -> Bytes {
     bytes.freeze()
 }
 
-/// The entry as it was given, and how old it is altogether; none when it is not one that was
-/// wrapped.
+/// Returns the entry as it was given, and how old it is altogether; none when it is not one that
+/// was wrapped.
 fn unwrap(mut hit: Hit) -> Option<Hit> {
     let before = hit.entry.try_get_u64().ok()?;
     hit.age = hit.age.saturating_add(Duration::from_micros(before));
@@ -206,8 +206,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
         far.unwrap_or(near)
     }
 
-    /// The near tier before and after the far one: after, for the reason above; before, for the
-    /// case that a far tier that hangs is not waited for to the end.
+    /// Returns the near tier before and after the far one: after, for the reason above; before, for
+    /// the case that a far tier that hangs is not waited for to the end.
     async fn invalidate(&self, key: &Key) -> Result<()> {
         let before = self.near.invalidate(key).await;
         let far = in_time(SLOW_BUDGET, self.far.invalidate(key)).await;

@@ -145,8 +145,8 @@ impl RedisCache {
         })
     }
 
-    /// The entry of this key, and a ticket; one round trip. Only where the bucket has no epoch
-    /// there is another, which writes one.
+    /// Returns the entry of this key, and a ticket; one round trip. Only where the bucket has no
+    /// epoch there is another, which writes one.
     ///
     /// # Errors
     ///

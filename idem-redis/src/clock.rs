@@ -56,7 +56,7 @@ impl ServerClock {
     }
 }
 
-/// The clock in an answer of `TIME`, in microseconds.
+/// Returns the clock in an answer of `TIME`, in microseconds.
 pub(crate) fn time(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else {
         return None;
@@ -74,7 +74,7 @@ pub(crate) fn time(answer: &Value) -> Option<i64> {
         .checked_add(number(micros)?)
 }
 
-/// The server's clock in the answer of a claim that came too late to be run.
+/// Returns the server's clock in the answer of a claim that came too late to be run.
 pub(crate) fn too_late(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else {
         return None;

@@ -109,8 +109,8 @@ impl Config {
         self
     }
 
-    /// How long one operation may take, connecting and asking again included; after that it fails
-    /// as `Unavailable`. A day at most. A claim that reaches the server later than that does
+    /// Sets how long one operation may take, connecting and asking again included; after that it
+    /// fails as `Unavailable`. A day at most. A claim that reaches the server later than that does
     /// nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
@@ -118,24 +118,25 @@ impl Config {
         self
     }
 
-    /// Whether concurrent claims of this process share commands; on by default. Below nine callers
-    /// each asks alone either way: the connection is shared, and nobody waits for another's answer.
+    /// Sets whether concurrent claims of this process share commands; on by default. Below nine
+    /// callers each asks alone either way: the connection is shared, and nobody waits for another's
+    /// answer.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
         self
     }
 
-    /// How long the server remembers the fencing token of a record that has ended, so that the next
-    /// one is greater also when a failover brings a server whose clock is behind. At least by how
-    /// much the clocks of master and replicas may differ.
+    /// Sets how long the server remembers the fencing token of a record that has ended, so that the
+    /// next one is greater also when a failover brings a server whose clock is behind. At least by
+    /// how much the clocks of master and replicas may differ.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Whether a server is accepted that may drop records when memory is short.
+    /// Sets whether a server is accepted that may drop records when memory is short.
     #[must_use]
     pub fn with_eviction(mut self, eviction: Eviction) -> Self {
         self.eviction = eviction;
@@ -149,8 +150,8 @@ impl Config {
         self
     }
 
-    /// Whether changes are published to those who wait. All who share records should have it the
-    /// same.
+    /// Sets whether changes are published to those who wait. All who share records should have it
+    /// the same.
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;
@@ -177,13 +178,13 @@ impl Config {
         self.limits
     }
 
-    /// Whether concurrent calls share commands.
+    /// Returns whether concurrent calls share commands.
     #[must_use]
     pub fn batching(&self) -> bool {
         self.batching
     }
 
-    /// How long one operation may take.
+    /// Returns how long one operation may take.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -205,7 +206,7 @@ impl Config {
         self.root_certificate.as_deref()
     }
 
-    /// The grace in whole milliseconds.
+    /// Returns the grace in whole milliseconds.
     pub(crate) fn grace_millis(&self) -> u64 {
         // Far beyond any retention, and within what the server counts.
         const MOST: u128 = 1 << 48;

@@ -106,7 +106,7 @@ impl Connector {
         Ok(Self::Cluster(Box::new(client), nodes))
     }
 
-    /// Whether everything is on one server.
+    /// Returns whether everything is on one server.
     pub(crate) fn is_one_node(&self) -> bool {
         !matches!(self, Self::Cluster(..))
     }

@@ -54,7 +54,7 @@ impl FreshClaim {
         })
     }
 
-    /// The claim that was written at this instant.
+    /// Returns the claim that was written at this instant.
     pub(crate) fn won(request: &ClaimRequest, lease: i64, now: i64) -> ClaimOutcome {
         ClaimOutcome::Acquired(Claim::new(
             request.key().clone(),
@@ -66,7 +66,7 @@ impl FreshClaim {
         ))
     }
 
-    /// The lease in microseconds.
+    /// Returns the lease in microseconds.
     pub(crate) fn lease(&self) -> i64 {
         self.terms.lease
     }
@@ -148,7 +148,7 @@ async fn run(
     }
 }
 
-/// Whether any of them was.
+/// Returns whether any of them was.
 fn has_written(answer: &Value) -> bool {
     matches!(answer, Value::Array(items) if items.iter().skip(1).any(|item| *item == Value::Int(1)))
 }

@@ -23,7 +23,7 @@ impl<'i> Info<'i> {
             .map(str::trim)
     }
 
-    /// Whether the server is good for claims. What it does not tell is not held against it:
+    /// Returns whether the server is good for claims. What it does not tell is not held against it:
     /// services that hide a field manage it themselves.
     ///
     /// # Errors

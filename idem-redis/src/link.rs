@@ -123,7 +123,7 @@ impl Link {
             .await
     }
 
-    /// When an operation that begins now is over.
+    /// Returns when an operation that begins now is over.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
@@ -320,8 +320,8 @@ impl Link {
         enough(wanted, acknowledged)
     }
 
-    /// The connection of the moment, or a new one. Of many callers one connects, the others wait
-    /// for it.
+    /// Returns the connection of the moment, or a new one. Of many callers one connects, the others
+    /// wait for it.
     pub(crate) async fn live(&self) -> Result<Live> {
         match self.current() {
             Some(live) => Ok(live),

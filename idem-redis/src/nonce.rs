@@ -47,7 +47,7 @@ pub enum Posted {
 }
 
 impl Posted {
-    /// The message's id.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &str {
         let (Self::Now(id) | Self::Before(id)) = self;
@@ -276,7 +276,7 @@ impl NonceWindow {
         }
     }
 
-    /// Whether nobody had the nonce.
+    /// Returns whether nobody had the nonce.
     async fn take(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let millis = self.window.as_nanos().div_ceil(1_000_000);
         let millis = u64::try_from(millis).unwrap_or(u64::MAX >> 12).max(1);
@@ -292,7 +292,7 @@ impl NonceWindow {
         Ok(answer == Value::Okay)
     }
 
-    /// Whether it is still this try's, as replicas have it, too.
+    /// Returns whether it is still this try's, as replicas have it, too.
     async fn take_again(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let call = self.end.call(&self.name(key)).arg(mark).arg(mark).arg("");
         let answer = self.store.link.run(&call, Access::Write, is_one).await?;
@@ -338,7 +338,7 @@ enum Begun {
     Pending,
 }
 
-/// Whether the script has written.
+/// Returns whether the script has written.
 fn is_one(answer: &Value) -> bool {
     *answer == Value::Int(1)
 }

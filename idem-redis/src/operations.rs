@@ -33,8 +33,8 @@ impl Operations {
         })
     }
 
-    /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one
-    /// key, so it is in one slot of a cluster.
+    /// Returns the key of a record: `namespace:r:scope:operation:id`. All of a record is under this
+    /// one key, so it is in one slot of a cluster.
     pub(crate) fn record_key(&self, key: &Key) -> String {
         [self.config.namespace(), ":r:", &key.path()].concat()
     }
@@ -50,7 +50,7 @@ impl Operations {
         [self.config.namespace(), ":w:", &key.path()].concat()
     }
 
-    /// The channel on which a change is told, or nothing.
+    /// Returns the channel on which a change is told, or nothing.
     pub(crate) fn announced_on(&self, key: &Key) -> String {
         if self.config.announces() {
             self.channel(key)
@@ -219,17 +219,17 @@ impl Operations {
     }
 }
 
-/// Whether a claim's answer tells of a write.
+/// Returns whether a claim's answer tells of a write.
 pub(crate) fn is_acquired(answer: &Value) -> bool {
     matches!(answer, Value::Array(items) if items.first() == Some(&Value::Int(1)))
 }
 
-/// Whether the answer of a seal or release tells of a write.
+/// Returns whether the answer of a seal or release tells of a write.
 pub(crate) fn is_done(answer: &Value) -> bool {
     matches!(answer, Value::BulkString(word) if word == b"done")
 }
 
-/// Whether a renewal's answer tells of a write.
+/// Returns whether a renewal's answer tells of a write.
 pub(crate) fn is_something(answer: &Value) -> bool {
     *answer != Value::Nil
 }

@@ -99,7 +99,7 @@ impl Link {
     }
 }
 
-/// How many of these calls go into one pipeline.
+/// Returns how many of these calls go into one pipeline.
 fn one_pipeline(calls: &[Call<'_>]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&Call<'_>| {

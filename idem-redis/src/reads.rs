@@ -42,8 +42,8 @@ impl Reads {
         }
     }
 
-    /// The values of these keys, together with those that others ask for at the same time; none
-    /// where only a script may tell: in a cluster, and while the server is being replaced.
+    /// Returns the values of these keys, together with those that others ask for at the same time;
+    /// none where only a script may tell: in a cluster, and while the server is being replaced.
     pub(crate) async fn read(&self, keys: impl Fn() -> Vec<String> + Send + Sync) -> Answer {
         if !self.link.connector.is_one_node() {
             return Ok(None);
@@ -84,8 +84,8 @@ async fn read_all(
 }
 
 impl Link {
-    /// The clock and then the values, one round trip; none when the server says that another one
-    /// has them.
+    /// Returns the clock and then the values, one round trip; none when the server says that
+    /// another one has them.
     ///
     /// Between the two commands others may be run, so the values are no older than the clock, and
     /// what they tell holds for an instant from there on at which the caller was waiting: for the

@@ -115,7 +115,7 @@ impl Stored {
     }
 }
 
-/// The first bytes of a claim that nobody has made before, up to its instants.
+/// Returns the first bytes of a claim that nobody has made before, up to its instants.
 pub(crate) fn head(fails_when_stale: bool) -> [u8; 7] {
     [VERSION, 0, u8::from(fails_when_stale), 0, 0, 0, 1]
 }

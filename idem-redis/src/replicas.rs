@@ -26,7 +26,7 @@ struct Queue {
 }
 
 impl Waits {
-    /// How many replicas have what was written on the connection so far.
+    /// Returns how many replicas have what was written on the connection so far.
     pub(crate) async fn acknowledged(
         self: &Arc<Self>,
         connection: &Connection,
@@ -81,7 +81,7 @@ async fn serve(waits: Arc<Waits>, mut connection: Connection, replicas: Replicas
     }
 }
 
-/// The command that waits.
+/// Returns the command that waits.
 pub(crate) fn wait(replicas: Replicas) -> Cmd {
     let millis = u64::try_from(replicas.within.as_millis()).unwrap_or(u64::MAX >> 12);
     let mut wait = redis::cmd("WAIT");
@@ -89,12 +89,12 @@ pub(crate) fn wait(replicas: Replicas) -> Cmd {
     wait
 }
 
-/// The number of replicas that it answers; none when it failed.
+/// Returns the number of replicas that it answers; none when it failed.
 pub(crate) fn count(answer: Value) -> i64 {
     redis::from_redis_value(answer).unwrap_or(0)
 }
 
-/// Whether as many replicas have a write as are asked for.
+/// Returns whether as many replicas have a write as are asked for.
 pub(crate) fn enough(wanted: Replicas, acknowledged: i64) -> Result<()> {
     if acknowledged >= i64::from(wanted.count) {
         return Ok(());

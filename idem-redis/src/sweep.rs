@@ -91,7 +91,8 @@ impl RedisStore {
     }
 }
 
-/// The next cursor, and the keys that were found. A cursor is a number of 64 bits without sign.
+/// Returns the next cursor, and the keys that were found. A cursor is a number of 64 bits without
+/// sign.
 fn step(answer: Value) -> Result<(String, Vec<Vec<u8>>)> {
     redis::from_redis_value(answer).map_err(|error| {
         Error::corrupt("the server's answer to SCAN makes no sense").with_source(error)

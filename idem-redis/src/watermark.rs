@@ -16,7 +16,7 @@ use crate::store::{RedisStore, at};
 const DIGITS: usize = 19;
 
 impl Operations {
-    /// The key of a mark: `namespace:m:scope:operation:id`.
+    /// Returns the key of a mark: `namespace:m:scope:operation:id`.
     fn mark_key(&self, source: &Key) -> String {
         format!("{}:m:{}", self.config.namespace(), source.path())
     }
@@ -64,8 +64,8 @@ impl Operations {
     }
 }
 
-/// Whether the answer of an advance tells of a write. Where the mark is at the version already, the
-/// caller's own write may be the one that replicas still lack.
+/// Returns whether the answer of an advance tells of a write. Where the mark is at the version
+/// already, the caller's own write may be the one that replicas still lack.
 fn is_at_version(answer: &Value) -> bool {
     let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged");
     matches!(answer, Value::Array(items)

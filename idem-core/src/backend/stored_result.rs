@@ -7,7 +7,7 @@ use crate::{Error, Failure, Response, Result, compressed};
 const RESPONSE_V1: u8 = 1;
 const FAILURE_V1: u8 = 2;
 
-/// What ends a claim: a response or a failure.
+/// The result that ends a claim: a response or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredResult {
     /// The work completed.
@@ -16,7 +16,7 @@ pub enum StoredResult {
     Failure(Failure),
 }
 
-/// The stored form of a response.
+/// Encodes a response in its stored form.
 ///
 /// Layout, integers big-endian: tag `1`; `u16` status; `u32` number of headers; for each, `u16`
 /// length and name, `u32` length and value; the rest is the body.
@@ -43,7 +43,7 @@ pub fn encode_response(response: &Response) -> Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-/// The stored form of a failure.
+/// Encodes a failure in its stored form.
 ///
 /// Layout, integers big-endian: tag `2`; `u16` length and code; `u32` length and message; the rest
 /// is the caller's bytes.
@@ -71,9 +71,9 @@ impl StoredResult {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no such
-    /// thing; [`Misconfigured`](crate::ErrorKind::Misconfigured) when it is compressed and the
-    /// feature `zstd` is off.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no
+    /// stored result; [`Misconfigured`](crate::ErrorKind::Misconfigured) when it is compressed and
+    /// the feature `zstd` is off.
     pub fn decode(mut bytes: Bytes) -> Result<Self> {
         match take_u8(&mut bytes)? {
             RESPONSE_V1 => decode_response(bytes).map(Self::Response),

@@ -21,14 +21,14 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The value, fresh or not.
+    /// Returns the value, fresh or not.
     pub fn into_inner(self) -> T {
         match self {
             Self::Fresh(value) | Self::Replayed { value, .. } => value,
         }
     }
 
-    /// The value, if the work ran before and not now.
+    /// Returns the value, if the work ran before and not now.
     pub fn into_replayed(self) -> Option<T> {
         match self {
             Self::Fresh(_) => None,
@@ -36,13 +36,13 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Whether the work ran before and not now.
+    /// Returns whether the work ran before and not now.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed { .. })
     }
 
-    /// When a replay was first answered; `None` for a fresh value, whose time is now.
+    /// Returns when a replay was first answered; `None` for a fresh value, whose time is now.
     #[must_use]
     pub fn first_answered_at(&self) -> Option<Timestamp> {
         match self {

@@ -89,35 +89,35 @@ impl Policy {
         }
     }
 
-    /// How long a claim is honoured without renewal; 30 s unless told. It is renewed at each third
-    /// while the work runs, so this is no limit for the work: it is how long a key stays blocked
-    /// after its worker died, and how long the store may be away before the work is told that the
-    /// claim may be lost.
+    /// Sets how long a claim is honoured without renewal; 30 s unless told. It is renewed at each
+    /// third while the work runs, so this is no limit for the work: it is how long a key stays
+    /// blocked after its worker died, and how long the store may be away before the work is told
+    /// that the claim may be lost.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a result is replayed; 24 h unless told.
+    /// Sets how long a result is replayed; 24 h unless told.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// How long a recorded failure is replayed, and an abandoned claim kept after its lease; 24 h
-    /// unless told.
+    /// Sets how long a recorded failure is replayed, and an abandoned claim kept after its lease;
+    /// 24 h unless told.
     #[must_use]
     pub fn with_failure_retention(mut self, retention: Duration) -> Self {
         self.failure_retention = retention;
         self
     }
 
-    /// How long the store is asked again when it cannot be reached, or the key is contended and the
-    /// caller does not [wait](Self::with_on_busy); 10 s unless told. A call that is not answered
-    /// within half of it is asked again. A result is sealed with at least a lease's patience. More
-    /// than a year counts as a year.
+    /// Sets how long the store is asked again when it cannot be reached, or the key is contended
+    /// and the caller does not [wait](Self::with_on_busy); 10 s unless told. A call that is not
+    /// answered within half of it is asked again. A result is sealed with at least a lease's
+    /// patience. More than a year counts as a year.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -189,25 +189,25 @@ impl Policy {
         self
     }
 
-    /// The lease.
+    /// Returns the lease.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// How long a result is replayed.
+    /// Returns how long a result is replayed.
     #[must_use]
     pub fn retention(&self) -> Duration {
         self.retention
     }
 
-    /// How long a recorded failure is replayed.
+    /// Returns how long a recorded failure is replayed.
     #[must_use]
     pub fn failure_retention(&self) -> Duration {
         self.failure_retention
     }
 
-    /// How long the store is asked again.
+    /// Returns how long the store is asked again.
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.patience
@@ -249,13 +249,13 @@ impl Policy {
         self.on_failed
     }
 
-    /// The limit for results, if there is one beside the store's.
+    /// Returns the limit for results, if there is one beside the store's.
     #[must_use]
     pub fn max_result_bytes(&self) -> Option<usize> {
         self.max_result_bytes
     }
 
-    /// The limit for requests, if there is one.
+    /// Returns the limit for requests, if there is one.
     #[must_use]
     pub fn max_request_bytes(&self) -> Option<usize> {
         self.max_request_bytes
@@ -267,7 +267,7 @@ impl Policy {
         &self.metadata
     }
 
-    /// Whether a store with these limits accepts what this policy will ask of it.
+    /// Returns whether a store with these limits accepts what this policy will ask of it.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether a request of this size is within the limit.
+    /// Returns whether a request of this size is within the limit.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ impl Policy {
         }
     }
 
-    /// The claim that this policy makes.
+    /// Returns the claim that this policy makes.
     pub(super) fn request(&self, key: Key, fingerprint: Fingerprint) -> ClaimRequest {
         ClaimRequest::new(key, fingerprint)
             .with_lease(self.lease)
@@ -310,18 +310,18 @@ impl Policy {
             .with_metadata(self.metadata.clone())
     }
 
-    /// The limits that a result is held to.
+    /// Returns the limits that a result is held to.
     pub(super) fn limits(&self, store: Limits) -> Limits {
         let own = self.max_result_bytes.unwrap_or(usize::MAX);
         store.with_max_result_bytes(store.max_result_bytes.min(own))
     }
 
-    /// How long one call of the store may take before it is asked again.
+    /// Returns how long one call of the store may take before it is asked again.
     pub(super) fn try_limit(&self) -> Duration {
         self.patience / 2
     }
 
-    /// How long a result is tried to be sealed.
+    /// Returns how long a result is tried to be sealed.
     pub(super) fn seal_limit(&self) -> Duration {
         self.patience.max(self.lease)
     }

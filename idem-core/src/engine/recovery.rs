@@ -55,8 +55,8 @@ impl Work {
         }
     }
 
-    /// The last checkpoint of this work, by whoever stored it; `None` when there is none, and
-    /// without a key.
+    /// Returns the last checkpoint of this work, by whoever stored it; `None` when there is none,
+    /// and without a key.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The verdict of a claim, which the observers are told of.
+/// Returns the verdict of a claim, which the observers are told of.
 pub(super) async fn decided(
     context: &Context,
     key: &Key,
@@ -126,7 +126,7 @@ where
     }
 }
 
-/// The work's answer, or what it panicked with. The work is dropped before this ends.
+/// Returns the work's answer, or what it panicked with. The work is dropped before this ends.
 async fn caught<F, Fut>(work: F, handle: Work) -> Result<Fut::Output, Box<dyn Any + Send>>
 where
     F: FnOnce(Work) -> Fut + Send,

@@ -10,14 +10,14 @@ use super::{Idempotency, Policies, Policy};
 use crate::{Key, Result};
 
 impl Idempotency {
-    /// The policy of all operations that have none of their own.
+    /// Sets the policy of all operations that have none of their own.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         self.with_changed_policies(|policies| policies.with_default(policy))
     }
 
-    /// The policy of one operation, by the name that its keys carry, or of all that begin with what
-    /// is before a final `*`.
+    /// Sets the policy of one operation, by the name that its keys carry, or of all that begin with
+    /// what is before a final `*`.
     #[must_use]
     pub fn with_operation_policy(self, operation: impl Into<String>, policy: Policy) -> Self {
         self.with_changed_policies(|policies| policies.with_operation(operation, policy))
@@ -29,8 +29,8 @@ impl Idempotency {
         self.with_changed_policies(|_| policies)
     }
 
-    /// The policies of this file, also after it was read again. What is set in code after this is
-    /// set on a copy, which follows the file no more; what is to lie under the file goes to
+    /// Sets the policies of this file, also after it was read again. What is set in code after this
+    /// is set on a copy, which follows the file no more; what is to lie under the file goes to
     /// [`load_over`](PolicyFile::load_over).
     #[cfg(any(feature = "toml", feature = "yaml"))]
     #[must_use]
@@ -75,7 +75,7 @@ impl Idempotency {
         Ok(())
     }
 
-    /// The policy that a run of this key follows, if it starts now.
+    /// Returns the policy that a run of this key follows, if it starts now.
     #[must_use]
     pub fn policy_for(&self, key: &Key) -> Arc<Policy> {
         Arc::clone(self.policies().policy_for(key.operation()))

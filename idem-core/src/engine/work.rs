@@ -47,26 +47,26 @@ impl Work {
         self.context.as_ref()
     }
 
-    /// The claims beside its own; `None` without a key.
+    /// Returns the claims beside its own; `None` without a key.
     pub(super) fn others(&self) -> Option<&Arc<Others>> {
         self.others.as_ref()
     }
 
-    /// The key; without one, a random key that nobody else has.
+    /// Returns the key; without one, a random key that nobody else has.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The claim, with the end of its lease as last renewed: to be sealed in a transaction together
-    /// with the work's own rows, with [`Response::json`](crate::Response::json) of the value.
-    /// `None` without a key.
+    /// Returns the claim, with the end of its lease as last renewed: to be sealed in a transaction
+    /// together with the work's own rows, with [`Response::json`](crate::Response::json) of the
+    /// value. `None` without a key.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.lease.as_deref().map(Lease::claim)
     }
 
-    /// The fencing token, to go along with writes elsewhere. `None` without a key.
+    /// Returns the fencing token, to go along with writes elsewhere. `None` without a key.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         let lease = self.lease.as_deref()?;
@@ -80,7 +80,7 @@ impl Work {
         self.lease.as_deref().map_or(1, attempts)
     }
 
-    /// Whether somebody else has begun this work before, and may have done part of it.
+    /// Returns whether somebody else has begun this work before, and may have done part of it.
     #[must_use]
     pub fn is_takeover(&self) -> bool {
         self.attempts() > 1
@@ -92,9 +92,9 @@ impl Work {
         self.key.derive(name)
     }
 
-    /// Whether the claim is lost, or can no longer be assumed to be held because the store was out
-    /// of reach, or this process stopped, for longer than the lease; also when the run has ended.
-    /// Once true, always true. Never without a key.
+    /// Returns whether the claim is lost, or can no longer be assumed to be held because the store
+    /// was out of reach, or this process stopped, for longer than the lease; also when the run has
+    /// ended. Once true, always true. Never without a key.
     ///
     /// Ask before each step that must not be done by two. It costs a look at the clock; no task has
     /// to have run in between. The clock is the process's monotonic one, which stands still while

@@ -13,8 +13,8 @@ use crate::{Error, Result};
 /// How deep arrays and objects may be nested in a document that is to be fingerprinted.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// The canonical text of a JSON document: RFC 8785 (JSON Canonicalization Scheme), but for one
-/// rule.
+/// Returns the canonical text of a JSON document: RFC 8785 (JSON Canonicalization Scheme), but for
+/// one rule.
 ///
 /// * Object members are sorted by the UTF-16 code units of their names (RFC 8785, 3.2.3); there is
 ///   no white space; strings and numbers are written in one way only (3.2.2).
@@ -103,7 +103,7 @@ fn write_array(document: &str, value: &str, depth: usize, out: &mut String) -> R
     Ok(())
 }
 
-/// The members of an object in canonical order.
+/// Returns the members of an object in canonical order.
 pub(super) fn members<'a>(
     document: &str,
     value: &'a str,
@@ -118,7 +118,7 @@ pub(super) fn members<'a>(
     Ok(members.0)
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 pub(super) fn elements<'a>(
     document: &str,
     value: &'a str,

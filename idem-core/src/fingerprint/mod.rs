@@ -29,7 +29,7 @@ impl Scheme {
     /// SHA-256 over chosen fields of a JSON document, each as pointer and canonical value.
     pub const FIELDS: Self = Self(3);
 
-    /// The scheme's number, as it is stored.
+    /// Returns the scheme's number, as it is stored.
     #[must_use]
     pub fn id(self) -> u8 {
         self.0
@@ -55,8 +55,8 @@ impl Fingerprint {
         Self::hash(Scheme::RAW, bytes.as_ref())
     }
 
-    /// The fingerprint of a JSON document by its value: order of keys, white space, escapes and the
-    /// way a number is written do not count. See [`canonical_json`] for the rules.
+    /// Returns the fingerprint of a JSON document by its value: order of keys, white space, escapes
+    /// and the way a number is written do not count. See [`canonical_json`] for the rules.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Fingerprint {
         ))
     }
 
-    /// The fingerprint of a value through its JSON form.
+    /// Returns the fingerprint of a value through its JSON form.
     ///
     /// `NaN` and the infinities have no JSON form and are written as `null` by `serde_json`.
     ///
@@ -93,8 +93,8 @@ impl Fingerprint {
         Ok(Self::hash(Scheme::JSON, canonical.as_bytes()))
     }
 
-    /// The fingerprint of chosen fields of a JSON document, each named by a JSON Pointer (RFC 6901;
-    /// `""` is the whole document).
+    /// Returns the fingerprint of chosen fields of a JSON document, each named by a JSON Pointer
+    /// (RFC 6901; `""` is the whole document).
     ///
     /// A field that is not there differs from one that is `null`. The order of `pointers` and
     /// repetitions do not count; the set of pointers does.
@@ -126,13 +126,13 @@ impl Fingerprint {
         self.scheme
     }
 
-    /// The SHA-256 digest.
+    /// Returns the SHA-256 digest.
     #[must_use]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// The stored form: one byte scheme, 32 bytes digest.
+    /// Returns the stored form: one byte scheme, 32 bytes digest.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -78,7 +78,7 @@ impl MemoryStore {
         }
     }
 
-    /// How many records are held, expired ones included that nobody has purged yet.
+    /// Returns how many records are held, expired ones included that nobody has purged yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared
@@ -88,7 +88,7 @@ impl MemoryStore {
             .sum()
     }
 
-    /// Whether no record is held.
+    /// Returns whether no record is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

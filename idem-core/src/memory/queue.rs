@@ -46,7 +46,7 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    /// The next entry that has fallen due.
+    /// Returns the next entry that has fallen due.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, T)> {
         let fronts = self.lines.iter_mut();
         let first = fronts
@@ -66,7 +66,8 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    /// Whether more than half of the entries cannot count, as each of so many has one that does.
+    /// Returns whether more than half of the entries cannot count, as each of so many has one that
+    /// does.
     pub(super) fn is_mostly_spent(&self, counting: usize) -> bool {
         self.len() > FEW + 2 * counting
     }

@@ -166,9 +166,9 @@ impl Row {
         self.expires_at > now
     }
 
-    /// When it is to be looked at for the end of its retention. While a lease lasts that is the
-    /// lease's end: by then most records are sealed, and one entry in the queue has done for the
-    /// claim and the result.
+    /// Returns when it is to be looked at for the end of its retention. While a lease lasts that is
+    /// the lease's end: by then most records are sealed, and one entry in the queue has done for
+    /// the claim and the result.
     pub(super) fn look_at(&self, now: Timestamp) -> Timestamp {
         match self.state {
             State::InFlight { lease_ends_at, .. } if lease_ends_at > now => lease_ends_at,
@@ -176,7 +176,7 @@ impl Row {
         }
     }
 
-    /// When this record is to be swept; [`UNQUEUED`] if never.
+    /// Returns when this record is to be swept; [`UNQUEUED`] if never.
     pub(super) fn sweep_due(&self) -> Timestamp {
         match self.state {
             State::InFlight {

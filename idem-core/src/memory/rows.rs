@@ -67,8 +67,8 @@ impl Rows {
         &mut slot.row
     }
 
-    /// The row that an entry of a queue stands for: of those with this hash, which are hardly ever
-    /// two, the one that knows the entry.
+    /// Returns the row that an entry of a queue stands for: of those with this hash, which are
+    /// hardly ever two, the one that knows the entry.
     pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&Row) -> bool) -> Option<Found<'_>> {
         self.0
             .find_entry(hash, |slot| slot.hash == hash && is_it(&slot.row))

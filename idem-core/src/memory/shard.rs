@@ -292,7 +292,7 @@ fn schedule(
     leases.schedule(&place.hash, row.sweep_due(), &mut row.lease_queued);
 }
 
-/// The row that the claim holds in flight.
+/// Returns the row that the claim holds in flight.
 fn held<'a>(
     rows: &'a mut Rows,
     place: Place<'_>,

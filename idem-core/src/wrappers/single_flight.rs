@@ -72,7 +72,7 @@ impl<S: IdempotencyStore> SingleFlight<S> {
         }
     }
 
-    /// The store behind.
+    /// Returns the store behind.
     pub fn store(&self) -> &S {
         &self.store
     }

@@ -72,7 +72,7 @@ impl MetricsObserver {
         self
     }
 
-    /// The class of a scope, such as `free` and `paying`, or a region: few.
+    /// Sets the class of a scope, such as `free` and `paying`, or a region: few.
     #[must_use]
     pub fn with_scope_class(
         mut self,

@@ -29,7 +29,8 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// It waits no longer; told for each that began, in whatever way it ended.
     fn wait_ended(&self, _key: &Key, _waited: Duration) {}
 
-    /// The span that encloses a run; of several observers the first one that has one gives it.
+    /// Returns the span that encloses a run; of several observers the first one that has one gives
+    /// it.
     #[cfg(feature = "tracing")]
     fn span(&self, _key: &Key) -> tracing::Span {
         tracing::Span::none()

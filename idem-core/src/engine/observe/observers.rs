@@ -24,12 +24,12 @@ impl Observers {
         Self { all, span }
     }
 
-    /// Whether nobody hears.
+    /// Returns whether nobody hears.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The future within the run's span.
+    /// Returns the future within the run's span.
     pub(in crate::engine) fn around<F: Future>(
         &self,
         future: F,

@@ -13,7 +13,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// The kind in one word for logs and metrics.
+    /// Returns the kind in one word for logs and metrics.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         kind_name(self.kind)

@@ -53,26 +53,26 @@ impl PolicyFileError {
         self
     }
 
-    /// The file; `None` for a text that was given as such.
+    /// Returns the file; `None` for a text that was given as such.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// The line, from 1; `None` when it is not about a place in the text.
+    /// Returns the line, from 1; `None` when it is not about a place in the text.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The column, from 1, in characters.
+    /// Returns the column, from 1, in characters.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
         self.column
     }
 
-    /// The key with its tables, such as `operations."payments.create".lease`; `None` when the text
-    /// cannot be read at all.
+    /// Returns the key with its tables, such as `operations."payments.create".lease`; `None` when
+    /// the text cannot be read at all.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

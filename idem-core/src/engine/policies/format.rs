@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// The document's values.
+    /// Returns the document's values.
     pub(super) fn tree(self, text: &str) -> Result<Value, PolicyFileError> {
         let path = RefCell::default();
         self.read(text, Tree(&path)).map_err(|stop| {
@@ -133,7 +133,7 @@ pub(super) fn written(path: &[String]) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// The reason without the tables that the parser of YAML puts before it.
+/// Returns the reason without the tables that the parser of YAML puts before it.
 fn without_path(reason: String, path: &[String]) -> String {
     let parent = &path[..path.len().saturating_sub(1)];
     [path, parent]

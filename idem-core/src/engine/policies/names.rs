@@ -7,7 +7,7 @@ use serde::forward_to_deserialize_any;
 
 use super::super::Policy;
 
-/// The keys of a policy, as its own form has them.
+/// Returns the keys of a policy, as its own form has them.
 pub(super) fn policy_keys() -> Vec<&'static str> {
     let mut names: &'static [&'static str] = &[];
     // Ends in an error always: nothing is read.
@@ -57,7 +57,7 @@ pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many characters have to be put in, taken out or changed.
+/// Returns how many characters have to be put in, taken out or changed.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (above, a) in from.chars().enumerate() {

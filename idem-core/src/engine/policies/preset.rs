@@ -98,7 +98,7 @@ pub(super) const PRESETS: [&str; 8] = [
     "webhook",
 ];
 
-/// The preset of this name.
+/// Returns the preset of this name.
 #[cfg(any(feature = "toml", feature = "yaml"))]
 pub(super) fn named(preset: &str) -> Option<Policy> {
     match preset {

@@ -46,7 +46,7 @@ impl Policies {
     }
 }
 
-/// The base with what the text says on top.
+/// Returns the base with what the text says on top.
 pub(super) fn read(
     format: Format,
     text: &str,
@@ -139,7 +139,7 @@ impl<'r> Reader<'r> {
         fault(&[self.path, &[key]].concat(), reason)
     }
 
-    /// The base, or the preset, with each key on top.
+    /// Returns the base, or the preset, with each key on top.
     fn policy(&self, table: &Table, base: Policy) -> Result<Policy, Fault> {
         let known = policy_keys();
         let beside = ["preset", "run", "window"];
@@ -204,7 +204,7 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// The policy with another value for one of its fields.
+/// Returns the policy with another value for one of its fields.
 fn overlaid(policy: &Policy, field: &str, value: &Value) -> Result<Policy, String> {
     let mut fields = match serde_json::to_value(policy) {
         Ok(Value::Object(fields)) => fields,

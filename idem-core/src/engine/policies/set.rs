@@ -67,13 +67,13 @@ impl Policies {
         self
     }
 
-    /// The policy of the operations that have none of their own.
+    /// Returns the policy of the operations that have none of their own.
     #[must_use]
     pub fn default_policy(&self) -> &Arc<Policy> {
         &self.default
     }
 
-    /// The policy of this operation.
+    /// Returns the policy of this operation.
     #[must_use]
     pub fn policy_for(&self, operation: &str) -> &Arc<Policy> {
         let by_prefix = || {
@@ -94,7 +94,7 @@ impl Policies {
         exact.chain(prefixes.map(|(prefix, policy)| (format!("{prefix}*"), &**policy)))
     }
 
-    /// Whether a store with these limits accepts what each of them will ask of it.
+    /// Returns whether a store with these limits accepts what each of them will ask of it.
     ///
     /// # Errors
     ///

@@ -39,8 +39,8 @@ impl WatchOptions {
         self
     }
 
-    /// How often it is looked at where the system does not tell of changes, or misses one, as on
-    /// network file systems or when a folder above is replaced; 5 s unless told.
+    /// Sets how often it is looked at where the system does not tell of changes, or misses one, as
+    /// on network file systems or when a folder above is replaced; 5 s unless told.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(Duration::from_millis(1));
@@ -101,7 +101,8 @@ impl PolicyFile {
 }
 
 impl PolicyWatch {
-    /// Whether the system tells of changes; otherwise the file is looked at from time to time.
+    /// Returns whether the system tells of changes; otherwise the file is looked at from time to
+    /// time.
     #[must_use]
     pub fn is_notified(&self) -> bool {
         self.watcher.is_some()

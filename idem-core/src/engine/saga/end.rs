@@ -32,7 +32,7 @@ pub enum SagaEnd {
 }
 
 impl SagaEnd {
-    /// Whether every step is done.
+    /// Returns whether every step is done.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         matches!(self, Self::Completed { .. })

@@ -24,7 +24,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<Sealed, StepError>> + Send>>;
 
 pub(super) type Action<R> = Box<dyn Fn(SagaStep<R>) -> Answer + Send + Sync>;
 
-/// The action with its value as JSON.
+/// Returns the action with its value as JSON.
 pub(super) fn boxed<R, T, F, Fut>(action: F) -> Action<R>
 where
     R: Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl Sealed {
     }
 }
 
-/// The value as it is kept.
+/// Returns the value as it is kept.
 fn kept<T: Serialize>(value: &T) -> Result<Value> {
     carried::check("the value", value)?;
     serde_json::to_value(value).map_err(|source| {
@@ -125,19 +125,19 @@ pub struct SagaStep<R> {
 }
 
 impl<R> SagaStep<R> {
-    /// The saga's input.
+    /// Returns the saga's input.
     #[must_use]
     pub fn input(&self) -> &R {
         &self.input
     }
 
-    /// The step's own run: its key, its claim, and whether it still holds it.
+    /// Returns the step's own run: its key, its claim, and whether it still holds it.
     #[must_use]
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// The value of a step that is done; `None` when it is not, or not known to be.
+    /// Returns the value of a step that is done; `None` when it is not, or not known to be.
     ///
     /// # Errors
     ///

@@ -20,7 +20,8 @@ pub(super) struct Callers<W: Work> {
 }
 
 impl<W: Work> Batch<W> {
-    /// The batch, and who is not in it, because another asks for something else of the same key.
+    /// Returns the batch, and who is not in it, because another asks for something else of the same
+    /// key.
     pub(super) fn new(mut waiters: Vec<Waiter<W>>) -> (Self, Vec<Waiter<W>>) {
         waiters.sort_by(|one, other| one.work.key().cmp(other.work.key()));
         let mut later = Vec::new();

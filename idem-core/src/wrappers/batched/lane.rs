@@ -97,7 +97,7 @@ pub(super) fn note(locked: &LockedKeys, key: &Key, error: Option<&Error>) {
     }
 }
 
-/// Whether an error is about what this caller asked, whoever else is in the batch.
+/// Returns whether an error is about what this caller asked, whoever else is in the batch.
 fn is_its_own(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -147,7 +147,7 @@ fn after(error: Error, earlier: Effect) -> Error {
     }
 }
 
-/// The answer for who is told none: the task that asked is gone.
+/// Returns the answer for who is told none: the task that asked is gone.
 pub(super) fn lost<T>(operation: &'static str, backend: &'static str) -> Result<T> {
     let error = Error::new(
         ErrorKind::Unavailable,

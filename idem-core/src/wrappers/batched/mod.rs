@@ -88,31 +88,31 @@ impl<S: BatchStore> Batched<S> {
         }
     }
 
-    /// How many calls are made at once, of claims and of completions each; at least 1. A lane needs
-    /// a connection: more than the store has are of no use.
+    /// Sets how many calls are made at once, of claims and of completions each; at least 1. A lane
+    /// needs a connection: more than the store has are of no use.
     #[must_use]
     pub fn with_lanes(self, lanes: u16) -> Self {
         let lanes = usize::from(lanes.max(1));
         self.with_bounds(|bounds| bounds.lanes = lanes)
     }
 
-    /// How many items a batch has at most; 1 to [`MAX_BATCH`].
+    /// Sets how many items a batch has at most; 1 to [`MAX_BATCH`].
     #[must_use]
     pub fn with_max_batch(self, items: u32) -> Self {
         let batch = items.clamp(1, MAX_BATCH) as usize;
         self.with_bounds(|bounds| bounds.batch = batch)
     }
 
-    /// How many callers wait at most, for claims and for completions each. One who comes then is
-    /// told `Unavailable` at once, and nothing was sent.
+    /// Sets how many callers wait at most, for claims and for completions each. One who comes then
+    /// is told `Unavailable` at once, and nothing was sent.
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
         self.with_bounds(|bounds| bounds.waiting = callers as usize)
     }
 
-    /// How long a caller waits for the answer of a batch, in the queue and in the store together;
-    /// without limit by default. Then it gets `Unavailable`, without effect if its operation was
-    /// not sent. A caller who asks alone waits as long as the store lets it.
+    /// Sets how long a caller waits for the answer of a batch, in the queue and in the store
+    /// together; without limit by default. Then it gets `Unavailable`, without effect if its
+    /// operation was not sent. A caller who asks alone waits as long as the store lets it.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with_bounds(|bounds| bounds.timeout = timeout)
@@ -126,7 +126,7 @@ impl<S: BatchStore> Batched<S> {
         self
     }
 
-    /// The store behind.
+    /// Returns the store behind.
     pub fn store(&self) -> &S {
         &self.store
     }

@@ -141,7 +141,7 @@ impl<W: Work> Queue<W> {
         Error::new(ErrorKind::Unavailable, Effect::None, message)
     }
 
-    /// The next batch, or nothing and the lane is free.
+    /// Returns the next batch, or nothing and the lane is free.
     fn take(&self) -> Vec<Waiter<W>> {
         let mut state = self.state();
         let mut batch = Vec::new();
@@ -193,7 +193,7 @@ pub(super) struct Lane<W: Work> {
 }
 
 impl<W: Work> Lane<W> {
-    /// Whether somebody waits.
+    /// Returns whether somebody waits.
     pub(super) fn is_wanted(&self) -> bool {
         let queue = self.queue.as_ref();
         queue.is_some_and(|queue| !queue.state().waiting.is_empty())

@@ -17,10 +17,10 @@ pub(super) trait Work: Clone + Send + Sync + 'static {
     /// About how long it is on the wire.
     fn bytes(&self) -> usize;
 
-    /// Whether another is told the same, unless [`granted`](Self::granted).
+    /// Returns whether another is told the same, unless [`granted`](Self::granted).
     fn is_same(&self, other: &Self) -> bool;
 
-    /// Whether the answer is for one only.
+    /// Returns whether the answer is for one only.
     fn granted(answer: &Self::Answer) -> bool;
 
     fn alone<S: BatchStore>(&self, store: &S) -> impl Future<Output = Result<Self::Answer>> + Send;
