@@ -1,12 +1,12 @@
-//! [`Metadata`]: what an application wants to see beside a record.
+//! [`Metadata`]: what an application stores beside a record.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names and values that a claim leaves on its record, for people who look at it later: host,
-/// build, trace id. At most [`Limits::max_metadata_bytes`](crate::Limits) in JSON form.
+/// Names and values that a claim leaves on its record, for people who read it later: host, build,
+/// trace id. At most [`Limits::max_metadata_bytes`](crate::Limits) in JSON form.
 ///
 /// `Debug` shows the names only.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 pub struct Metadata(BTreeMap<String, String>);
 
 impl Metadata {
-    /// Nothing.
+    /// Creates empty metadata.
     #[must_use]
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// The same with one entry more; an entry of that name is replaced.
+    /// Adds an entry; an entry of the same name is replaced.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.insert(name.into(), value.into());
@@ -39,7 +39,7 @@ impl Metadata {
         self.0.is_empty()
     }
 
-    /// All entries, sorted by name.
+    /// Returns all entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! [`Nonce`]: the short key that a client makes up for one message.
+//! [`Nonce`]: the short key that a client makes for one message.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl Nonce {
     /// Most Unicode scalar values that a nonce may have.
     pub const MAX_CHARS: usize = 25;
 
-    /// A nonce of this text.
+    /// Creates a nonce of this text.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Nonce {
         Ok(Self(text))
     }
 
-    /// Its text; an integer's is its decimal form.
+    /// Returns its text; an integer's is its decimal form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,12 +1,11 @@
-//! Ways to make a [`Key`] from what an application has at hand.
+//! Ways to make a [`Key`] from the data of an application.
 
 use unicode_normalization::UnicodeNormalization;
 
 use crate::digest::{hex, length_prefixed};
 use crate::{Error, Key, Nonce, Result};
 
-/// What an intent is directed at: an id that is compared byte for byte, or a name as people write
-/// it.
+/// The target of an intent: an id that is compared byte for byte, or a name as people write it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A stable identifier; compared byte for byte.
@@ -25,8 +24,8 @@ impl std::fmt::Debug for Target<'_> {
 }
 
 impl Key {
-    /// A key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length, so that
-    /// any bytes of any length will do and `["ab", "c"]` is not `["a", "bc"]`.
+    /// Creates a key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length.
+    /// So the parts may be any bytes of any length, and `["ab", "c"]` is not `["a", "bc"]`.
     ///
     /// # Errors
     ///
@@ -47,10 +46,10 @@ impl Key {
         Self::new(scope, operation, format!("p1:{}", hex(&digest)))
     }
 
-    /// A key from who + target + intent: `who` becomes the scope, `intent` the operation, and the
-    /// id is `t1:` and a hash of the target. An id and a name never give the same key.
+    /// Creates a key from who + target + intent: `who` becomes the scope, `intent` the operation,
+    /// and the id is `t1:` and a hash of the target. An id and a name never give the same key.
     ///
-    /// Two people asking to build "My  Café " and "my café" mean one build:
+    /// Two people who request a build of "My  Café " and "my café" mean one build:
     ///
     /// ```
     /// use idem_core::key::Target;
@@ -83,7 +82,7 @@ impl Key {
         Self::new(who, intent, format!("t1:{}", hex(&digest)))
     }
 
-    /// A key from a short client-chosen [`Nonce`], per author.
+    /// Creates a key from a short client-chosen [`Nonce`], per author.
     ///
     /// # Errors
     ///
@@ -98,8 +97,8 @@ impl Key {
     }
 }
 
-/// Returns the form in which names are compared: Unicode NFKC, lower case, white space at the ends
-/// removed and inner runs of white space folded into one space.
+/// Returns the form in which names are compared: Unicode NFKC, lower case, without white space at
+/// the ends, and with inner runs of white space folded into one space.
 ///
 /// NFKC is applied again after lower-casing, because lower-casing may leave a decomposed form. The
 /// result is a fixed point: normalising it again changes nothing.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, FencingToken, Fingerprint, Metadata, Response, StalePolicy, Timestamp};
 
-/// What every answer about a live record tells, whatever its state.
+/// What every answer about a live record contains, whatever its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecordInfo {
@@ -19,17 +19,17 @@ pub struct RecordInfo {
     pub attempts: u32,
     /// When the key was first seen.
     pub created_at: Timestamp,
-    /// When the retention ends and the key is fresh again; for a record in flight, if nothing more
-    /// is heard of it.
+    /// When the retention ends and the key is fresh again; for a record in flight, if its holder
+    /// does nothing more.
     pub expires_at: Timestamp,
     /// The store's clock when it answered.
     pub observed_at: Timestamp,
-    /// What the claim left on the record.
+    /// The metadata that the claim left on the record.
     pub metadata: Metadata,
 }
 
 impl RecordInfo {
-    /// What a store reports of a record; `attempts` starts at 1.
+    /// Creates what a store reports of a record; `attempts` starts at 1.
     #[must_use]
     pub fn new(fingerprint: Fingerprint, token: FencingToken, attempts: u32) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl RecordInfo {
         }
     }
 
-    /// The same with its three instants: first seen, end of retention, the store's clock now.
+    /// Sets the three instants: first seen, end of retention, the store's clock now.
     #[must_use]
     pub fn with_times(
         mut self,
@@ -57,14 +57,14 @@ impl RecordInfo {
         self
     }
 
-    /// The same with metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Returns how long the record had left when the store answered, by its clock.
+    /// Returns how long the record had left when the store answered, by the store's clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.expires_at.saturating_since(self.observed_at)
@@ -83,8 +83,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Returns how long the lease had left when the store answered, by its clock; zero when it is
-    /// stale.
+    /// Returns how long the lease had left when the store answered, by the store's clock; zero when
+    /// it is stale.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         self.lease_ends_at.saturating_since(self.info.observed_at)
@@ -130,7 +130,7 @@ pub struct Conflict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Record {
-    /// Somebody works on it, or did when the lease ended.
+    /// An attempt works on it, or did until its lease ended.
     InFlight(InFlight),
     /// It is done.
     Completed(Completed),
@@ -139,7 +139,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// What is known whatever the state.
+    /// Returns what is known in every state.
     #[must_use]
     pub fn info(&self) -> &RecordInfo {
         match self {

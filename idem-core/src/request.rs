@@ -1,4 +1,4 @@
-//! [`ClaimRequest`]: what a caller asks for.
+//! [`ClaimRequest`]: one claim, as a caller sends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub enum StalePolicy {
     #[default]
     TakeOver,
     /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the
-    /// next claim of the key or by a sweep, whichever comes first.
+    /// next claim of the key or by `fail_abandoned`, whichever comes first.
     Fail,
 }
 
@@ -37,8 +37,8 @@ pub enum FailedPolicy {
 
 /// One try to claim a key.
 ///
-/// Made once per try and repeated as it is when an answer was lost: it carries the attempt id by
-/// which the store knows its own.
+/// Make it once per try, and send it again unchanged when an answer was lost: it carries the
+/// attempt id by which the store recognises the try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     key: Key,
@@ -53,13 +53,13 @@ pub struct ClaimRequest {
     unsent: Unsent,
 }
 
-/// Whether this attempt was never sent, as far as can be known: clones know it together, and an
-/// attempt that came from elsewhere may have been sent there.
+/// Whether this attempt was never sent, as far as can be known: clones share it, and an attempt
+/// from elsewhere may have been sent there.
 #[derive(Debug, Clone, Default)]
 struct Unsent(Arc<AtomicBool>);
 
 impl PartialEq for Unsent {
-    /// It is no part of what is asked.
+    /// It is not part of the request.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -73,8 +73,8 @@ impl ClaimRequest {
     /// 24 hours.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the case that
-    /// it is abandoned, takeover when stale, and recorded failures replayed.
+    /// Creates a claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the
+    /// case that it is abandoned, takeover when stale, and recorded failures replayed.
     #[must_use]
     pub fn new(key: Key, fingerprint: Fingerprint) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl ClaimRequest {
         self
     }
 
-    /// Sets how long the record is kept after its lease if nothing more is heard of it; 1 ms to
+    /// Sets how long the record is kept after its lease if its holder does nothing more; 1 ms to
     /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed,
     /// after that it is fresh, also for another fingerprint.
     #[must_use]
@@ -107,28 +107,28 @@ impl ClaimRequest {
         self
     }
 
-    /// What happens when a lease has ended.
+    /// Sets what happens when a lease has ended.
     #[must_use]
     pub fn with_on_stale(mut self, policy: StalePolicy) -> Self {
         self.on_stale = policy;
         self
     }
 
-    /// What happens when a failure is recorded.
+    /// Sets what happens when a failure is recorded.
     #[must_use]
     pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
         self.on_failed = policy;
         self
     }
 
-    /// What is left on the record for people.
+    /// Sets the metadata that is left on the record for people.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Another attempt id; for tests and for callers that keep their own.
+    /// Sets another attempt id; for tests and for callers that keep their own.
     #[must_use]
     pub fn with_attempt(mut self, attempt: AttemptId) -> Self {
         self.attempt = attempt;
@@ -136,7 +136,7 @@ impl ClaimRequest {
         self
     }
 
-    /// Returns whether this attempt was never sent before. It is from now on.
+    /// Returns whether this attempt was never sent before. From now on it counts as sent.
     pub(crate) fn is_first(&self) -> bool {
         self.unsent.0.swap(false, Ordering::Relaxed)
     }
@@ -171,19 +171,19 @@ impl ClaimRequest {
         self.retention
     }
 
-    /// What happens when a lease has ended.
+    /// Returns what happens when a lease has ended.
     #[must_use]
     pub fn on_stale(&self) -> StalePolicy {
         self.on_stale
     }
 
-    /// What happens when a failure is recorded.
+    /// Returns what happens when a failure is recorded.
     #[must_use]
     pub fn on_failed(&self) -> FailedPolicy {
         self.on_failed
     }
 
-    /// What is left on the record for people.
+    /// Returns the metadata that is left on the record for people.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

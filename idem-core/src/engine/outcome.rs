@@ -15,7 +15,7 @@ pub enum Outcome<T> {
     Replayed {
         /// The result.
         value: T,
-        /// When it was first answered: sealed, by the store's clock.
+        /// When it was sealed, by the store's clock.
         sealed_at: Timestamp,
     },
 }
@@ -51,7 +51,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same with a reference to the value.
+    /// Returns the same outcome with a reference to the value.
     #[must_use]
     pub fn as_ref(&self) -> Outcome<&T> {
         match self {
@@ -63,7 +63,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same with what `change` makes of the value.
+    /// Maps the value with `change`.
     #[must_use]
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {

@@ -1,4 +1,4 @@
-//! [`Fingerprint`]: does this request ask for the same thing as the one that came first?
+//! [`Fingerprint`]: whether two requests with one key are the same request.
 
 mod canonical;
 mod fields;
@@ -49,14 +49,14 @@ impl Fingerprint {
     /// Bytes of the stored form: the scheme's id and the digest.
     pub const BYTES: usize = 33;
 
-    /// The fingerprint of these bytes, whatever they are.
+    /// Returns the fingerprint of any bytes.
     #[must_use]
     pub fn raw(bytes: impl AsRef<[u8]>) -> Self {
         Self::hash(Scheme::RAW, bytes.as_ref())
     }
 
     /// Returns the fingerprint of a JSON document by its value: order of keys, white space, escapes
-    /// and the way a number is written do not count. See [`canonical_json`] for the rules.
+    /// and the notation of numbers do not count. See [`canonical_json`] for the rules.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Fingerprint {
         Self::of_checked(value, |_| Ok(()))
     }
 
-    /// [`of`](Self::of) a value whose canonical JSON has a size that is accepted.
+    /// Returns the fingerprint [`of`](Self::of) a value whose canonical JSON has an accepted size.
     pub(crate) fn of_checked<T: Serialize + ?Sized>(
         value: &T,
         accept: impl FnOnce(usize) -> Result<()>,
@@ -96,8 +96,8 @@ impl Fingerprint {
     /// Returns the fingerprint of chosen fields of a JSON document, each named by a JSON Pointer
     /// (RFC 6901; `""` is the whole document).
     ///
-    /// A field that is not there differs from one that is `null`. The order of `pointers` and
-    /// repetitions do not count; the set of pointers does.
+    /// A missing field differs from one that is `null`. The order of `pointers` and repetitions do
+    /// not count; the set of pointers does.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Fingerprint {
         }
     }
 
-    /// How it was made.
+    /// Returns how it was made.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
@@ -176,7 +176,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// `scheme:hexadecimal`, such as `2:9f86…`.
+/// Writes `scheme:hexadecimal`, such as `2:9f86…`.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.scheme.0, hex(&self.digest))

@@ -1,4 +1,4 @@
-//! The locks, so that the model checker can put its own in their place.
+//! The locks, so that the model checker can replace them with its own.
 
 #[cfg(shuttle)]
 pub(super) use shuttle::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! What is seen of runs: [`Observer`], and those for `tracing` and `metrics`.
+//! Observation of runs: [`Observer`], and the observers for `tracing` and `metrics`.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,9 +21,9 @@
 //! # let _ = idem;
 //! ```
 //!
-//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs what is
-//! worth it; it shows the beginning of the key's hash, or with `with_plain_keys` the key. With
-//! `metrics`, `MetricsObserver` counts and measures, for whatever exporter is installed.
+//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs notable
+//! events; it shows the beginning of the key's hash, or with `with_plain_keys` the key. With
+//! `metrics`, `MetricsObserver` counts and measures, for any installed exporter.
 //!
 //! # Metrics
 //!

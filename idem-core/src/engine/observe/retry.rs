@@ -8,7 +8,7 @@ use crate::ErrorKind;
 pub struct Retry {
     /// The call: `claim`, `renew`, `complete`, `fail`, `release` and the like.
     pub call: &'static str,
-    /// What came of the try before.
+    /// The error of the try before.
     pub kind: ErrorKind,
 }
 
@@ -20,7 +20,7 @@ impl Retry {
     }
 }
 
-/// One word for each kind.
+/// Returns one word for each kind.
 pub(super) fn kind_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::InvalidInput => "invalid_input",

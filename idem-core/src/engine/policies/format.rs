@@ -22,13 +22,13 @@ pub(super) enum Format {
 /// Why a document was not read to its end.
 struct Stop {
     position: Option<(usize, usize)>,
-    /// What stands there.
+    /// The word at that position.
     word: Option<String>,
     reason: String,
 }
 
 impl Format {
-    /// By the file's extension.
+    /// Chooses the format by the file's extension.
     pub(super) fn of(path: &Path) -> Result<Self, PolicyFileError> {
         let extension = path.extension().and_then(|text| text.to_str());
         match extension.map(str::to_ascii_lowercase).as_deref() {
@@ -61,7 +61,7 @@ impl Format {
         })
     }
 
-    /// Line and column of a key.
+    /// Returns line and column of a key.
     pub(super) fn locate(self, text: &str, path: &[String]) -> Option<(usize, usize)> {
         self.read(text, Locate(path)).err()?.position
     }
@@ -106,7 +106,7 @@ impl Stop {
             .map(|location| (location.line(), location.column()));
         let mut reason = error.to_string();
         if let Some((line, column)) = position {
-            // It is told in another place.
+            // The error reports the position elsewhere.
             let tail = format!(" at line {line} column {column}");
             if let Some(at) = reason.find(&tail) {
                 reason.replace_range(at..at + tail.len(), "");
@@ -120,7 +120,7 @@ impl Stop {
     }
 }
 
-/// A path as TOML writes it.
+/// Writes a path as TOML does.
 pub(super) fn written(path: &[String]) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let parts = path.iter().map(|part| {
