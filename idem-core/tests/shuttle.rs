@@ -22,7 +22,7 @@ fn key(id: &str) -> Key {
     Key::new("scope", "operation", id).unwrap()
 }
 
-/// Runs `work` in as many threads and returns what each answered.
+/// Runs `work` in this many threads and returns the answer of each.
 fn race<T: Send + 'static>(
     threads: usize,
     store: &MemoryStore,

@@ -20,7 +20,7 @@ impl Moment {
         }
     }
 
-    /// Returns the time since then, by the clock that says more.
+    /// Returns the time since then, by the clock that shows more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();
         self.monotonic.elapsed().max(wall)

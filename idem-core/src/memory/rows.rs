@@ -6,8 +6,8 @@ use hashbrown::hash_table::{Entry, OccupiedEntry};
 use super::row::Row;
 use crate::{Key, Timestamp};
 
-/// A key with its hash, which is computed once per call; the seed is random, so callers cannot
-/// choose the hash.
+/// A key with its hash, which is computed once per call and is as good as random to the caller that
+/// chose the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) key: &'a Key,

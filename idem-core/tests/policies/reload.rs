@@ -23,7 +23,7 @@ fn retention(hours: u32) -> String {
 
 async fn hours_kept(store: &MemoryStore, id: &str) -> u64 {
     let record = store.get(&key(id)).await.unwrap().unwrap();
-    // What is left of it, rounded up.
+    // The rest of it, rounded up.
     record.info().remaining().as_secs().div_ceil(3600)
 }
 
