@@ -9,7 +9,7 @@ use idem_core::{Idempotency, Key, MemoryStore};
 
 use crate::support::{Folder, Told, lease, lease_of, until};
 
-/// Settles soon; does not poll by itself by default.
+/// Settles soon; polls only where a test says so.
 fn quick() -> WatchOptions {
     WatchOptions::default()
         .with_settle(Duration::from_millis(20))

@@ -1,4 +1,4 @@
-//! Watermarks, and what Lua and the server make of large numbers.
+//! Watermarks, and how Lua and the server treat large numbers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const GARBAGE_UNDER_A_MARKS_KEY_IS_CORRUPT_AND_STAYS: Case =
         Box::pin(garbage_under_a_marks_key_is_corrupt_and_stays(cx))
     });
 
-/// Where Redis has the mark of this source.
+/// Returns the key of this source's mark in Redis.
 fn mark_key(store: &RedisStore, source: &Key) -> String {
     format!("{}:m:{}", store.config().namespace(), source.path())
 }
