@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::backend::check;
 
-/// Pauses that double from 5 ms to half a second. Each is drawn between half and all of its length,
-/// so that callers that failed together do not come back together, and none goes beyond the
-/// deadline.
+/// Pauses that double from 5 ms to half a second, and never go beyond the deadline. Each is drawn
+/// between half and all of its length, so that callers that failed together do not come back
+/// together.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     deadline: Instant,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, FencingToken, Fingerprint, Metadata, Response, StalePolicy, Timestamp};
 
-/// What every answer about a live record contains, whatever its state.
+/// The fields that every answer about a live record contains, whatever its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecordInfo {
@@ -74,7 +74,7 @@ impl RecordInfo {
 /// A claim that has no result yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// When the holder's lease ends, or has ended.
     pub lease_ends_at: Timestamp,
@@ -100,7 +100,7 @@ impl InFlight {
 /// A claim that was completed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// The sealed response.
     pub response: Response,
@@ -111,7 +111,7 @@ pub struct Completed {
 /// A claim that failed for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// The recorded failure.
     pub failure: Failure,
@@ -122,7 +122,7 @@ pub struct Failed {
 /// The key is in use for another request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
-    /// What is known of the record, with the stored fingerprint.
+    /// The common fields of the record, with the stored fingerprint.
     pub info: RecordInfo,
 }
 
@@ -139,7 +139,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// Returns what is known in every state.
+    /// Returns the fields that are common to all states.
     #[must_use]
     pub fn info(&self) -> &RecordInfo {
         match self {

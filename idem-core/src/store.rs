@@ -18,8 +18,8 @@ use crate::{
 ///
 /// # To ensure correctness
 ///
-/// * The store proves the decision of a claim by the written row (the returned row, or the record
-///   that carries the attempt id), and never infers it from an earlier read.
+/// * The written row proves the decision of a claim (the returned row, or the record that carries
+///   the attempt id). The store never infers it from an earlier read.
 /// * One clock, the store's, judges every expiry.
 /// * Ownership is attempt id and token together. The statement that changes the record checks it.
 /// * A token is `max(previous + 1, store clock in µs)`. The data that a later acquisition needs to
@@ -92,9 +92,9 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     ///
     /// *Atomicity*: the store checks ownership and stores the response in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still complete until another attempt has
-    /// acquired the key, `fail_abandoned` or a claim has failed it, or its retention has ended.
-    /// Repeating it with the same response succeeds; the first retention stands.
+    /// *Behaviour*: a holder whose lease has ended may still complete. It may do so until another
+    /// attempt has acquired the key, `fail_abandoned` or a claim has failed it, or its retention
+    /// has ended. Repeating it with the same response succeeds; the first retention stands.
     ///
     /// # Errors
     ///

@@ -30,8 +30,8 @@ impl FencingToken {
         self.0
     }
 
-    /// Returns the token of the next acquisition of a key whose last token is this: `max(previous +
-    /// 1, store clock in µs)`.
+    /// Returns the token of the next acquisition of a key whose last token is this:
+    /// `max(previous + 1, store clock in µs)`.
     ///
     /// # Errors
     ///
@@ -70,13 +70,13 @@ impl AttemptId {
     /// Creates a new random id, from a generator of this thread that the operating system's source
     /// seeds, and reseeds from time to time.
     ///
-    /// The clock is mixed in, so that a process does not repeat the ids of the one that it was
-    /// forked from, or of the machine whose snapshot it was restored from.
+    /// The clock is mixed in, so that a process does not repeat ids after a fork, or after a
+    /// restore from a snapshot of its machine.
     ///
     /// # Panics
     ///
-    /// If the operating system has no source of randomness, which on the supported ones does not
-    /// happen once the machine has booted; a guessable id would let two attempts own one claim.
+    /// If the operating system has no source of randomness. On the supported ones that does not
+    /// happen once the machine has booted. A guessable id would let two attempts own one claim.
     #[must_use]
     pub fn random() -> Self {
         let since_epoch = SystemTime::now()

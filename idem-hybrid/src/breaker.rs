@@ -55,7 +55,7 @@ impl Breaker {
         }
     }
 
-    /// Returns whether a call may be made now; `None` means to do without.
+    /// Returns a permit if a call may be made now; `None` means to do without.
     pub(crate) fn permit(&mut self, now: Instant) -> Option<Permit> {
         match self.state {
             State::Closed { .. } => Some(Permit::Call),

@@ -25,7 +25,7 @@ pub(crate) enum Look<T> {
     Miss(Miss<T>),
 }
 
-/// What is known after a lookup that found nothing.
+/// The state after a lookup that found nothing.
 #[derive(Debug)]
 pub(crate) struct Miss<T> {
     /// The ticket to store the database's answer under; none when the cache did not answer.

@@ -48,7 +48,7 @@ impl Guard {
     }
 
     /// Returns the cache's answer, if the breaker is closed and it comes in time. A due probe runs
-    /// beside the caller, who does without the cache.
+    /// beside the caller, which does without the cache.
     pub(crate) async fn read<C: Cache>(
         self: &Arc<Self>,
         cache: &Arc<C>,

@@ -30,11 +30,12 @@ const STAMP_BYTES: usize = 16;
 /// of a database.
 ///
 /// The *ticket* makes it safe in front of a source of truth. A read issues one. The caller may then
-/// store under it what it reads from the source, except when the key was invalidated since, and for
-/// a lifetime that counts from the ticket. So neither a paused process nor a slow network can bring
-/// back a deleted record, or keep it for longer than it was valid. A ticket is the *epoch* of the
-/// key's bucket, a random value that each invalidation replaces. When the server loses it (flushed,
-/// restarted, evicted, failed over), tickets are void, which costs a store and nothing else.
+/// store under it what it reads from the source, for a lifetime that counts from the ticket. The
+/// cache refuses the store when the key was invalidated since. So neither a paused process nor a
+/// slow network can bring back a deleted record, or keep it for longer than it was valid. A ticket
+/// is the *epoch* of the key's bucket, a random value that each invalidation replaces. When the
+/// server loses it (flushed, restarted, evicted, failed over), tickets are void, which costs a
+/// store and nothing else.
 ///
 /// The cache connects at its first use, so a cache that is down does not keep a service from
 /// starting. A server that evicts is fine. After a failover to a replica that missed an
@@ -76,7 +77,7 @@ pub struct CacheRead {
 pub struct CacheHit {
     /// The bytes that were stored.
     pub entry: Bytes,
-    /// How long ago, by the server's clock, the ticket was issued under which it was stored.
+    /// The time since the issue of the ticket under which it was stored, by the server's clock.
     pub age: Duration,
     /// How much longer it is kept, by the server's clock.
     pub remaining: Duration,

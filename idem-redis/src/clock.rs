@@ -1,8 +1,8 @@
 //! [`ServerClock`]: the instant until which a script may run.
 //!
-//! A server that stalls, or a proxy that holds bytes back, runs the commands it got when it goes
-//! on, long after the callers have given up. A claim that runs then takes over claims that expired
-//! meanwhile, although their holders live and only could not renew, and no caller is left to do the
+//! A server may stall, or a proxy may hold bytes back. When it goes on, it runs the commands it
+//! got, long after the callers have given up. A claim that runs then takes over claims that expired
+//! meanwhile, although their holders live and only could not renew. No caller is left to do the
 //! work. So each claim carries the instant, by the server's clock, at which its caller stops
 //! waiting. After it the script does nothing and says so.
 //!

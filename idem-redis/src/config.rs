@@ -94,7 +94,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` except for 1 to 64 of `A`–`Z`, `a`–`z`, `0`–`9`, `_`, `-`, `.`.
+    /// `InvalidInput` when it is not 1 to 64 of `A`–`Z`, `a`–`z`, `0`–`9`, `_`, `-`, `.`.
     pub fn with_namespace(mut self, namespace: impl Into<String>) -> Result<Self> {
         self.namespace = checked_namespace(namespace.into())?;
         Ok(self)

@@ -28,8 +28,8 @@ const MAX_DATES: u32 = 3;
 /// The first pause before that, doubled each time: all nodes take a moment to learn of a failover.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// One shared connection at a time. It is given up, and the next caller connects anew, when it is
-/// lost, when an answer does not come in time, and when the server at its end has become a replica.
+/// One shared connection at a time. It is given up when it is lost, when an answer does not come in
+/// time, and when the server at its end has become a replica. The next caller then connects anew.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connector: Arc<Connector>,

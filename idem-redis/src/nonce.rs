@@ -92,9 +92,9 @@ impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
     }
 }
 
-/// Short keys that clients make for their messages, honoured for some minutes: `SET key pending NX
-/// PX window`, later replaced by the message's id. Lighter than a claim: no lease, no fingerprint,
-/// no takeover. For work whose loss or repetition costs money use
+/// Short keys that clients make for their messages, honoured for some minutes:
+/// `SET key pending NX PX window`, later replaced by the message's id. Lighter than a claim: no
+/// lease, no fingerprint, no takeover. For work whose loss or repetition costs money use
 /// [`IdempotencyStore`](idem_core::IdempotencyStore).
 ///
 /// A try that dies leaves its nonce pending until the window ends, so a message is posted at most

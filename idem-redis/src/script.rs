@@ -4,9 +4,9 @@ use redis::{Cmd, ToRedisArgs};
 
 /// A Lua script that works on one key, or on several of one slot.
 ///
-/// It is called by its SHA-1. A server that does not know it (just started, failed over, `SCRIPT
-/// FLUSH`) gets the whole text with `EVAL`, which it remembers. `redis::Script` would load it
-/// first, on every node of a cluster, and fail when one of them is down.
+/// It is called by its SHA-1. A server that does not know it (just started, failed over,
+/// `SCRIPT FLUSH`) gets the whole text with `EVAL`, which it remembers. `redis::Script` would load
+/// it first, on every node of a cluster, and fail when one of them is down.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,

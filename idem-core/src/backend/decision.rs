@@ -85,7 +85,7 @@ pub enum ClaimDecision {
     Report,
 }
 
-/// Decides a claim. `record` is what is stored under the key, `now` the store's clock.
+/// Decides a claim. `record` is the stored record of the key, `now` the store's clock.
 ///
 /// The first row that fits counts:
 ///

@@ -42,7 +42,7 @@ const SHARDS: usize = 64;
 ///   in vain, the store reports it with [`Turn::found_locked`]. From then on the key is refused
 ///   with `Contention` without a wait, for 100 ms at first and 1 s at most; then one caller tries
 ///   again;
-/// * a record that was committed before the key was locked answers a claim without a lock, so
+/// * a record that was committed before the key was locked answers a claim without a lock. So
 ///   claims of a locked key read it, one caller at a time: [`read_pause`](Self::read_pause).
 ///
 /// It is a hint and proves nothing: decisions come from the server alone. A keyed hash of 64 bits
@@ -348,7 +348,7 @@ impl State {
 }
 
 impl Turn {
-    /// Ends a turn that learnt nothing of the key: its state stays.
+    /// Ends a turn that found out nothing about the key: its state stays.
     fn give_back(mut self) {
         let now = Instant::now();
         self.ends_with = self.pause.map(|pause| Lock { until: now, pause });

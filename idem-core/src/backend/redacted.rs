@@ -48,7 +48,7 @@ impl fmt::Debug for Redacted<'_> {
             return result;
         }
         let mut shown = f.debug_struct(self.type_name.unwrap_or("error"));
-        // What is below a driver's error is often of the standard library, and says more.
+        // The source of a driver's error is often of the standard library, and says more.
         let mut next = self.error.source();
         while let Some(error) = next {
             if is_known(error) {

@@ -36,9 +36,8 @@ pub struct StoredRecord<'r> {
     pub sealed_at: Option<i64>,
     /// The metadata as JSON.
     pub metadata: Option<&'r str>,
-    /// What [`encode_response`](crate::backend::encode_response) or
-    /// [`encode_failure`](crate::backend::encode_failure) made. Not needed for a claimant in
-    /// conflict.
+    /// The result of [`encode_response`](crate::backend::encode_response) or
+    /// [`encode_failure`](crate::backend::encode_failure). Not needed for a claimant in conflict.
     pub result: Option<Bytes>,
     /// The clock when the store answered.
     pub now: i64,
@@ -88,7 +87,7 @@ impl StoredRecord<'_> {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be decoded.
     pub fn loses(self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let same = self.fingerprint()? == *request.fingerprint();
         // A conflict needs no more than the parts that every record has.
@@ -104,7 +103,7 @@ impl StoredRecord<'_> {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be decoded.
     pub fn record(self) -> Result<Record> {
         match self.state {
             Self::IN_FLIGHT => self.in_flight().map(Record::InFlight),

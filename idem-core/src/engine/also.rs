@@ -53,7 +53,7 @@ impl Work {
     ///
     /// The other key is claimed and held as long as the run's own, and ends in the same way: sealed
     /// first, with the same result, or given up. If the process is killed meanwhile, the next
-    /// caller with either key takes the run over under the first one, so that the
+    /// caller with either key takes the run over under the first one. So the
     /// [derived](Self::derive) keys stay the same. It cannot be combined with retried failures
     /// ([`FailedPolicy::Retry`](crate::FailedPolicy::Retry)).
     ///

@@ -17,9 +17,9 @@ use crate::{Error, ErrorKind, Result};
 
 /// The leases of all runs of an `Idempotency`.
 ///
-/// Most runs end long before their first renewal is due, at a third of the lease. One task for each
-/// runtime checks all of them, and gives a task of its own to each run whose renewal is near, so
-/// that a short run costs an entry in a map.
+/// Most runs end long before their first renewal is due, at a third of the lease, so a short run
+/// should cost only an entry in a map. One task for each runtime checks all runs, and gives a task
+/// of its own to each run whose renewal is near.
 ///
 /// A renewal runs in a task, so that work that blocks its thread does not stop it where the runtime
 /// has another thread.
@@ -61,8 +61,8 @@ impl Run {
         earlier(self.due, self.third / 4)
     }
 
-    /// A check starts renewals that are due before the next check, and some more, so that checks
-    /// are at least a quarter of a third of the lease apart, however many runs there are.
+    /// A check starts renewals that are due before the next check, and some more. So checks are at
+    /// least a quarter of a third of the lease apart, however many runs there are.
     fn is_near(&self, now: Instant) -> bool {
         self.due.saturating_duration_since(now) <= self.third / 2
     }

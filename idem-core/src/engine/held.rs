@@ -1,4 +1,4 @@
-//! [`Held`]: a claim in hand, and how it ends.
+//! [`Held`]: a claim that a run holds, and how it ends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,7 +24,7 @@
 //! run is working on it. The winner's work runs in the caller's own task while another task renews
 //! the lease at each third. Then the result is sealed.
 //!
-//! | the work | becomes of the claim | the caller gets |
+//! | the work | the claim | the caller gets |
 //! | --- | --- | --- |
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
 //! | returns `Ok` with a value that cannot be stored or read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::NotStored`] with the value |

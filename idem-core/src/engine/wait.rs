@@ -169,9 +169,9 @@ impl Asking {
         Subscriptions { here, elsewhere }
     }
 
-    /// Repeats the claim until the store answers or the time is up, always as the same attempt, so
-    /// that the store recognises a claim whose answer was lost. A store that answers `Contention`
-    /// is reachable: that case has a limit of its own.
+    /// Repeats the claim until the store answers or the time is up. It is always the same attempt,
+    /// so that the store recognises a claim whose answer was lost. A store that answers
+    /// `Contention` is reachable: that case has a limit of its own.
     async fn ask(&mut self, limit: Duration, contended: Duration) -> Result<Verdict> {
         let mut away = Backoff::new(limit);
         let mut contended = Backoff::new(contended);

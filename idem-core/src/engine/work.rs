@@ -92,8 +92,8 @@ impl Work {
         self.key.derive(name)
     }
 
-    /// Returns whether the claim is lost, or can no longer be assumed to be held because the store
-    /// was out of reach, or this process stopped, for longer than the lease; also when the run has
+    /// Returns whether the claim is lost, or can no longer be assumed to be held: the store was out
+    /// of reach, or this process stopped, for longer than the lease. True also when the run has
     /// ended. Once true, it stays true. Never true without a key.
     ///
     /// Check it before each step that two attempts must not both do. It costs a read of the clock;

@@ -17,9 +17,9 @@ pub(super) struct Progress {
 }
 
 impl Work {
-    /// What a claim of a new key or the first mark of a source deletes in passing, so that a store
-    /// without calls of `delete_expired` does not grow for ever: more than the entries that one key
-    /// makes in its life.
+    /// What a claim of a new key or the first mark of a source deletes in passing: more than the
+    /// entries that one key makes in its life. So a store without calls of `delete_expired` does
+    /// not grow for ever.
     pub(super) const IN_PASSING: Self = Self {
         entries: 8,
         changes: 2,

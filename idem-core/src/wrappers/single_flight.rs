@@ -103,7 +103,7 @@ struct Passenger<'s, S: IdempotencyStore> {
 }
 
 impl<S: IdempotencyStore> Passenger<'_, S> {
-    /// Shares the next call, or makes it for all who share it.
+    /// Shares the next call, or makes it for all its callers.
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         loop {
             let call = Arc::clone(&self.lane.next());

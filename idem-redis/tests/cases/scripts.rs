@@ -1,5 +1,5 @@
-//! A server forgets its scripts when it restarts, when another one takes over, and on `SCRIPT
-//! FLUSH`.
+//! A server forgets its scripts when it restarts, when another one takes over, and on
+//! `SCRIPT FLUSH`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -152,7 +152,7 @@ async fn a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A process without other calls would otherwise never sweep again.
+/// A process without other calls would otherwise never fail an abandoned claim again.
 async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult {
     let (tap, store) = tapped(cx).await?;
     store.fail_abandoned(10).await?;
@@ -164,8 +164,8 @@ async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> 
     Ok(())
 }
 
-/// So many keys that a sweep scans several times. It is cut after ever more messages: before
-/// anything was failed, within what was to be failed, and at a later scan.
+/// There are so many keys that `fail_abandoned` scans several times. It is cut after ever more
+/// messages: before anything was failed, among the records to be failed, and at a later scan.
 async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let server = harness.server_address().expect("an address");

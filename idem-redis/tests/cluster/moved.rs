@@ -149,7 +149,7 @@ pub(crate) fn followed(runtime: &Runtime) -> Outcome {
             let fresh = |number: usize| ids[number].as_str();
             every_operation(&store, [&ids[0], &ids[2], fresh(4)]).await?;
             moving.begin().await?;
-            // One still there, one already moved: ASK.
+            // The existing keys are still there, the fresh one is not: ASK.
             every_operation(&store, [&ids[0], &ids[2], fresh(5)]).await?;
             moving.take([&ids[0], &ids[2], &ids[4]].into_iter()).await?;
             every_operation(&store, [&ids[0], &ids[2], fresh(6)]).await?;

@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) type Outcome<T = ()> = Result<T, BoxError>;
 
-/// A test on a runtime of its own; the shutdown of the servers runs on it, too.
+/// A test on a runtime of its own, which the servers' ends wait for.
 pub(crate) fn trial(name: String, test: impl Fn(&Runtime) -> Outcome + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let runtime = Runtime::new().map_err(|error| Failed::from(error.to_string()))?;

@@ -10,7 +10,7 @@ use super::metric::names;
 pub struct CacheCounts {
     /// Replays from the cache.
     pub hits: u64,
-    /// Lookups in vain.
+    /// Lookups that the cache did not answer.
     pub misses: u64,
     /// Calls that failed.
     pub errors: u64,

@@ -6,7 +6,7 @@ pub mod names {
     pub const DECISIONS: &str = "idem_decisions_total";
     /// Claims by how they ended.
     pub const ENDINGS: &str = "idem_endings_total";
-    /// From when a key was first seen to its seal.
+    /// The time from when a key was first seen to its seal.
     pub const FIRST_SEEN_TO_SEALED: &str = "idem_first_seen_to_sealed_seconds";
     /// Claims lost while their work ran.
     pub const LEASE_LOSSES: &str = "idem_lease_losses_total";

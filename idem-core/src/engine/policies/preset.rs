@@ -34,25 +34,25 @@ impl Policy {
             .with_on_failed(FailedPolicy::Retry)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 60 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 60 s.
     #[must_use]
     pub fn build() -> Self {
         Self::ghost_job(MINUTE)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 30 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 30 s.
     #[must_use]
     pub fn fix() -> Self {
         Self::ghost_job(MINUTE / 2)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 300 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 300 s.
     #[must_use]
     pub fn deploy() -> Self {
         Self::ghost_job(MINUTE * 5)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 600 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 600 s.
     #[must_use]
     pub fn delete() -> Self {
         Self::ghost_job(MINUTE * 10)

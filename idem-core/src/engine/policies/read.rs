@@ -13,7 +13,7 @@ use super::preset::{PRESETS, named};
 use super::{Policies, PolicyFileError};
 use crate::{Key, Limits};
 
-/// What is wrong with the key at the end of a path.
+/// The fault of the key at the end of a path.
 struct Fault {
     path: Vec<String>,
     reason: String,

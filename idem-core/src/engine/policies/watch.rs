@@ -39,8 +39,8 @@ impl WatchOptions {
         self
     }
 
-    /// Sets how often the file is checked where the system does not report changes, or misses one,
-    /// as on network file systems or when a folder above is replaced. Default: 5 s.
+    /// Sets how often the file is checked. Default: 5 s. The check finds changes that the system
+    /// does not report or misses, as on network file systems or when a folder above is replaced.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(Duration::from_millis(1));

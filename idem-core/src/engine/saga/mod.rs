@@ -38,7 +38,7 @@
 //! A compensation that fails is released and reported in [`SagaStop::Compensation`]; the others
 //! still run. The next run of the saga tries it again.
 //!
-//! # What it asks for
+//! # Requirements
 //!
 //! * A step that was killed after its effect and before its seal runs again under
 //!   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver). So give

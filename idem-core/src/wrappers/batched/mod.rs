@@ -111,8 +111,8 @@ impl<S: BatchStore> Batched<S> {
     }
 
     /// Sets how long a caller waits for the answer of a batch, in the queue and in the store
-    /// together. Default: no limit. Then it gets `Unavailable`, without effect if its operation was
-    /// not sent. A caller that sends alone waits as long as the store lets it.
+    /// together. Default: no limit. After that time it gets `Unavailable`, without effect if its
+    /// operation was not sent. A caller that sends alone waits as long as the store lets it.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with_bounds(|bounds| bounds.timeout = timeout)
