@@ -11,9 +11,10 @@ use tokio::time::sleep;
 /// An address is tried that long after the one before it, or as soon as that one fails.
 const HEAD_START: Duration = Duration::from_millis(50);
 
-/// A connection to the first address of this name that accepts one. The name of an availability group's listener has an
-/// address in each subnet, and all but one of them answer nothing at all: trying one after the other would spend the
-/// time-out on the first. Other drivers do this when told `MultiSubnetFailover`; here it is always so:
+/// A connection to the first address of this name that accepts one. The name of an availability
+/// group's listener has an address in each subnet, and all but one of them answer nothing at all:
+/// trying one after the other would spend the time-out on the first. Other drivers do this when
+/// told `MultiSubnetFailover`; here it is always so:
 /// <https://learn.microsoft.com/sql/connect/odbc/linux-mac/connecting-with-sqlcmd#high-availability-and-disaster-recovery>.
 pub(crate) async fn connect(name: String) -> io::Result<TcpStream> {
     let addresses = lookup_host(name).await?.collect();
@@ -54,7 +55,8 @@ mod tests {
         (Ipv4Addr::LOCALHOST, 0).into()
     }
 
-    /// A listener whose queue is full: nothing is answered, as by an address that is routed nowhere.
+    /// A listener whose queue is full: nothing is answered, as by an address that is routed
+    /// nowhere.
     async fn silent() -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(any()).unwrap();

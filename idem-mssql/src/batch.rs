@@ -24,7 +24,8 @@ const LIMITS: RoundLimits = RoundLimits {
     beside: |_| 0,
 };
 
-/// How many items that a batch leaves over are asked for at a time, each on a connection of its own.
+/// How many items that a batch leaves over are asked for at a time, each on a connection of its
+/// own.
 const AT_A_TIME: usize = 4;
 
 type KeyParts<'k> = (&'k [u8], &'k [u8], &'k [u8]);
@@ -83,8 +84,8 @@ impl Operations {
         (position, Box::pin(claimed).await)
     }
 
-    /// One statement; an answer for each claim, or none where the row changed under it, is to be taken over or to be
-    /// failed.
+    /// One statement; an answer for each claim, or none where the row changed under it, is to be
+    /// taken over or to be failed.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
@@ -185,9 +186,9 @@ fn with_claim_row<'q>(query: Query<'q>, claim: &'q ClaimParams<'_>) -> Query<'q>
         .bind(metadata(checked.metadata.as_deref()))
 }
 
-/// Whether each item is asked for by itself after this error, which had no effect: one of them lost a race, is locked, or
-/// has a token that cannot grow, and its neighbours have nothing to do with that; or the server, which may be none of SQL
-/// Server's, does not know the statement of a batch.
+/// Whether each item is asked for by itself after this error, which had no effect: one of them lost
+/// a race, is locked, or has a token that cannot grow, and its neighbours have nothing to do with
+/// that; or the server, which may be none of SQL Server's, does not know the statement of a batch.
 fn is_asked_singly(error: &Error) -> bool {
     is_lost_race(error)
         || is_lock_timeout(error)

@@ -11,8 +11,8 @@ pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
 /// <https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/babelfish-strict.html>.
 const UNMAPPED: u32 = 33_557_097;
 
-/// What an error means: kind, effect, and what to do. A number or a text that is in no table is never taken for
-/// success, nor for the certainty that nothing was done.
+/// What an error means: kind, effect, and what to do. A number or a text that is in no table is
+/// never taken for success, nor for the certainty that nothing was done.
 pub(crate) fn meaning(code: u32, message: &str) -> Meaning {
     let known = match code {
         UNMAPPED => texts::meaning(message),
@@ -45,7 +45,8 @@ pub(crate) fn is_lock_timeout(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether a number would have grown beyond its type. Tokens are the only ones of ours that grow by themselves.
+/// Whether a number would have grown beyond its type. Tokens are the only ones of ours that grow by
+/// themselves.
 pub(crate) fn is_overflow(code: u32, message: &str) -> bool {
     match code {
         220 | 8115 => true,
@@ -54,8 +55,8 @@ pub(crate) fn is_overflow(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether the server does not know a statement. Babelfish has one number for what PostgreSQL says and SQL Server has no
-/// number for, and for what it does not support.
+/// Whether the server does not know a statement. Babelfish has one number for what PostgreSQL says
+/// and SQL Server has no number for, and for what it does not support.
 pub(crate) fn is_unknown(code: u32, message: &str) -> bool {
     match code {
         102 | 156 | 195 | 319 => true,
@@ -64,8 +65,8 @@ pub(crate) fn is_unknown(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether the text of such an error shows a value of the row, and so perhaps a key or a payload: duplicates, failed
-/// conversions, values that are too long.
+/// Whether the text of such an error shows a value of the row, and so perhaps a key or a payload:
+/// duplicates, failed conversions, values that are too long.
 pub(crate) fn may_show_values(code: u32, message: &str) -> bool {
     match code {
         245 | 248 | 2601 | 2627 | 2628 => true,
@@ -129,8 +130,8 @@ mod tests {
     }
 
     /// The lists of transient errors that Microsoft's own clients retry:
-    /// <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>, and those that
-    /// `Microsoft.Data.SqlClient` retries by default.
+    /// <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>,
+    /// and those that `Microsoft.Data.SqlClient` retries by default.
     #[test]
     fn what_microsoft_calls_transient_is_retried() {
         for code in [

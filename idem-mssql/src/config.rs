@@ -19,14 +19,14 @@ pub struct Config {
 /// The statement that decides a claim. Each is right on every server that understands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimMethod {
-    /// What the server is made for, by what it says it is: `MERGE` on SQL Server and Azure SQL, the other on
-    /// everything else.
+    /// What the server is made for, by what it says it is: `MERGE` on SQL Server and Azure SQL, the
+    /// other on everything else.
     #[default]
     Auto,
     /// `MERGE … WITH (UPDLOCK, ROWLOCK)`.
     Merge,
-    /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without MERGE, such as
-    /// Babelfish for Aurora PostgreSQL.
+    /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without
+    /// MERGE, such as Babelfish for Aurora PostgreSQL.
     InsertWhereNotExists,
 }
 
@@ -34,8 +34,8 @@ pub enum ClaimMethod {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks` in the user's default schema (usually `dbo`);
-    /// default limits; the claim method by server; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks` in the user's default schema
+    /// (usually `dbo`); default limits; the claim method by server; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -57,8 +57,8 @@ impl Config {
         longest: LONGEST_TIME
     }
 
-    /// The schema that the table is in, instead of the user's default: 1 to 63 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// The schema that the table is in, instead of the user's default: 1 to 63 characters as for
+    /// the table. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///

@@ -41,8 +41,9 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// By `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish names itself, unless its
-    /// setting `babelfishpg_tsql.version` says otherwise; that is why `SERVERPROPERTY` is asked as well.
+    /// By `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish names
+    /// itself, unless its setting `babelfishpg_tsql.version` says otherwise; that is why
+    /// `SERVERPROPERTY` is asked as well.
     pub(crate) fn of_version(version: &str) -> Self {
         if version.contains("Babelfish") {
             Self::Babelfish

@@ -81,7 +81,8 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
     }
 }
 
-/// An error of the server whose text may show a value of the row, such as the key of a duplicate: without the text.
+/// An error of the server whose text may show a value of the row, such as the key of a duplicate:
+/// without the text.
 #[derive(Debug)]
 struct Withheld {
     code: u32,
@@ -139,8 +140,8 @@ pub(crate) fn unexpected(what: &str, column: usize) -> Error {
     ))
 }
 
-/// Whether the answer was read to its end, so that the next bytes belong to the next one. The driver reports an error
-/// of the server after the rest of the answer.
+/// Whether the answer was read to its end, so that the next bytes belong to the next one. The
+/// driver reports an error of the server after the rest of the answer.
 pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
     match answer {
         Ok(_) => true,
@@ -149,7 +150,8 @@ pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
     }
 }
 
-/// Whether a claim lost a race in a way that only the server's error tells: 2601, 2627. Asking again shows the winner.
+/// Whether a claim lost a race in a way that only the server's error tells: 2601, 2627. Asking
+/// again shows the winner.
 pub(crate) fn is_lost_race(error: &Error) -> bool {
     matches!(server_code(error), Some(2601 | 2627))
 }
@@ -189,7 +191,8 @@ fn told(error: &Error, says: fn(u32, &str) -> bool) -> bool {
     }
 }
 
-/// Whether the server found the object there that it was to create, or was creating it for somebody else.
+/// Whether the server found the object there that it was to create, or was creating it for somebody
+/// else.
 pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
     matches!(
         server_code(error),
@@ -206,14 +209,16 @@ fn server_code(error: &Error) -> Option<u32> {
     }
 }
 
-/// Whether the whole transaction is to be repeated after this error, or one that it comes from: a deadlock (1205), a
-/// conflict of row versions (3960, and 41302, 41305, 41325, 41301 of memory-optimised tables), or `Contention` of this
-/// crate: a key that another open transaction holds (1222), a lost race of a claim in the transaction (2601, 2627), a
-/// key that changed hands too often.
+/// Whether the whole transaction is to be repeated after this error, or one that it comes from: a
+/// deadlock (1205), a conflict of row versions (3960, and 41302, 41305, 41325, 41301 of
+/// memory-optimised tables), or `Contention` of this crate: a key that another open transaction
+/// holds (1222), a lost race of a claim in the transaction (2601, 2627), a key that changed hands
+/// too often.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {
-        // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait for.
+        // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait
+        // for.
         match error.downcast_ref()? {
             DriverError::Server(token) => Some(codes::rolls_back(token.code(), token.message())),
             _ => None,

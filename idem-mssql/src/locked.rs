@@ -35,9 +35,9 @@ impl Gate {
 }
 
 impl Operations {
-    /// Sends a statement that may wait for the key's lock. On the pool one caller of this process does so at a time; in
-    /// a caller's transaction, which may hold the lock itself, at once, and without a wait if the key is known to be
-    /// locked.
+    /// Sends a statement that may wait for the key's lock. On the pool one caller of this process
+    /// does so at a time; in a caller's transaction, which may hold the lock itself, at once, and
+    /// without a wait if the key is known to be locked.
     pub(crate) async fn in_turn(
         &self,
         session: &mut Session<'_>,
@@ -64,8 +64,9 @@ impl Operations {
         }
     }
 
-    /// The same for a statement that begins with a read, `look`, which answers most callers: those who would have to
-    /// wait for another caller's turn read first, and so do those whose key is known to be locked.
+    /// The same for a statement that begins with a read, `look`, which answers most callers: those
+    /// who would have to wait for another caller's turn read first, and so do those whose key is
+    /// known to be locked.
     pub(crate) async fn look_or_in_turn<'q>(
         &self,
         session: &mut Session<'_>,
@@ -96,8 +97,9 @@ impl Operations {
                     }
                 }
                 TryTurn::Locked(error) => {
-                    // Of those who would find nothing, one looks, and the others rely on it for a moment: a crowd that asks
-                    // for one locked key must not take the connections either.
+                    // Of those who would find nothing, one looks, and the others rely on it for a
+                    // moment: a crowd that asks for one locked key must not take the connections
+                    // either.
                     let turn = gate.looks.turn(key, self.left(begun)).await?;
                     let rows = look_at_once(session, look()).await?;
                     if !rows.is_empty() {
@@ -117,7 +119,8 @@ impl Operations {
         self.config.timeout().saturating_sub(begun.elapsed())
     }
 
-    /// A plain read. It waits for a lock only where READ COMMITTED locks, and then no two callers at once.
+    /// A plain read. It waits for a lock only where READ COMMITTED locks, and then no two callers
+    /// at once.
     pub(crate) async fn read(
         &self,
         session: &mut Session<'_>,
@@ -137,8 +140,9 @@ impl Operations {
         }
     }
 
-    /// Whether a claim's statement that found no row of it is worth repeating: an open transaction may have hidden the
-    /// row, and have ended since. `Contention` when it is still open. SQL Server's own statements have waited for it.
+    /// Whether a claim's statement that found no row of it is worth repeating: an open transaction
+    /// may have hidden the row, and have ended since. `Contention` when it is still open. SQL
+    /// Server's own statements have waited for it.
     pub(crate) async fn may_have_been_hidden(
         &self,
         session: &mut Session<'_>,

@@ -22,7 +22,8 @@ use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
 
-/// Most rows that one statement of a deletion or of `fail_abandoned` takes: below the 5,000 locks at which the server locks the table.
+/// Most rows that one statement of a deletion or of `fail_abandoned` takes: below the 5,000 locks
+/// at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
 
 /// What all operations need beside a session.
@@ -176,8 +177,8 @@ impl Operations {
         self.step(session, claim, query).await?.released()
     }
 
-    /// Sends a statement that writes a record which the claim holds. Where it finds none, what the claim's record is
-    /// now, or that the claim is lost.
+    /// Sends a statement that writes a record which the claim holds. Where it finds none, what the
+    /// claim's record is now, or that the claim is lost.
     pub(crate) async fn step(
         &self,
         session: &mut Session<'_>,
@@ -301,7 +302,8 @@ pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> 
         .bind(key.id().as_bytes())
 }
 
-/// None is sent as empty text, which the statements store as NULL: Babelfish takes no NULL of the driver's type.
+/// None is sent as empty text, which the statements store as NULL: Babelfish takes no NULL of the
+/// driver's type.
 pub(crate) fn metadata(metadata: Option<&str>) -> &str {
     metadata.unwrap_or_default()
 }
@@ -317,7 +319,8 @@ mod tests {
     use super::*;
     use idem_core::{AttemptId, FencingToken, Timestamp};
 
-    /// Text would be sent as `nvarchar`, and the server would convert the columns instead of seeking.
+    /// Text would be sent as `nvarchar`, and the server would convert the columns instead of
+    /// seeking.
     #[test]
     fn keys_are_sent_as_the_bytes_that_the_columns_hold() {
         let sql = Statements::new(&Config::new());

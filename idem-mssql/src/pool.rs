@@ -31,9 +31,10 @@ const LONGEST: Duration = idem_sql::config::LONGEST_TIME;
 /// How often the server may send the client elsewhere. Azure SQL does so once.
 const MAX_ROUTINGS: u32 = 3;
 
-/// What a connection begins with, whatever the server, the database or the login have for a default: each of these
-/// changes what a statement means or does. `TEXTSIZE` would cut results off; the ANSI settings belong to the filtered
-/// index. A server that lacks a setting ignores it, as Babelfish does, or is not one that this crate runs on.
+/// What a connection begins with, whatever the server, the database or the login have for a
+/// default: each of these changes what a statement means or does. `TEXTSIZE` would cut results off;
+/// the ANSI settings belong to the filtered index. A server that lacks a setting ignores it, as
+/// Babelfish does, or is not one that this crate runs on.
 const SESSION: &str = "SET IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET XACT_ABORT OFF;
@@ -50,14 +51,15 @@ SET NUMERIC_ROUNDABORT OFF;
 SET QUOTED_IDENTIFIER ON;
 ";
 
-/// Opens connections: TCP without delay to whichever address of the host answers first, the login, a second try where
-/// the server sends the client to another (Azure SQL's redirect policy, read-only routing), and the session settings
-/// that the statements rely on.
+/// Opens connections: TCP without delay to whichever address of the host answers first, the login,
+/// a second try where the server sends the client to another (Azure SQL's redirect policy,
+/// read-only routing), and the session settings that the statements rely on.
 #[derive(Clone)]
 pub struct Manager {
     config: Config,
     connect_timeout: Duration,
-    /// The longest time-out of the stores on the pool, in milliseconds: the driver is to wait as long for an answer.
+    /// The longest time-out of the stores on the pool, in milliseconds: the driver is to wait as
+    /// long for an answer.
     patience: Arc<AtomicU64>,
 }
 
@@ -72,14 +74,15 @@ impl Manager {
         }
     }
 
-    /// Makes the driver wait for an answer for at least as long as the operations of a store do, on connections that
-    /// are handed out from now on.
+    /// Makes the driver wait for an answer for at least as long as the operations of a store do, on
+    /// connections that are handed out from now on.
     pub(crate) fn be_patient(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self.patience.fetch_max(millis, Ordering::Relaxed);
     }
 
-    /// How long the driver waits for an answer; `None`: for ever. What the caller has set stands where it is longer.
+    /// How long the driver waits for an answer; `None`: for ever. What the caller has set stands
+    /// where it is longer.
     fn command_timeout(&self) -> Option<Duration> {
         let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
         let set = self.config.get_command_timeout()?;
@@ -95,8 +98,8 @@ impl Manager {
         crate::url::parse(url).map(Self::new)
     }
 
-    /// Another limit for opening a connection, from the first packet to the end of the login. More than a year counts
-    /// as a year.
+    /// Another limit for opening a connection, from the first packet to the end of the login. More
+    /// than a year counts as a year.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(LONGEST);
@@ -182,8 +185,9 @@ impl managed::Manager for Manager {
     }
 }
 
-/// A connection of a pool. It is *dirty* while a request is under way and as long as a transaction is open, and a pool
-/// never hands a dirty one on: after a future that was dropped half-way nobody can say what the next bytes belong to.
+/// A connection of a pool. It is *dirty* while a request is under way and as long as a transaction
+/// is open, and a pool never hands a dirty one on: after a future that was dropped half-way nobody
+/// can say what the next bytes belong to.
 pub struct Connection {
     client: Client,
     dirty: bool,
@@ -202,14 +206,15 @@ impl Connection {
         }
     }
 
-    /// Whether it was left with a request unanswered or a transaction open. Such a connection is to be closed.
+    /// Whether it was left with a request unanswered or a transaction open. Such a connection is to
+    /// be closed.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// Sends the query and reads the answer to its end; one list of rows for each of its results. No transaction may
-    /// be left open by it: see [`Transactions`](crate::Transactions).
+    /// Sends the query and reads the answer to its end; one list of rows for each of its results.
+    /// No transaction may be left open by it: see [`Transactions`](crate::Transactions).
     ///
     /// # Errors
     ///

@@ -13,21 +13,23 @@ use crate::store::{BACKEND, MssqlStore};
 const MIN_RELEASE: u32 = 2017;
 
 impl MssqlStore {
-    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
-    /// nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are
+    /// missing, and checks server and version. A table that is there is left alone, so an
+    /// installation that has no table of watermarks yet gets that one and goes on beside its
+    /// estimator. Safe when many processes start at once, and when there is nothing to do it only
+    /// reads.
     ///
-    /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
-    /// For everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough, and SELECT on the table beside
-    /// them that holds the version.
+    /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for
+    /// the schema itself. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
+    /// are enough, and SELECT on the table beside them that holds the version.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`sp_getapplock`).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or the table is of a
-    /// later version; `Contention` when others hold the lock for too long; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or
+    /// the table is of a later version; `Contention` when others hold the lock for too long;
+    /// `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -47,10 +49,11 @@ impl MssqlStore {
         self.create().await.map_err(at)
     }
 
-    /// One script and one transaction in it, so that nothing is left open when this future is dropped: the connection
-    /// is closed then, and an error rolls back (`XACT_ABORT`). It is closed in any case: what a script sets outlasts it,
-    /// and no other user of the pool is to find it set. The look for the table and its creation are not atomic
-    /// by themselves, which is what the lock is for.
+    /// One script and one transaction in it, so that nothing is left open when this future is
+    /// dropped: the connection is closed then, and an error rolls back (`XACT_ABORT`). It is closed
+    /// in any case: what a script sets outlasts it, and no other user of the pool is to find it
+    /// set. The look for the table and its creation are not atomic by themselves, which is what the
+    /// lock is for.
     async fn create(&self) -> Result<()> {
         let config = &self.operations.config;
         let script = create_script(config);
@@ -76,9 +79,9 @@ impl MssqlStore {
         ))
     }
 
-    /// Checks that the server is one that this crate works with, that the tables are there and of this version, and that
-    /// their columns, keys and indexes, the triggers on them and this user's privileges are as the statements need them.
-    /// Only reads.
+    /// Checks that the server is one that this crate works with, that the tables are there and of
+    /// this version, and that their columns, keys and indexes, the triggers on them and this user's
+    /// privileges are as the statements need them. Only reads.
     ///
     /// # Errors
     ///

@@ -14,7 +14,8 @@ use crate::error::{Access, classify, is_rolled_back, no_connection};
 use crate::pool::{self, Client, Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
-/// How often a statement is sent again after deadlocks, and how long it waits at most after the first.
+/// How often a statement is sent again after deadlocks, and how long it waits at most after the
+/// first.
 const MAX_DEADLOCKS: u32 = 5;
 const MAX_PAUSE: Duration = Duration::from_millis(10);
 
@@ -52,8 +53,9 @@ impl<'q> Query<'q> {
         Self { wait, ..self }
     }
 
-    /// Says that its text begins a transaction and ends it. After an error it may not have come to the end: the connection
-    /// is closed then, or what others send on it would be part of that transaction, and be lost with it.
+    /// Says that its text begins a transaction and ends it. After an error it may not have come to
+    /// the end: the connection is closed then, or what others send on it would be part of that
+    /// transaction, and be lost with it.
     pub(crate) fn beginning(self) -> Self {
         Self {
             begins: true,
@@ -114,14 +116,15 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Whether a statement that lost a race may be sent again. In a caller's transaction it cannot be: the server has
-    /// rolled the transaction back.
+    /// Whether a statement that lost a race may be sent again. In a caller's transaction it cannot
+    /// be: the server has rolled the transaction back.
     pub(crate) fn repeats(&self) -> bool {
         matches!(self, Self::Pool(..))
     }
 }
 
-/// Sends it again when the server broke a deadlock with it: it has been rolled back as a whole then.
+/// Sends it again when the server broke a deadlock with it: it has been rolled back as a whole
+/// then.
 async fn alone(
     pool: &Pool,
     config: &Config,
@@ -163,8 +166,9 @@ async fn on_pool(
     }
 }
 
-/// A connection of a pool that is closed at once, instead of waiting to be refused, when it is given back dirty: an open
-/// transaction on it would hold its locks until somebody asks the pool for a connection.
+/// A connection of a pool that is closed at once, instead of waiting to be refused, when it is
+/// given back dirty: an open transaction on it would hold its locks until somebody asks the pool
+/// for a connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     // Given back first, swept then.

@@ -8,8 +8,9 @@ use idem_core::backend::MAX_LOCK_WAIT;
 use crate::config::Config;
 use crate::sql::{self, FRAGMENTS};
 
-/// The sizes that statements of batches come in, so that the server keeps few plans; a batch takes the next larger one
-/// and says how many of its rows count. A request has at most 2,100 parameters, two of which are the driver's:
+/// The sizes that statements of batches come in, so that the server keeps few plans; a batch takes
+/// the next larger one and says how many of its rows count. A request has at most 2,100 parameters,
+/// two of which are the driver's:
 /// <https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server>.
 pub(crate) const SIZES: [usize; 3] = [8, 64, 200];
 
@@ -72,7 +73,8 @@ impl Statements {
         let wait = MAX_LOCK_WAIT.min(longest);
         Self::of(
             |(template, values)| Statement::timed(&text(template, &parameters(values)), wait),
-            // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
+            // What passes over locked rows, and on servers that do not pass over them keeps one
+            // caller waiting: a timer's.
             |(template, values)| Statement::timed(&text(template, &parameters(values)), longest),
             |(template, values)| {
                 let text = text(template, &columns(values));
@@ -94,11 +96,13 @@ impl Statements {
     }
 }
 
-/// One statement's text. Nothing but the validated names of the tables and numbers were put into it.
+/// One statement's text. Nothing but the validated names of the tables and numbers were put into
+/// it.
 #[derive(Debug)]
 pub(crate) struct Statement {
     text: String,
-    /// How long it waits for a lock when it runs by itself; `None`: as the session is set, for what waits for none.
+    /// How long it waits for a lock when it runs by itself; `None`: as the session is set, for what
+    /// waits for none.
     wait: Option<Duration>,
 }
 
@@ -111,9 +115,10 @@ pub(crate) enum Wait {
     Not,
 }
 
-/// The settings that change what a statement of the store's own means or does, whatever the connection has: a
-/// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT` would end a batch
-/// early. SQL Server takes what `sp_executesql` sets back at its end:
+/// The settings that change what a statement of the store's own means or does, whatever the
+/// connection has: a transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be
+/// committed, `ROWCOUNT` would end a batch early. SQL Server takes what `sp_executesql` sets back
+/// at its end:
 /// <https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql#considerations>.
 const SETTINGS: &str = "SET XACT_ABORT ON;
 SET IMPLICIT_TRANSACTIONS OFF;
@@ -129,7 +134,8 @@ const IN_TRANSACTION: &str = "SET XACT_ABORT ON;
 const SAVE: &str = "DECLARE @lock_timeout int = @@LOCK_TIMEOUT, @options int = @@OPTIONS;
 ";
 
-/// After it: the caller's settings are to be the same as before. `SET LOCK_TIMEOUT` takes no variable.
+/// After it: the caller's settings are to be the same as before. `SET LOCK_TIMEOUT` takes no
+/// variable.
 const RESTORE: &str = "DECLARE @restore nvarchar(11) = CAST(@lock_timeout AS nvarchar(11));
 SET @restore = set_config('babelfishpg_tsql.lock_timeout', @restore, false);
 IF @options & 16384 = 0
@@ -138,14 +144,14 @@ SET XACT_ABORT OFF;
 END;
 ";
 
-/// Microseconds since 1970 by the server's clock. The text of the date is read the same under every DATEFORMAT and
-/// LANGUAGE, as it is for `datetime2` anyway.
+/// Microseconds since 1970 by the server's clock. The text of the date is read the same under every
+/// DATEFORMAT and LANGUAGE, as it is for `datetime2` anyway.
 const CLOCK: &str = "DECLARE @now bigint = \
                      DATEDIFF_BIG(microsecond, CAST('1970-01-01' AS datetime2), SYSUTCDATETIME());\n";
 
 impl Statement {
-    /// With the clock. It waits for a lock for as long as that, so that the server has given up before the client does
-    /// and can say that nothing was done.
+    /// With the clock. It waits for a lock for as long as that, so that the server has given up
+    /// before the client does and can say that nothing was done.
     fn timed(text: &str, wait: Duration) -> Self {
         let text = format!("{CLOCK}{text}");
         Self {

@@ -19,19 +19,22 @@ pub(crate) const BACKEND: &str = "mssql";
 ///
 /// # Sessions
 ///
-/// Defaults of the server, the database or the login that change what a statement means do not reach the store. A session
-/// begins with IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT and NUMERIC_ROUNDABORT off, READ COMMITTED, LOCK_TIMEOUT -1,
-/// ROWCOUNT 0, the longest TEXTSIZE, and the ANSI settings, ARITHABORT and QUOTED_IDENTIFIER on. Each request sets
-/// IMPLICIT_TRANSACTIONS, XACT_ABORT, ROWCOUNT, LOCK_TIMEOUT and the isolation level itself. DATEFORMAT and LANGUAGE change
-/// nothing. Read-only intent leads to a secondary: [`verify`](Self::verify) and every write say so.
+/// Defaults of the server, the database or the login that change what a statement means do not
+/// reach the store. A session begins with IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT and
+/// NUMERIC_ROUNDABORT off, READ COMMITTED, LOCK_TIMEOUT -1, ROWCOUNT 0, the longest TEXTSIZE, and
+/// the ANSI settings, ARITHABORT and QUOTED_IDENTIFIER on. Each request sets IMPLICIT_TRANSACTIONS,
+/// XACT_ABORT, ROWCOUNT, LOCK_TIMEOUT and the isolation level itself. DATEFORMAT and LANGUAGE
+/// change nothing. Read-only intent leads to a secondary: [`verify`](Self::verify) and every write
+/// say so.
 ///
-/// A connection is dirty from before a request is sent until its answer has been read to the end, and while a transaction is
-/// open; a dirty connection is closed.
+/// A connection is dirty from before a request is sent until its answer has been read to the end,
+/// and while a transaction is open; a dirty connection is closed.
 #[derive(Clone)]
 pub struct MssqlStore {
     pub(crate) pool: Pool,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turned it off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
@@ -42,8 +45,9 @@ impl MssqlStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool. The pool's connections wait for an answer for at least as long as
-    /// [`Config::with_timeout`] says; a longer `command_timeout` of the driver's configuration stands (30 s by default).
+    /// A store on the caller's pool. The pool's connections wait for an answer for at least as long
+    /// as [`Config::with_timeout`] says; a longer `command_timeout` of the driver's configuration
+    /// stands (30 s by default).
     #[must_use]
     pub fn with_config(pool: Pool, config: Config) -> Self {
         pool.manager().be_patient(config.timeout());
@@ -55,12 +59,13 @@ impl MssqlStore {
         store.with_batches()
     }
 
-    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
-    /// only after half a minute of idling.
+    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested
+    /// before use only after half a minute of idling.
     ///
-    /// `url` is `mssql://user:password@host:port/database?encrypt=on&trust_cert=false`, with `sqlserver` for `mssql` if
-    /// you like. Special characters in names and password are percent-encoded; the port is 1433 and the database the
-    /// user's default where they are left out.
+    /// `url` is `mssql://user:password@host:port/database?encrypt=on&trust_cert=false`, with
+    /// `sqlserver` for `mssql` if you like. Special characters in names and password are
+    /// percent-encoded; the port is 1433 and the database the user's default where they are left
+    /// out.
     ///
     /// | parameter | |
     /// | --- | --- |
@@ -71,8 +76,8 @@ impl MssqlStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
+    /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
         let driver = crate::url::parse(url).map_err(at)?;

@@ -17,20 +17,21 @@ use crate::store::{BACKEND, MssqlStore};
 idem_sql::store_in_transaction! {
     /// The record and the caller's own rows commit together: the only true exactly-once there is.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are told `Contention` until the
-    /// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
-    /// the claim. Claims of other keys go on.
+    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the
+    /// transaction that writes the business rows: others see the key in flight while the work runs.
+    /// Or [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key
+    /// are told `Contention` until the transaction ends (or that it is in flight, where its record
+    /// was committed before), and a rollback leaves no trace of the claim. Claims of other keys go
+    /// on.
     ///
-    /// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
-    /// `Contention` then.
+    /// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another
+    /// transaction holds, and answer `Contention` then.
     ///
-    /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
-    /// statement commits by itself.
+    /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without
+    /// an open transaction each statement commits by itself.
     ///
-    /// An error of the server fails the transaction, and has rolled it back: repeat it as a whole, with the same key.
-    /// [`Transactions`] does that.
+    /// An error of the server fails the transaction, and has rolled it back: repeat it as a whole,
+    /// with the same key. [`Transactions`] does that.
     MssqlStore, BACKEND, client: &mut Client,
     cancellation: "The transaction and its connection are in an unknown state: drop both.",
     claim: "As for `claim`. `Contention` also when another transaction holds the key, or another claim of it came \
@@ -52,15 +53,16 @@ pub enum Isolation {
     /// All statements see what was committed before the first; the database has to allow it
     /// (`ALLOW_SNAPSHOT_ISOLATION`).
     Snapshot,
-    /// As if transactions ran one after the other. Two that claim one key may end in a deadlock (1205).
+    /// As if transactions ran one after the other. Two that claim one key may end in a deadlock
+    /// (1205).
     Serializable,
 }
 
 /// The level that pooled connections are at.
 const DEFAULT_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
-/// What a new connection has. SQL Server takes the settings of the store's own requests back by itself; Babelfish
-/// leaves them, and the caller's statements are not to be bound by them.
+/// What a new connection has. SQL Server takes the settings of the store's own requests back by
+/// itself; Babelfish leaves them, and the caller's statements are not to be bound by them.
 const DEFAULT_SETTINGS: &str =
     "SET XACT_ABORT OFF; SET LOCK_TIMEOUT -1; SET IMPLICIT_TRANSACTIONS OFF; SET ROWCOUNT 0;";
 
@@ -75,10 +77,11 @@ impl Isolation {
     }
 }
 
-/// An open transaction on a connection of the pool. It derefs to the driver's client, for the caller's own statements.
+/// An open transaction on a connection of the pool. It derefs to the driver's client, for the
+/// caller's own statements.
 ///
-/// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback) it closes its connection, and the server
-/// rolls it back.
+/// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback) it closes its
+/// connection, and the server rolls it back.
 pub struct Transaction {
     connection: ConnectionGuard,
 }
@@ -110,7 +113,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// As the server says; `Unavailable` with an unknown effect when the answer was lost. The connection is closed.
+    /// As the server says; `Unavailable` with an unknown effect when the answer was lost. The
+    /// connection is closed.
     ///
     /// # Cancellation
     ///
@@ -134,15 +138,16 @@ impl Transaction {
         self.end(rollback, "rollback", Access::Read).await
     }
 
-    /// Rolls back, so that no lock is held when this returns, and closes the connection: after an error nobody knows
-    /// what state it is in.
+    /// Rolls back, so that no lock is held when this returns, and closes the connection: after an
+    /// error nobody knows what state it is in.
     async fn abort(mut self) {
         let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
         // That it failed is not what the caller wants to know: the connection is gone then.
         let _ = pool::read_script(self.connection.client_mut(), rollback).await;
     }
 
-    /// The isolation level would outlast the transaction, and so would one that was begun inside of it.
+    /// The isolation level would outlast the transaction, and so would one that was begun inside of
+    /// it.
     async fn end(mut self, end: &str, operation: &'static str, sent: Access) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, operation);
         let script = format!("{end} {DEFAULT_LEVEL} SELECT @@TRANCOUNT;");
@@ -180,8 +185,9 @@ impl fmt::Debug for Transaction {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a deadlock (1205), a conflict of row versions (3960), or
-/// `Contention` of this crate: see [`is_transaction_retryable`]. The limit holds for the begin, too.
+/// Runs transactions, each repeated as a whole after a deadlock (1205), a conflict of row versions
+/// (3960), or `Contention` of this crate: see [`is_transaction_retryable`]. The limit holds for the
+/// begin, too.
 ///
 /// ```no_run
 /// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};

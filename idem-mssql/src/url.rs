@@ -93,8 +93,8 @@ fn parameters(url: &Url, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// `off` encrypts nothing, the password neither: the driver's own `Off` would encrypt the login and fail where the
-/// server cannot.
+/// `off` encrypts nothing, the password neither: the driver's own `Off` would encrypt the login and
+/// fail where the server cannot.
 fn level(encryption: &str) -> Result<EncryptionLevel> {
     match encryption {
         "off" => Ok(EncryptionLevel::NotSupported),

@@ -1,4 +1,5 @@
-//! Whether the tables are as the statements need them: columns, types, keys, indexes, triggers, privileges.
+//! Whether the tables are as the statements need them: columns, types, keys, indexes, triggers,
+//! privileges.
 
 use std::collections::BTreeMap;
 

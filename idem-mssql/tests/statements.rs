@@ -1,5 +1,5 @@
-//! Every statement is T-SQL to a parser that somebody else wrote: sqlglot, in a virtual environment that
-//! `cargo xtask test` makes.
+//! Every statement is T-SQL to a parser that somebody else wrote: sqlglot, in a virtual environment
+//! that `cargo xtask test` makes.
 
 use std::collections::BTreeMap;
 use std::io::Write;

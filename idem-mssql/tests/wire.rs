@@ -215,7 +215,8 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
         let error = store.claim(&request).await.unwrap_err();
         is(&error, ErrorKind::Contention, Effect::None);
         assert!(is_transaction_retryable(&error));
-        // One statement that waits, one read of what was committed before, and then none for a moment.
+        // One statement that waits, one read of what was committed before, and then none for a
+        // moment.
         assert_eq!(server.requests(), asked);
     }
     assert_eq!(server.connections(), 1);

@@ -13,11 +13,13 @@ use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, filled_up};
 
-/// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
+/// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of
+/// 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The same on MySQL: 9.7.4 was measured to answer a statement of 128 claims (15 KiB) and more 40 ms later than one of 110, whatever
-/// is in it, where MariaDB does not. Lists are filled up by a third at most, so this stays below.
+/// The same on MySQL: 9.7.4 was measured to answer a statement of 128 claims (15 KiB) and more 40
+/// ms later than one of 110, whatever is in it, where MariaDB does not. Lists are filled up by a
+/// third at most, so this stays below.
 const MAX_BYTES_OF_MYSQL: usize = 10 << 10;
 
 /// About what an item takes beside its key and what is of any length.
@@ -63,8 +65,8 @@ impl Operations {
             let answers = self.claim_round(session, &round.items).await;
             batch.settle(round, answers, |_| false);
         }
-        // There is a record, and it is to be taken over or failed; or it is another caller's turn, or somebody has locked
-        // this key or another of the batch.
+        // There is a record, and it is to be taken over or failed; or it is another caller's turn,
+        // or somebody has locked this key or another of the batch.
         for (position, claim) in batch.apart() {
             let claimed = self.claim(session, claim.request).await;
             batch.answer(position, claimed);
@@ -95,8 +97,8 @@ impl Operations {
         Ok(answers)
     }
 
-    /// Inserts what is expected to be absent, looks at the rest, inserts what is absent of that, and looks again where
-    /// somebody else was first.
+    /// Inserts what is expected to be absent, looks at the rest, inserts what is absent of that,
+    /// and looks again where somebody else was first.
     async fn insert_and_look(
         &self,
         session: &mut Session<'_>,
@@ -125,9 +127,10 @@ impl Operations {
         Ok(())
     }
 
-    /// Inserts the records of these positions that are not there, of those whose turn it is. All are acquired when as many were
-    /// inserted; otherwise those that carry the attempt's id and the token of this statement, which is added to `tokens`. When
-    /// one of them is locked, nothing has happened, and each is asked for by itself.
+    /// Inserts the records of these positions that are not there, of those whose turn it is. All
+    /// are acquired when as many were inserted; otherwise those that carry the attempt's id and the
+    /// token of this statement, which is added to `tokens`. When one of them is locked, nothing has
+    /// happened, and each is asked for by itself.
     async fn insert_at(
         &self,
         session: &mut Session<'_>,
@@ -171,7 +174,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Reads the records of these positions and answers what they answer; the positions that have one.
+    /// Reads the records of these positions and answers what they answer; the positions that have
+    /// one.
     async fn look_at(
         &self,
         session: &mut Session<'_>,
@@ -244,8 +248,8 @@ impl Operations {
             let done = self.complete_round(session, &round.items).await;
             batch.settle(round, done.map(sealed), |_| false);
         }
-        // It is locked, or it is another caller's turn, or one of them is lost or sealed already. Those that were sealed just
-        // now say so.
+        // It is locked, or it is another caller's turn, or one of them is lost or sealed already.
+        // Those that were sealed just now say so.
         for (position, item) in batch.apart() {
             let sealed = self.seal(session, &item.completion.claim, &item.result);
             let sealed = sealed.await;
@@ -254,8 +258,8 @@ impl Operations {
         batch.answers()
     }
 
-    /// One statement for the items whose turn it is. They are marked where it is certain that it has sealed all of them; when
-    /// one is locked, nothing has happened.
+    /// One statement for the items whose turn it is. They are marked where it is certain that it
+    /// has sealed all of them; when one is locked, nothing has happened.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,

@@ -54,8 +54,8 @@ impl Operations {
         stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
     }
 
-    /// Reads first, because what is stale or a repetition is answered without a write. Who raised the mark is proven by
-    /// the count of the statement that did.
+    /// Reads first, because what is stale or a repetition is answered without a write. Who raised
+    /// the mark is proven by the count of the statement that did.
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,

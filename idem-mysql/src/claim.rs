@@ -8,9 +8,10 @@
 //! | fresh key in a caller's transaction, MySQL | 3 | |
 //! | completion, release | 1 | |
 //!
-//! A count of 1 for the `INSERT IGNORE` proves the winner, with and without the driver's `CLIENT_FOUND_ROWS`; the token, the
-//! server's clock, comes back as the insert id. A duplicate that inserts first meets the lock of a caller that changes the
-//! record at that moment, so operations that the store has seen in callers' transactions are always looked up first.
+//! A count of 1 for the `INSERT IGNORE` proves the winner, with and without the driver's
+//! `CLIENT_FOUND_ROWS`; the token, the server's clock, comes back as the insert id. A duplicate
+//! that inserts first meets the lock of a caller that changes the record at that moment, so
+//! operations that the store has seen in callers' transactions are always looked up first.
 
 use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
@@ -61,12 +62,13 @@ fn after(has_written: bool, error: Error) -> Error {
 }
 
 impl Operations {
-    /// Inserts first where keys are mostly fresh, and looks first where they are mostly not: a duplicate is then answered
-    /// without a try to write. Either way it is proven by what was written: the count of the insert, or the row that
-    /// carries this attempt's id after a write of this call.
+    /// Inserts first where keys are mostly fresh, and looks first where they are mostly not: a
+    /// duplicate is then answered without a try to write. Either way it is proven by what was
+    /// written: the count of the insert, or the row that carries this attempt's id after a write of
+    /// this call.
     ///
-    /// A key that somebody has locked is looked for all the same, because the record that is committed may answer; where it does
-    /// not, the claim is refused with `Contention`.
+    /// A key that somebody has locked is looked for all the same, because the record that is
+    /// committed may answer; where it does not, the claim is refused with `Contention`.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -159,8 +161,8 @@ impl Operations {
         }
     }
 
-    /// The record, if there is one. After a write it tells what the write has met, and its failure leaves the effect
-    /// of that unknown.
+    /// The record, if there is one. After a write it tells what the write has met, and its failure
+    /// leaves the effect of that unknown.
     async fn look(
         &self,
         session: &mut Session<'_>,
@@ -181,7 +183,8 @@ impl Operations {
         Ok(rows.into_iter().next())
     }
 
-    /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is the caller's.
+    /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is
+    /// the caller's.
     fn counts(&self, session: &Session<'_>) -> bool {
         !session.is_transaction() && self.config.returning() != Returning::Always
     }
@@ -241,8 +244,8 @@ impl Operations {
         Ok(Inserted::Perhaps)
     }
 
-    /// Lets the next statement lock no gaps, where a caller's session does: two that probe for neighbours would wait for each
-    /// other to insert. A session of the store's own never does.
+    /// Lets the next statement lock no gaps, where a caller's session does: two that probe for
+    /// neighbours would wait for each other to insert. A session of the store's own never does.
     pub(crate) async fn without_gaps(&self, session: &mut Session<'_>) -> Result<()> {
         let facts = self.facts(session).await?;
         match session.is_callers() && facts.dialect == Dialect::MySql && facts.locks_gaps {
@@ -255,8 +258,9 @@ impl Operations {
         }
     }
 
-    /// An INSERT in a caller's transaction that may lock gaps until its end, so that nothing may be probed for. On MySQL the
-    /// session then waits for a lock for a second, which is the shortest time that it knows; afterwards it is as it was.
+    /// An INSERT in a caller's transaction that may lock gaps until its end, so that nothing may be
+    /// probed for. On MySQL the session then waits for a lock for a second, which is the shortest
+    /// time that it knows; afterwards it is as it was.
     pub(crate) async fn insert_in<'q>(
         &self,
         session: &mut Session<'_>,

@@ -1,14 +1,14 @@
 //! What an error number of the server, a cluster or a proxy means: kind, effect, and what to do.
 //!
 //! An error in a statement rolls the statement back ("InnoDB Error Handling",
-//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html>), so what a statement meets while it is checked or
-//! runs has no effect. Where the statement may have been committed when the error came (the server goes down, the commit
-//! itself fails, somebody ends the connection, a proxy lost its server), the effect is unknown. So it is for every number
-//! that is not listed.
+//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html>), so what a statement meets
+//! while it is checked or runs has no effect. Where the statement may have been committed when the
+//! error came (the server goes down, the commit itself fails, somebody ends the connection, a proxy
+//! lost its server), the effect is unknown. So it is for every number that is not listed.
 //!
 //! Numbers: <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>,
-//! <https://mariadb.com/kb/en/mariadb-error-code-reference/>, and the client's, which proxies hand on,
-//! <https://dev.mysql.com/doc/mysql-errors/8.4/en/client-error-reference.html>.
+//! <https://mariadb.com/kb/en/mariadb-error-code-reference/>, and the client's, which proxies hand
+//! on, <https://dev.mysql.com/doc/mysql-errors/8.4/en/client-error-reference.html>.
 
 use idem_core::{Effect, ErrorKind};
 
@@ -47,14 +47,16 @@ pub(crate) fn meaning(number: u16) -> (ErrorKind, Effect, &'static str) {
 }
 
 const MEANINGS: &[Meaning] = &[
-    // The server rolls the transaction back, and says so before it answers; a Galera node at the commit.
+    // The server rolls the transaction back, and says so before it answers; a Galera node at the
+    // commit.
     Meaning {
         numbers: &[DEADLOCK],
         kind: ErrorKind::Contention,
         effect: Effect::None,
         message: "the server broke a deadlock, or a Galera node refused to certify (1213); repeat the whole transaction",
     },
-    // The statement is undone, and the transaction with it where `innodb_rollback_on_timeout` is on.
+    // The statement is undone, and the transaction with it where `innodb_rollback_on_timeout` is
+    // on.
     Meaning {
         numbers: &[LOCK_WAIT, NO_WAIT],
         kind: ErrorKind::Contention,
@@ -69,7 +71,8 @@ const MEANINGS: &[Meaning] = &[
         message: "a row changed after the transaction's snapshot (1020, innodb_snapshot_isolation); repeat the whole \
                   transaction",
     },
-    // 3101: group replication refused to certify, before the commit. 3058: a deadlock of user locks.
+    // 3101: group replication refused to certify, before the commit. 3058: a deadlock of user
+    // locks.
     Meaning {
         numbers: &[1062, 1412, 1614, 1615, 3058, 3101],
         kind: ErrorKind::Contention,
@@ -156,8 +159,8 @@ const MEANINGS: &[Meaning] = &[
         effect: Effect::None,
         message: "the proxy cannot connect to the server (2002, 2003, 2005)",
     },
-    // A proxy lost its server, or gave up on it. Which of ProxySQL's own come before a statement is sent is not written
-    // down; 1105 is what proxies and clusters answer when they have no number.
+    // A proxy lost its server, or gave up on it. Which of ProxySQL's own come before a statement is
+    // sent is not written down; 1105 is what proxies and clusters answer when they have no number.
     Meaning {
         numbers: &[
             1105, 2006, 2008, 2013, 2014, 2027, 2055, 9000, 9001, 9002, 9003, 9004, 9005, 9006,

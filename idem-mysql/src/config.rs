@@ -19,16 +19,17 @@ pub struct Config {
     max_connections: u32,
 }
 
-/// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a round trip. MariaDB has it
-/// since 10.5, MySQL has not. Elsewhere the answer to a plain INSERT tells as much.
+/// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a
+/// round trip. MariaDB has it since 10.5, MySQL has not. Elsewhere the answer to a plain INSERT
+/// tells as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Returning {
-    /// Where the server's version says MariaDB; asked once, by [`connect`](crate::MySqlStore::connect) or the first
-    /// claim.
+    /// Where the server's version says MariaDB; asked once, by
+    /// [`connect`](crate::MySqlStore::connect) or the first claim.
     #[default]
     Detect,
-    /// Always, in transactions and elsewhere: behind a pooler that shows a version of its own, or does not hand on what an
-    /// INSERT answers, and has MariaDB behind it.
+    /// Always, in transactions and elsewhere: behind a pooler that shows a version of its own, or
+    /// does not hand on what an INSERT answers, and has MariaDB behind it.
     Always,
     /// Never.
     Never,
@@ -37,15 +38,16 @@ pub enum Returning {
 /// Which statement a claim sends first, outside of callers' transactions. It changes no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimOrder {
-    /// What was the better one for the operation's last few dozen claims: where keys are mostly fresh the insert, which then
-    /// is the only statement, otherwise the look. The operations that the store knows to be used in callers' transactions
-    /// are looked for first.
+    /// What was the better one for the operation's last few dozen claims: where keys are mostly
+    /// fresh the insert, which then is the only statement, otherwise the look. The operations that
+    /// the store knows to be used in callers' transactions are looked for first.
     #[default]
     Adaptive,
-    /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
+    /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key
+    /// costs a round trip more.
     LookFirst,
-    /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of
-    /// [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.
+    /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a
+    /// wait of [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.
     InsertFirst,
 }
 
@@ -53,8 +55,8 @@ pub enum ClaimOrder {
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks` in the database of the connection; default limits;
-    /// 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks` in the database of the connection;
+    /// default limits; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -81,8 +83,8 @@ impl Config {
     }
     idem_sql::max_connections_methods! {}
 
-    /// The database that the table is in, instead of the connection's: 1 to 64 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// The database that the table is in, instead of the connection's: 1 to 64 characters as for
+    /// the table. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
@@ -106,10 +108,11 @@ impl Config {
         self
     }
 
-    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes to a node of a Galera
-    /// cluster; on a pool of the caller's, `after_connect` is the place. 7 lets every statement wait until this node has
-    /// applied what all nodes had committed before. Needed where one process goes on with what another did through another
-    /// node: see the table of the [crate](crate). MySQL does not know it
+    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes
+    /// to a node of a Galera cluster; on a pool of the caller's, `after_connect` is the place. 7
+    /// lets every statement wait until this node has applied what all nodes had committed before.
+    /// Needed where one process goes on with what another did through another node: see the table
+    /// of the [crate](crate). MySQL does not know it
     /// (<https://mariadb.com/kb/en/galera-cluster-system-variables/#wsrep_sync_wait>).
     #[must_use]
     pub fn with_wsrep_sync_wait(mut self, bits: u8) -> Self {

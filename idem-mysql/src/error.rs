@@ -75,9 +75,10 @@ pub(crate) fn is_null_refused(error: &Error) -> bool {
     driver(error).and_then(number) == Some(NOT_NULL)
 }
 
-/// Whether this error, or one that it comes from, is a lost race, after which the whole transaction is to be rolled back
-/// and repeated: a deadlock or a failed certification (1213), a lock that another transaction holds (1205, 3572), a row that
-/// changed under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
+/// Whether this error, or one that it comes from, is a lost race, after which the whole transaction
+/// is to be rolled back and repeated: a deadlock or a failed certification (1213), a lock that
+/// another transaction holds (1205, 3572), a row that changed under a snapshot (1020), and rarer
+/// ones (1062 on a record, 1412, 1614, 1615).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {

@@ -34,8 +34,8 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// `Contention` where the key is known to be locked. A transaction is refused by the server alone, and waits for nothing
-    /// then.
+    /// `Contention` where the key is known to be locked. A transaction is refused by the server
+    /// alone, and waits for nothing then.
     pub(crate) async fn permit<'o>(
         &self,
         locked: &'o LockedKeys,

@@ -1,5 +1,5 @@
-//! Deletion of expired records and failure of abandoned ones: rows are locked, those of others passed over, then changed, in
-//! transactions of a few hundred.
+//! Deletion of expired records and failure of abandoned ones: rows are locked, those of others
+//! passed over, then changed, in transactions of a few hundred.
 
 use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};

@@ -27,7 +27,8 @@ impl Own {
         })
     }
 
-    /// A connection on which no statement is prepared is taken for a new one. To set one up twice does no harm.
+    /// A connection on which no statement is prepared is taken for a new one. To set one up twice
+    /// does no harm.
     pub(crate) async fn acquire(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
         let mut guard = self.connections.acquire().await?;
         if let Some(connection) = guard.connection()

@@ -13,8 +13,9 @@ use crate::error::decode;
 
 /// A record as a statement answers with it.
 ///
-/// Its short columns come as one: attempt id, then numbers in ASCII, then the fingerprint. The server describes each
-/// column of an answer anew, and the driver reads each description, which is more work for both than the record is.
+/// Its short columns come as one: attempt id, then numbers in ASCII, then the fingerprint. The
+/// server describes each column of an answer anew, and the driver reads each description, which is
+/// more work for both than the record is.
 #[derive(Debug)]
 pub(crate) struct Columns<'r> {
     row: &'r MySqlRow,

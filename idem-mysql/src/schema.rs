@@ -42,23 +42,24 @@ fn table_sql(config: &Config, template: &str) -> String {
 }
 
 impl MySqlStore {
-    /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and
-    /// checks server and versions. A table that is there is left alone, so an installation that has no table of
-    /// watermarks yet gets that one and goes on beside its estimator. Safe when many processes start at once, and
-    /// when there is nothing to do it only reads.
+    /// Creates the database (if one is configured) and the tables with their indexes where they are
+    /// missing, and checks server and versions. A table that is there is left alone, so an
+    /// installation that has no table of watermarks yet gets that one and goes on beside its
+    /// estimator. Safe when many processes start at once, and when there is nothing to do it only
+    /// reads.
     ///
-    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
-    /// are enough.
+    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE
+    /// on the two tables are enough.
     ///
-    /// *Atomicity*: a table and its indexes are one statement, which the server does as a whole or not at all
-    /// ("Atomic Data Definition Statement Support",
+    /// *Atomicity*: a table and its indexes are one statement, which the server does as a whole or
+    /// not at all ("Atomic Data Definition Statement Support",
     /// <https://dev.mysql.com/doc/refman/8.4/en/atomic-ddl.html>; MariaDB since 10.6).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way that does not suit,
-    /// a privilege is missing, or a table is of a later version, not this crate's, or lacks what the statements need;
-    /// `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way
+    /// that does not suit, a privilege is missing, or a table is of a later version, not this
+    /// crate's, or lacks what the statements need; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -74,9 +75,10 @@ impl MySqlStore {
         self.check_tables().await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with, that the tables are there, of this version and with the
-    /// columns, key and index that the statements need, and that the user may do what they do. Changes nothing: the statements
-    /// that it sends to find out about privileges meet no row.
+    /// Checks that the server is one that this crate works with, that the tables are there, of this
+    /// version and with the columns, key and index that the statements need, and that the user may
+    /// do what they do. Changes nothing: the statements that it sends to find out about privileges
+    /// meet no row.
     ///
     /// # Errors
     ///
@@ -121,8 +123,8 @@ impl MySqlStore {
         Ok(missing)
     }
 
-    /// In a task of its own, on a connection that is closed afterwards: statements that define data take time, and
-    /// a future of the driver must not be dropped half-way.
+    /// In a task of its own, on a connection that is closed afterwards: statements that define data
+    /// take time, and a future of the driver must not be dropped half-way.
     async fn create(&self, tables: Vec<String>) -> Result<()> {
         let (pool, config) = (self.pool.clone(), self.config().clone());
         let created = tokio::spawn(async move {

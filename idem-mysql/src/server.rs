@@ -28,14 +28,16 @@ pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
     /// Whether an INSERT in a caller's transaction answers with its row.
     pub(crate) has_returning: bool,
-    /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be sent again in it.
+    /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be
+    /// sent again in it.
     pub(crate) keeps_transaction: bool,
     /// Whether sessions lock gaps unless told otherwise.
     pub(crate) locks_gaps: bool,
 }
 
 impl Server {
-    /// Which of the two products it is says the parser behind every pooler: MariaDB alone reads what is in `/*M! … */`.
+    /// Which of the two products it is says the parser behind every pooler: MariaDB alone reads
+    /// what is in `/*M! … */`.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let query = || {
             sqlx::query(

@@ -16,8 +16,8 @@ use crate::settings;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
-/// How often a statement that lost a race is sent again. Each time somebody else got on, so more than a few is a
-/// sign of trouble.
+/// How often a statement that lost a race is sent again. Each time somebody else got on, so more
+/// than a few is a sign of trouble.
 pub(crate) const MAX_RACES: u32 = 16;
 
 /// Longest pause before a statement is sent again; the first is a sixteenth of it.
@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(16);
 
 /// Runs the statements of one operation.
 ///
-/// On the store all of them run on one connection, taken for the first; each commits by itself, and one that lost a race
-/// (the server has undone it) is sent again within the operation's time.
+/// On the store all of them run on one connection, taken for the first; each commits by itself, and
+/// one that lost a race (the server has undone it) is sent again within the operation's time.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
     connections: ConnectionSource<'s>,
@@ -143,7 +143,8 @@ impl<'s> Session<'s> {
         matches!(self.connections, ConnectionSource::Transaction { .. })
     }
 
-    /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
+    /// All rows of a statement; they are few. Read to their end, because the commit comes after the
+    /// last one.
     pub(crate) async fn rows<'q>(
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
@@ -202,7 +203,8 @@ impl<'s> Session<'s> {
         if !again {
             return Err(fault.into_error(sent));
         }
-        // Nobody else waits for this connection meanwhile. A caller's pool pings each that is handed back.
+        // Nobody else waits for this connection meanwhile. A caller's pool pings each that is
+        // handed back.
         if !self.is_callers() {
             self.park();
         }
@@ -260,8 +262,8 @@ impl<'s> Session<'s> {
         done.map_err(|fault| fault.into_error(Access::Read))
     }
 
-    /// Begins a transaction of this crate's own, on the store's connection. What is not committed is rolled back by closing the
-    /// connection.
+    /// Begins a transaction of this crate's own, on the store's connection. What is not committed
+    /// is rolled back by closing the connection.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.control("START TRANSACTION", true, Access::Read).await
     }
@@ -279,8 +281,9 @@ impl<'s> Session<'s> {
             .await
     }
 
-    /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
-    /// error. Otherwise the connection is closed, and the server rolls back when it notices that.
+    /// Rolls back what is open where the connection still answers, so that its locks are gone when
+    /// the caller learns of the error. Otherwise the connection is closed, and the server rolls
+    /// back when it notices that.
     pub(crate) async fn undo(&mut self) {
         if matches!(&self.connections, ConnectionSource::Store(pooled) if pooled.open && !pooled.busy)
         {
@@ -318,8 +321,9 @@ impl Fault {
 
 /// A connection for one operation.
 ///
-/// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed half a packet), so the
-/// connection is closed, not handed back, unless each answer was read to its end.
+/// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed
+/// half a packet), so the connection is closed, not handed back, unless each answer was read to its
+/// end.
 #[derive(Debug)]
 struct Stored<'s> {
     pool: &'s MySqlPool,
@@ -400,7 +404,8 @@ impl Stored<'_> {
         }
     }
 
-    /// Judges the session of a caller's connection on which nothing is prepared yet, and so is taken for a new one.
+    /// Judges the session of a caller's connection on which nothing is prepared yet, and so is
+    /// taken for a new one.
     async fn check(&mut self) -> Result<(), Fault> {
         let deadline = self.deadline;
         let Some(Held::Pooled(connection)) = &mut self.connection else {

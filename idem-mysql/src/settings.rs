@@ -1,4 +1,5 @@
-//! What a session is set to: by `connect` on connections of the store's own, and what is refused on a caller's pool.
+//! What a session is set to: by `connect` on connections of the store's own, and what is refused on
+//! a caller's pool.
 
 use idem_core::Result;
 use idem_sql::schema::misconfigured;
@@ -11,11 +12,12 @@ use crate::error::{Access, classify, decode};
 /// Modes of MariaDB under which an empty text is NULL, or a statement means something else.
 const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];
 
-/// A session that cuts answers off below so many rows may take a record that is there for one that is not.
+/// A session that cuts answers off below so many rows may take a record that is there for one that
+/// is not.
 const FEWEST_ROWS: u64 = 10_000;
 
-/// What every session of `connect` is set to, those of the pool for callers' transactions too: what would undo a
-/// commit, write nothing, or cut off an answer.
+/// What every session of `connect` is set to, those of the pool for callers' transactions too: what
+/// would undo a commit, write nothing, or cut off an answer.
 ///
 /// Comments that one of the servers executes: `/*!80000 … */` MySQL, `/*M! … */` MariaDB
 /// (<https://mariadb.com/kb/en/comment-syntax/>).
@@ -36,7 +38,8 @@ pub(crate) fn for_pool(config: &Config) -> Vec<String> {
     settings
 }
 
-/// What connections that only the store's statements use are set to besides: everything as these statements were tested.
+/// What connections that only the store's statements use are set to besides: everything as these
+/// statements were tested.
 pub(crate) fn for_own(config: &Config) -> Vec<String> {
     let mut settings = for_pool(config);
     settings.push(
@@ -53,8 +56,8 @@ pub(crate) fn for_own(config: &Config) -> Vec<String> {
 const READ: &str = "SELECT CAST(@@autocommit AS SIGNED), CAST(@@completion_type AS BINARY), \
                     CAST(@@sql_select_limit AS BINARY), CAST(@@sql_mode AS BINARY)";
 
-/// Refuses a session of a caller's pool under which the store's answers would not be true. It may be the caller's for other
-/// work too, so nothing is set in it.
+/// Refuses a session of a caller's pool under which the store's answers would not be true. It may
+/// be the caller's for other work too, so nothing is set in it.
 pub(crate) async fn check(connection: &mut MySqlConnection) -> Result<()> {
     let row = connection.fetch_one(READ).await;
     let row = row.map_err(|error| classify(error, Access::Read))?;

@@ -1,36 +1,39 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! Each commits by itself, needs no session state, and means the same under READ COMMITTED and REPEATABLE READ: the
-//! condition of an UPDATE, and what an INSERT meets, are judged on the locked, latest version of the row whatever
-//! the level ("Locking Reads", "Consistent Nonlocking Reads",
-//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). What a plain SELECT shows is never
-//! taken as proof that a key is free.
+//! Each commits by itself, needs no session state, and means the same under READ COMMITTED and
+//! REPEATABLE READ: the condition of an UPDATE, and what an INSERT meets, are judged on the locked,
+//! latest version of the row whatever the level ("Locking Reads", "Consistent Nonlocking Reads",
+//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). What a plain SELECT
+//! shows is never taken as proof that a key is free.
 //!
-//! The clock is `UTC_TIMESTAMP(6)`, the server's at the start of the statement: not of the transaction, and in no time
-//! zone of a session. It is read before any wait for a lock: an instant that is a little old lets a lease look live
-//! for longer, never stale too early.
+//! The clock is `UTC_TIMESTAMP(6)`, the server's at the start of the statement: not of the
+//! transaction, and in no time zone of a session. It is read before any wait for a lock: an instant
+//! that is a little old lets a lease look live for longer, never stale too early.
 //!
-//! Assignments of an UPDATE happen from left to right, so that each reads what it needs before that changes
-//! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`: no `||`, no double
-//! quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes and one date.
+//! Assignments of an UPDATE happen from left to right, so that each reads what it needs before that
+//! changes (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on
+//! `sql_mode`: no `||`, no double quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes
+//! and one date.
 //!
 //! # No statement waits for a lock
 //!
-//! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits for it keeps a connection
-//! busy. So a statement that meets a lock fails at once and undoes what it did, and the session sends it again for
-//! [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Each server has its way, which is in the statement itself and so holds in every
-//! session and behind every pooler:
+//! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits
+//! for it keeps a connection busy. So a statement that meets a lock fails at once and undoes what
+//! it did, and the session sends it again for [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT).
+//! Each server has its way, which is in the statement itself and so holds in every session and
+//! behind every pooler:
 //!
 //! * MariaDB: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR …`, error 1205
 //!   (<https://mariadb.com/kb/en/wait-and-nowait/>, <https://mariadb.com/kb/en/set-statement/>).
-//! * MySQL knows `NOWAIT` for SELECT alone, and no time-out below a second. A subquery that depends on nothing takes the lock
-//!   with `NOWAIT`, error 3572, before the statement touches the row: the server evaluates it while it optimizes. It is in a
-//!   derived table, because MySQL reads no table in a subquery of a statement that changes it (1093). The lock is the one that
-//!   the statement takes anyway. Between the probe of an absent key and its INSERT somebody else may insert: that wait is
-//!   bounded by the session (1 s on connections of the store's own).
+//! * MySQL knows `NOWAIT` for SELECT alone, and no time-out below a second. A subquery that depends
+//!   on nothing takes the lock with `NOWAIT`, error 3572, before the statement touches the row: the
+//!   server evaluates it while it optimizes. It is in a derived table, because MySQL reads no table
+//!   in a subquery of a statement that changes it (1093). The lock is the one that the statement
+//!   takes anyway. Between the probe of an absent key and its INSERT somebody else may insert: that
+//!   wait is bounded by the session (1 s on connections of the store's own).
 //!
-//! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in a transaction until its end.
-//! So an INSERT probes under READ COMMITTED only.
+//! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in
+//! a transaction until its end. So an INSERT probes under READ COMMITTED only.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
@@ -44,9 +47,10 @@ macro_rules! now {
     };
 }
 
-/// What `row.rs` reads of a record, in this order. The short columns come as one; where the session's character set writes
-/// digits with more than a byte, the others are zero. The result is sent whatever becomes of it, because a condition on it
-/// costs each replay more than it saves the few that are in conflict.
+/// What `row.rs` reads of a record, in this order. The short columns come as one; where the
+/// session's character set writes digits with more than a byte, the others are zero. The result is
+/// sent whatever becomes of it, because a condition on it costs each replay more than it saves the
+/// few that are in conflict.
 macro_rules! columns {
     ($result:literal) => {
         concat!(
@@ -60,9 +64,9 @@ macro_rules! columns {
     };
 }
 
-/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index serves both, and each
-/// claim has one index less to write: below zero are those that are to be swept, and only those, in the order in which their
-/// leases end. Instants are far smaller.
+/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index
+/// serves both, and each claim has one index less to write: below zero are those that are to be
+/// swept, and only those, in the order in which their leases end. Instants are far smaller.
 macro_rules! below {
     () => {
         "4611686018427387904"
@@ -125,7 +129,8 @@ pub(crate) const INSERT_ROWS: List = List {
     separator: ", ",
 };
 
-/// Key. The record with its result. A consistent read: it locks nothing and writes nothing. So is the duplicate answered.
+/// Key. The record with its result. A consistent read: it locks nothing and writes nothing. So is
+/// the duplicate answered.
 pub(crate) const LOOK: &str = concat!(
     "SELECT ",
     columns!("result"),
@@ -141,8 +146,8 @@ pub(crate) const LOOK_IN: &str = concat!(
     key!()
 );
 
-/// Key. The same of the latest version: what follows a write in a caller's transaction, whose snapshot may
-/// be older than what the write has met. The row is locked by that write already.
+/// Key. The same of the latest version: what follows a write in a caller's transaction, whose
+/// snapshot may be older than what the write has met. The row is locked by that write already.
 pub(crate) const LOOK_LATEST: &str = concat!(
     "SELECT ",
     columns!("result"),
@@ -165,22 +170,24 @@ pub(crate) const KEYS: List = List {
     separator: " OR ",
 };
 
-/// Creates the records that are not there: the primary key lets one row in, all others wait for it and find it. Where there
-/// is one, nothing changes, whatever its state, and no index is written.
+/// Creates the records that are not there: the primary key lets one row in, all others wait for it
+/// and find it. Where there is one, nothing changes, whatever its state, and no index is written.
 ///
-/// The count is proof: IGNORE counts what was inserted and nothing else, with and without CLIENT_FOUND_ROWS, and the
-/// answer comes after the commit. The token of all rows, which is the clock at the statement's start, is in the same
-/// answer, as the insert id (<https://dev.mysql.com/doc/c-api/8.4/en/mysql-insert-id.html>): nothing is asked of the session
+/// The count is proof: IGNORE counts what was inserted and nothing else, with and without
+/// CLIENT_FOUND_ROWS, and the answer comes after the commit. The token of all rows, which is the
+/// clock at the statement's start, is in the same answer, as the insert id
+/// (<https://dev.mysql.com/doc/c-api/8.4/en/mysql-insert-id.html>): nothing is asked of the session
 /// afterwards.
 ///
-/// IGNORE makes warnings of values that do not fit into their columns; keys and metadata were measured before.
+/// IGNORE makes warnings of values that do not fit into their columns; keys and metadata were
+/// measured before.
 ///
 /// Row C1, for keys that have no row.
 pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 
-/// The same for one record in a caller's transaction, whose own insert id it leaves alone. Who won is told by the row, never
-/// by the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes the same for both
-/// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
+/// The same for one record in a caller's transaction, whose own insert id it leaves alone. Who won
+/// is told by the row, never by the number of affected rows, which the driver's CLIENT_FOUND_ROWS
+/// makes the same for both (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
 pub(crate) const INSERT: &str = concat!(
     insert!(""),
     insert_row!("", "{probe_in}"),
@@ -195,8 +202,8 @@ pub(crate) const INSERT_PLAIN: &str = concat!(
 );
 
 /// The same, answering with the row that is there now, own or another's: MariaDB 10.5 and later
-/// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only once it was read to its end, because the
-/// commit may fail after the row was sent (a Galera node certifies it there).
+/// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only once it was read to its
+/// end, because the commit may fail after the row was sent (a Galera node certifies it there).
 pub(crate) const INSERT_RETURNING: &str = concat!(
     insert!(""),
     insert_row!("", ""),
@@ -206,13 +213,14 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
 
 /// The parameters as `ClaimParams::take` binds them.
 ///
-/// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
-/// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first
-/// is let through, and the others find the row changed and update nothing.
+/// Acquires a record that is there: expired or released, stale and open to takeover, failed and to
+/// be tried again, or this attempt's own, which keeps its token. Of any number of claims that wait
+/// for the row's lock the first is let through, and the others find the row changed and update
+/// nothing.
 ///
-/// `result` holds the last checkpoint while the record is in flight. Who acquires a live record in flight, a takeover or
-/// the attempt itself, goes on from there; who acquires any other begins without. It is first, because what it reads
-/// changes below.
+/// `result` holds the last checkpoint while the record is in flight. Who acquires a live record in
+/// flight, a takeover or the attempt itself, goes on from there; who acquires any other begins
+/// without. It is first, because what it reads changes below.
 ///
 /// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const TAKE: &str = concat!(
@@ -259,8 +267,9 @@ WHERE ",
         OR state = 2 AND ? = 1)){free}"
 );
 
-/// The failure's stored form, key, the token that was seen. Fails one stale record that may not be taken over; nobody
-/// owns it then. Nothing changes when it was renewed, sealed or released since it was seen.
+/// The failure's stored form, key, the token that was seen. Fails one stale record that may not be
+/// taken over; nobody owns it then. Nothing changes when it was renewed, sealed or released since
+/// it was seen.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -278,8 +287,8 @@ WHERE ",
     "{free}"
 );
 
-/// What a seal sets: state, result, and the retention (8 ×). `purge_at` may be late by an eighth of it, so that the
-/// index on it changes only where it has to.
+/// What a seal sets: state, result, and the retention (8 ×). `purge_at` may be late by an eighth of
+/// it, so that the index on it changes only where it has to.
 macro_rules! sealing {
     ($state:literal, $result:literal, $retention:literal) => {
         concat!(
@@ -313,8 +322,8 @@ macro_rules! sealing {
     };
 }
 
-/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held, and it always
-/// changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
+/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held,
+/// and it always changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -327,11 +336,12 @@ pub(crate) const SEAL: &str = concat!(
     "{free}"
 );
 
-/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All
-/// were sealed when as many rows matched; otherwise each is asked for by itself, which finds out what is sealed already.
+/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All were
+/// sealed when as many rows matched; otherwise each is asked for by itself, which finds out what is
+/// sealed already.
 ///
-/// Results are no column of the list: MySQL gives the columns of a derived table a type with a length before it has
-/// seen the values, and refuses longer ones (1406).
+/// Results are no column of the list: MySQL gives the columns of a derived table a type with a
+/// length before it has seen the values, and refuses longer ones (1406).
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "{brief}UPDATE {table} JOIN (
 {rows}
@@ -344,7 +354,8 @@ SET ",
     "{free_keys}"
 );
 
-/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, place of the result. The names are those of the first.
+/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, place of the result. The names are
+/// those of the first.
 pub(crate) const COMPLETIONS: List = List {
     place: "{rows}",
     item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
@@ -360,8 +371,8 @@ pub(crate) const RESULTS: List = List {
     separator: ", ",
 };
 
-/// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim is the latest
-/// acquisition, and in which state.
+/// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim
+/// is the latest acquisition, and in which state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -381,8 +392,8 @@ pub(crate) const OWNED_LATEST: &str = concat!(
     " OR state = 3) FOR UPDATE NOWAIT"
 );
 
-/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock does; it counts as
-/// absent and is purged like any other.
+/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock
+/// does; it counts as absent and is purged like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -396,8 +407,8 @@ WHERE ",
     "{free}"
 );
 
-/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last, and `purge_at`
-/// comes after what it is made of.
+/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at`
+/// is last, and `purge_at` comes after what it is made of.
 ///
 /// Row N2.
 pub(crate) const RENEW: &str = concat!(

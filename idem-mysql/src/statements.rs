@@ -18,7 +18,8 @@ pub(crate) enum Dialect {
     MySql,
 }
 
-/// Of a place in the statements' texts, what MariaDB has there and what MySQL. Those of MySQL take the key once more.
+/// Of a place in the statements' texts, what MariaDB has there and what MySQL. Those of MySQL take
+/// the key once more.
 const PLACES: [(&str, &str, &str); 6] = [
     (
         "{brief}",
@@ -49,8 +50,9 @@ const PLACES: [(&str, &str, &str); 6] = [
         "\n    AND (SELECT free FROM (SELECT 1 + COUNT(*) AS free FROM {table} \
          WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
     ),
-    // NULL, which the column refuses (1048), where the probe would lock a gap: unless it is READ-COMMITTED or
-    // READ-UNCOMMITTED, as bytes, because a text has the character set of the session.
+    // NULL, which the column refuses (1048), where the probe would lock a gap: unless it is
+    // READ-COMMITTED or READ-UNCOMMITTED, as bytes, because a text has the character set of the
+    // session.
     (
         "{probe_in}",
         "",
@@ -144,7 +146,8 @@ impl Statements {
         )
     }
 
-    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its beginning).
+    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its
+    /// beginning).
     pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
         match self.dialect {
             Dialect::MariaDb => query,
@@ -163,8 +166,8 @@ impl Statement {
     }
 }
 
-/// For how many items there is a statement: few enough texts for the driver's cache, and a list is filled up by a third
-/// at most.
+/// For how many items there is a statement: few enough texts for the driver's cache, and a list is
+/// filled up by a third at most.
 const SIZES: [usize; 18] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
 ];
@@ -180,8 +183,8 @@ pub(crate) struct List {
     pub(crate) separator: &'static str,
 }
 
-/// A statement for several items, in a few sizes, so that few texts are prepared; a list is filled up by repeating its
-/// last item, which changes nothing.
+/// A statement for several items, in a few sizes, so that few texts are prepared; a list is filled
+/// up by repeating its last item, which changes nothing.
 pub(crate) struct Repeated {
     template: String,
     lists: &'static [List],
@@ -270,7 +273,8 @@ mod tests {
             .replace("@@TRANSACTION_ISOLATION", "");
         for session in [
             "@",
-            // With a value in it nothing is read: the value comes back in the statement's own answer.
+            // With a value in it nothing is read: the value comes back in the statement's own
+            // answer.
             "LAST_INSERT_ID()",
             "GET_LOCK",
             "TEMPORARY",
@@ -285,7 +289,8 @@ mod tests {
         assert!(texts.contains("UTC_TIMESTAMP(6)"));
     }
 
-    /// On MariaDB the statement says so at its beginning, on MySQL a probe takes the lock before it.
+    /// On MariaDB the statement says so at its beginning, on MySQL a probe takes the lock before
+    /// it.
     #[test]
     fn no_statement_that_changes_a_row_waits_for_its_lock() {
         for dialect in [Dialect::MariaDb, Dialect::MySql] {

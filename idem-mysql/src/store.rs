@@ -20,7 +20,8 @@ use crate::settings;
 
 pub(crate) const BACKEND: &str = "mysql";
 
-/// Most connections that a store opens for its operations, and as many again for callers' transactions.
+/// Most connections that a store opens for its operations, and as many again for callers'
+/// transactions.
 const MAX_CONNECTIONS: u32 = 10;
 
 /// A connection that was idle for longer is asked whether it still lives before it is used.
@@ -32,9 +33,10 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 ///
 /// # Sessions
 ///
-/// [`connect`](Self::connect) sets each session of its own, whatever the server's defaults, `init_connect` included, and
-/// needs no privilege for that. On a caller's pool, which may serve other work too, the store sets nothing. It checks each
-/// connection at its first use and refuses, with `Misconfigured` and the remedy, a setting that would make answers untrue.
+/// [`connect`](Self::connect) sets each session of its own, whatever the server's defaults,
+/// `init_connect` included, and needs no privilege for that. On a caller's pool, which may serve
+/// other work too, the store sets nothing. It checks each connection at its first use and refuses,
+/// with `Misconfigured` and the remedy, a setting that would make answers untrue.
 ///
 /// | setting | `connect` | a caller's pool |
 /// | --- | --- | --- |
@@ -51,38 +53,44 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// | `optimizer_switch`, `sql_safe_updates`, `sql_big_selects`, `sql_auto_is_null`, `unique_checks`, `foreign_key_checks` | defaults, on own connections | no effect seen |
 /// | time zone, character sets, collations, `auto_increment_*`, `group_concat_max_len`, `div_precision_increment`, temporary tables | | no effect |
 ///
-/// Tried on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults and with pools whose
-/// sessions are set otherwise. Not tried: `max_statement_time` and `max_execution_time`, servers that are read only or
-/// offline, binlog formats, `innodb_rollback_on_timeout` and `sql_require_primary_key`.
+/// Tried on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults
+/// and with pools whose sessions are set otherwise. Not tried: `max_statement_time` and
+/// `max_execution_time`, servers that are read only or offline, binlog formats,
+/// `innodb_rollback_on_timeout` and `sql_require_primary_key`.
 ///
-/// No user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()` is used, so a pooler may change servers between
-/// statements. The exception is the INSERT in a caller's transaction on MySQL that is not READ COMMITTED: it sets a user
-/// variable and `innodb_lock_wait_timeout` around it.
+/// No user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()` is used, so a pooler may
+/// change servers between statements. The exception is the INSERT in a caller's transaction on
+/// MySQL that is not READ COMMITTED: it sets a user variable and `innodb_lock_wait_timeout` around
+/// it.
 ///
 /// # Locked keys
 ///
 /// No statement waits for a lock, except these on MySQL:
 ///
-/// * On a caller's pool whose sessions are REPEATABLE READ, the default, an INSERT costs one round trip more, which makes it
-///   READ COMMITTED: set the level in the pool's `after_connect`.
-/// * In a caller's transaction of such a session, the INSERT of a fresh key waits for up to a second.
+/// * On a caller's pool whose sessions are REPEATABLE READ, the default, an INSERT costs one round
+///   trip more, which makes it READ COMMITTED: set the level in the pool's `after_connect`.
+/// * In a caller's transaction of such a session, the INSERT of a fresh key waits for up to a
+///   second.
 /// * Under SERIALIZABLE a plain read of a transaction waits for as long as the session says.
-/// * A transaction that begins at a higher level than its session's keeps others from inserting next to its fresh key.
+/// * A transaction that begins at a higher level than its session's keeps others from inserting
+///   next to its fresh key.
 #[derive(Clone)]
 pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
     /// What operations run on instead of the pool.
     own: Option<Own>,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turned it off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl MySqlStore {
     /// A store on the caller's pool, with the default [`Config`].
     ///
-    /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken from one unless the pool was
-    /// built with `test_before_acquire(false)`; [`connect`](Self::connect) spares both.
+    /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken
+    /// from one unless the pool was built with `test_before_acquire(false)`;
+    /// [`connect`](Self::connect) spares both.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self::with_config(pool, Config::new())
@@ -105,19 +113,21 @@ impl MySqlStore {
         store.with_batches()
     }
 
-    /// A store on connections of its own: at most 10 or what
-    /// [`Config::with_max_connections`] says, opened as they are needed, and tested before use only after half a
-    /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
+    /// A store on connections of its own: at most 10 or what [`Config::with_max_connections`] says,
+    /// opened as they are needed, and tested before use only after half a minute of idling.
+    /// [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it
+    /// is used.
     ///
-    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Whatever the server's
-    /// defaults, sessions commit by themselves, write, are READ COMMITTED, wait for a lock for a second and cut no answer off;
-    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too: see
+    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for
+    /// MariaDB too. Whatever the server's defaults, sessions commit by themselves, write, are READ
+    /// COMMITTED, wait for a lock for a second and cut no answer off; on connections of the store's
+    /// own the SQL mode, the optimizer and the limits of statements are set, too: see
     /// [Sessions](Self#sessions).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
+    /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = MySqlConnectOptions::from_str(url)
@@ -162,14 +172,15 @@ impl MySqlStore {
         Ok(store)
     }
 
-    /// How often statements lost a race and were sent again, since this store (or the one it was cloned from) was made.
+    /// How often statements lost a race and were sent again, since this store (or the one it was
+    /// cloned from) was made.
     #[must_use]
     pub fn contention(&self) -> Contention {
         self.operations.counters.read()
     }
 
-    /// The pool, for migrations and callers' transactions. When it is closed, the store is closed with it: its operations
-    /// answer with `Misconfigured`.
+    /// The pool, for migrations and callers' transactions. When it is closed, the store is closed
+    /// with it: its operations answer with `Misconfigured`.
     #[must_use]
     pub fn pool(&self) -> &MySqlPool {
         &self.pool
@@ -181,8 +192,8 @@ impl MySqlStore {
         &self.operations.config
     }
 
-    /// Waits for the pool's connections and closes all, those of clones too. What is under way on the store's own goes on
-    /// to its end.
+    /// Waits for the pool's connections and closes all, those of clones too. What is under way on
+    /// the store's own goes on to its end.
     pub async fn close(&self) {
         if let Some(own) = &self.own {
             own.close();

@@ -13,8 +13,9 @@ use crate::store::BACKEND;
 
 /// An open transaction on a connection of the pool.
 ///
-/// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection, which rolls back:
-/// a connection whose statement was dropped half-way is of no use, and sqlx 0.9.0 would hand it back to the pool.
+/// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection,
+/// which rolls back: a connection whose statement was dropped half-way is of no use, and sqlx 0.9.0
+/// would hand it back to the pool.
 #[derive(Debug)]
 pub struct Transaction {
     connection: PoolConnection<MySql>,
@@ -22,8 +23,8 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
-    /// open.
+    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// leave the transaction open.
     pub(crate) async fn begin(pool: MySqlPool, statement: &'static str) -> Result<Self> {
         let begun = tokio::spawn(async move {
             let mut transaction = Self {
@@ -42,7 +43,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is lost, with an unknown effect.
+    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is
+    /// lost, with an unknown effect.
     ///
     /// # Cancellation
     ///

@@ -53,7 +53,8 @@ struct Found {
 }
 
 impl MySqlStore {
-    /// Compares engine, columns, primary key and index of both tables with what the statements need.
+    /// Compares engine, columns, primary key and index of both tables with what the statements
+    /// need.
     pub(crate) async fn check_tables(&self) -> Result<()> {
         let config = self.config();
         let tables = [
@@ -139,7 +140,8 @@ impl MySqlStore {
         rows.iter().map(read).collect()
     }
 
-    /// Sends a statement of each kind that meets no row, so that the server says what the user may not do.
+    /// Sends a statement of each kind that meets no row, so that the server says what the user may
+    /// not do.
     pub(crate) async fn check_privileges(&self) -> Result<()> {
         let config = self.config();
         let tables = [

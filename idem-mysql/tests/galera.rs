@@ -60,7 +60,8 @@ fn request(id: impl AsRef<str>) -> ClaimRequest {
     ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
 }
 
-/// A store on each node. Without `wsrep_sync_wait` a node may answer from before what the others have committed.
+/// A store on each node. Without `wsrep_sync_wait` a node may answer from before what the others
+/// have committed.
 async fn stores(cluster: &Cluster, sync_wait: Option<u8>) -> Result<Vec<MySqlStore>, BoxError> {
     let mut stores = Vec::new();
     for node in 0..NODES {
@@ -87,7 +88,8 @@ async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
     Ok(store.verify().await?)
 }
 
-/// Claims the keys from every node with several writers each, in other orders; who acquired which key.
+/// Claims the keys from every node with several writers each, in other orders; who acquired which
+/// key.
 async fn claim_everywhere(
     stores: &[MySqlStore],
     ids: &[String],
@@ -174,7 +176,8 @@ fn takeover(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// Claims and completes each key, through another node when its own does not answer; the answers that it was given.
+/// Claims and completes each key, through another node when its own does not answer; the answers
+/// that it was given.
 async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Response)>, BoxError> {
     let mut answers = Vec::new();
     let mut place = node;
@@ -185,7 +188,8 @@ async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Respo
             let done = claim_and_complete(&stores[place], &request, &own).await;
             match done {
                 Ok(Some(answer)) => break answer,
-                // Held by somebody who is still at it, or by this attempt, whose completion was cut off.
+                // Held by somebody who is still at it, or by this attempt, whose completion was cut
+                // off.
                 Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Err(error) if error.is_retryable() => place = (place + 1) % 2,
                 Err(error) => return Err(error.into()),

@@ -1,4 +1,5 @@
-//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
+//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks
+//! TLS.
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -125,8 +126,8 @@ async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxErro
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
-/// is why a few tries are allowed. A thousand writes would move it in each.
+/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping
+/// may move it, which is why a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     let server = start_private(server, &Options::new())?;
     runtime.block_on(async {
@@ -206,7 +207,8 @@ fn tls(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     })
 }
 
-/// What a server can be set to for all sessions, and for those of users without SUPER at their beginning.
+/// What a server can be set to for all sessions, and for those of users without SUPER at their
+/// beginning.
 const HOSTILE: &[&str] = &[
     "SET GLOBAL autocommit = 0",
     "SET GLOBAL completion_type = 'CHAIN'",

@@ -28,8 +28,8 @@ pub(crate) const AT_A_TIME: usize = 8;
 
 type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
-/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a statement, and so are
-/// [`Key`]s.
+/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a
+/// statement, and so are [`Key`]s.
 fn parts(key: &Key) -> KeyParts<'_> {
     (key.scope(), key.operation(), key.id())
 }
@@ -95,8 +95,8 @@ impl Operations {
         (position, Box::pin(claimed).await)
     }
 
-    /// Answers the claims whose records decide them, where records are expected. A read waits for no lock and writes
-    /// nothing.
+    /// Answers the claims whose records decide them, where records are expected. A read waits for
+    /// no lock and writes nothing.
     async fn read_first(
         &self,
         session: &mut Session<'_>,
@@ -167,8 +167,8 @@ impl Operations {
         Ok(found)
     }
 
-    /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,
-    /// and what has a row already is left to the statement that decides everything.
+    /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are
+    /// inserted first, and what has a row already is left to the statement that decides everything.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
@@ -257,8 +257,8 @@ impl Operations {
     }
 }
 
-/// Whether it is the item's own answer: it is asked for by itself where the record is to be failed first, and where the
-/// statement has done nothing, perhaps because of another item.
+/// Whether it is the item's own answer: it is asked for by itself where the record is to be failed
+/// first, and where the statement has done nothing, perhaps because of another item.
 fn is_settled(claim: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
     match answer {
         Ok(outcome) => !is_abandoned(outcome, claim.request),

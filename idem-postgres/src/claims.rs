@@ -16,10 +16,11 @@ use crate::row::Columns;
 use crate::session::Session;
 
 impl Operations {
-    /// What one cheap statement or two can decide, they do; the statement that can decide everything does the rest.
+    /// What one cheap statement or two can decide, they do; the statement that can decide
+    /// everything does the rest.
     ///
-    /// In a caller's transaction only that one is sent: two statements would be two snapshots under READ COMMITTED,
-    /// and under the other levels the second would see no more than the first.
+    /// In a caller's transaction only that one is sent: two statements would be two snapshots under
+    /// READ COMMITTED, and under the other levels the second would see no more than the first.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -33,15 +34,17 @@ impl Operations {
         claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
     }
 
-    /// Inserts and then reads, or the other way round, as the traffic has taught; and decides fully where the key has a
-    /// record that may have to be acquired, or had one in between.
+    /// Inserts and then reads, or the other way round, as the traffic has taught; and decides fully
+    /// where the key has a record that may have to be acquired, or had one in between.
     ///
-    /// Only a row that was written makes a winner, and only a live record that this claim may not touch makes a loser,
-    /// so the order changes no verdict. What happens between two statements is seen by the second, or by the one
-    /// that decides everything: a record that the insert met may be gone, and one that the read did not see may be there.
+    /// Only a row that was written makes a winner, and only a live record that this claim may not
+    /// touch makes a loser, so the order changes no verdict. What happens between two statements is
+    /// seen by the second, or by the one that decides everything: a record that the insert met may
+    /// be gone, and one that the read did not see may be there.
     ///
-    /// What writes may wait for the key's lock, so it waits for its turn first, and after another's turn, or when the key
-    /// is locked, it reads: a record that was committed answers without a lock.
+    /// What writes may wait for the key's lock, so it waits for its turn first, and after another's
+    /// turn, or when the key is locked, it reads: a record that was committed answers without a
+    /// lock.
     pub(crate) async fn claim_alone(
         &self,
         session: &mut Session<'_>,
@@ -101,7 +104,8 @@ impl Operations {
         }
     }
 
-    /// What a record that was committed says, although an open transaction has locked it; else this error.
+    /// What a record that was committed says, although an open transaction has locked it; else this
+    /// error.
     async fn lost_or(
         &self,
         session: &mut Session<'_>,

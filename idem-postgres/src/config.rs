@@ -25,28 +25,32 @@ pub enum Announce {
     /// Nothing is: who waits, polls.
     #[default]
     Nothing,
-    /// Results, failures and releases are told by `pg_notify`, in the statement that writes them, so when it commits.
+    /// Results, failures and releases are told by `pg_notify`, in the statement that writes them,
+    /// so when it commits.
     ///
-    /// What it costs: a transaction that notifies holds a lock on the whole database from just before its commit is written until it is
-    /// (`PreCommit_Notify` in <https://github.com/postgres/postgres/blob/master/src/backend/commands/async.c>), so
-    /// completions commit one after the other, each with its flush of the log; no transaction with one can be
-    /// prepared for a two-phase commit; and a session that listens and never leaves its transaction fills the
-    /// queue, until commits that notify fail (<https://www.postgresql.org/docs/current/sql-notify.html>).
+    /// What it costs: a transaction that notifies holds a lock on the whole database from just
+    /// before its commit is written until it is (`PreCommit_Notify` in
+    /// <https://github.com/postgres/postgres/blob/master/src/backend/commands/async.c>), so
+    /// completions commit one after the other, each with its flush of the log; no transaction with
+    /// one can be prepared for a two-phase commit; and a session that listens and never leaves its
+    /// transaction fills the queue, until commits that notify fail
+    /// (<https://www.postgresql.org/docs/current/sql-notify.html>).
     Changes,
 }
 
 /// How statements are sent, which depends on what stands between this program and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatementMode {
-    /// Prepared once per connection under a name: one round trip per statement. For direct connections,
-    /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
+    /// Prepared once per connection under a name: one round trip per statement. For direct
+    /// connections, poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
     /// `max_prepared_statements` above the number of this crate's statements.
     /// [`connect`](crate::PostgresStore::connect) refuses a pooler that mixes them up.
     #[default]
     Prepared,
     /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
-    /// transaction mode keeps a client on one server only for the length of a transaction. Four round
-    /// trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction mode.
+    /// transaction mode keeps a client on one server only for the length of a transaction. Four
+    /// round trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction
+    /// mode.
     Unprepared,
 }
 
@@ -54,8 +58,8 @@ pub enum StatementMode {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks`, found through the connection's `search_path`;
-    /// default limits; prepared statements; 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks`, found through the connection's
+    /// `search_path`; default limits; prepared statements; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -79,8 +83,8 @@ impl Config {
     }
     idem_sql::max_connections_methods! {}
 
-    /// The schema that the table is in, instead of the `search_path`: 1 to 63 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// The schema that the table is in, instead of the `search_path`: 1 to 63 characters as for the
+    /// table. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
@@ -97,7 +101,8 @@ impl Config {
         self
     }
 
-    /// Whether changes are told to those who wait for them: see [`PostgresNotifier`](crate::PostgresNotifier).
+    /// Whether changes are told to those who wait for them: see
+    /// [`PostgresNotifier`](crate::PostgresNotifier).
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;

@@ -44,8 +44,8 @@ pub(crate) struct Job<'q> {
 type Rows = Result<Vec<PgRow>, sqlx::Error>;
 
 impl ConnectionSource {
-    /// All rows of the statement. What proves that it has done nothing, because of the connection's state and not of the
-    /// statement, is cured here; the caller sets the deadline.
+    /// All rows of the statement. What proves that it has done nothing, because of the connection's
+    /// state and not of the statement, is cured here; the caller sets the deadline.
     pub(crate) async fn rows(&self, job: Job<'_>, progress: &mut Progress) -> Rows {
         // One more than there can be connections that have died in the pool.
         for _ in 0..self.max_connections() {
@@ -73,16 +73,17 @@ impl ConnectionSource {
             Self::Callers(pool) => {
                 let connection = pool.acquire().await?;
                 progress.is_sent = true;
-                // Boxed, as is what runs in a transaction, to keep the futures of all operations small.
+                // Boxed, as is what runs in a transaction, to keep the futures of all operations
+                // small.
                 Box::pin(callers(connection, job)).await
             }
         }
     }
 }
 
-/// A connection is used again when its statement was answered, with an error of the server's, too: what follows that
-/// is read before the next answer. After anything else, and when this future is dropped, it is closed; also after an
-/// error that another connection may not meet.
+/// A connection is used again when its statement was answered, with an error of the server's, too:
+/// what follows that is read before the next answer. After anything else, and when this future is
+/// dropped, it is closed; also after an error that another connection may not meet.
 async fn own(
     connections: &Connections<Postgres>,
     pool: &PgPool,
@@ -145,15 +146,16 @@ async fn run(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     (rows, is_clean)
 }
 
-/// Forgets what was prepared on the connection, and sends the statement again, which has done nothing.
+/// Forgets what was prepared on the connection, and sends the statement again, which has done
+/// nothing.
 async fn prepared_anew(connection: &mut PgConnection, job: Job<'_>) -> Rows {
     connection.clear_cached_statements().await?;
     job.ready.query().fetch_all(connection).await
 }
 
-/// Whether another connection is to be tried, although this one goes on: it is in a transaction that has failed, what
-/// is prepared on it is not what it was, or it leads to a server that only reads, as an old primary does after a
-/// failover.
+/// Whether another connection is to be tried, although this one goes on: it is in a transaction
+/// that has failed, what is prepared on it is not what it was, or it leads to a server that only
+/// reads, as an old primary does after a failover.
 fn is_worn_out(error: &sqlx::Error) -> bool {
     let read_only = error.as_database_error().and_then(|error| error.code());
     cure(error) == Cure::Reconnect
@@ -161,8 +163,9 @@ fn is_worn_out(error: &sqlx::Error) -> bool {
         || read_only.as_deref() == Some("25006")
 }
 
-/// A pooler may give every transaction another server, so an unnamed statement is parsed, bound and executed within
-/// one. It begins with the characteristics that the statements are written for, whatever the defaults are.
+/// A pooler may give every transaction another server, so an unnamed statement is parsed, bound and
+/// executed within one. It begins with the characteristics that the statements are written for,
+/// whatever the defaults are.
 async fn in_transaction(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     let begun = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE");
     let mut transaction = match begun.await {

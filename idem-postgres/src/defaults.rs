@@ -1,8 +1,9 @@
 //! What a session brings with it: the server, and settings of the role, the database or the pooler.
 //!
-//! The statements are written so that most settings do not matter: they name the server's functions and types with
-//! their schema, have no string that is escaped, read the clock as a number, answer in binary, bound their own waits for
-//! locks, and are repeated where a stricter isolation level lets them fail. What they cannot help is refused.
+//! The statements are written so that most settings do not matter: they name the server's functions
+//! and types with their schema, have no string that is escaped, read the clock as a number, answer
+//! in binary, bound their own waits for locks, and are repeated where a stricter isolation level
+//! lets them fail. What they cannot help is refused.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::error::decode;
 /// The first release that has all that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;
 
-/// What [`SessionState`] is made of. Schemas that the session looks into before `pg_catalog`, and that have an operator
-/// of a name that the statements use, would have theirs used instead.
+/// What [`SessionState`] is made of. Schemas that the session looks into before `pg_catalog`, and
+/// that have an operator of a name that the statements use, would have theirs used instead.
 pub(crate) const SESSION: &str = "SELECT
     CAST(pg_catalog.current_setting('server_version_num') AS integer),
     pg_catalog.current_setting('server_encoding'),
@@ -53,7 +54,8 @@ impl SessionState {
         })
     }
 
-    /// After how long the server closes a connection that nobody uses; a setting since PostgreSQL 14.
+    /// After how long the server closes a connection that nobody uses; a setting since PostgreSQL
+    /// 14.
     pub(crate) fn idle_session_timeout(&self) -> Option<Duration> {
         let millis = self.idle_session_millis.map(i64::unsigned_abs);
         millis

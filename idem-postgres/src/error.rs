@@ -47,7 +47,8 @@ pub(crate) fn cure(error: &SqlxError) -> Cure {
     meaning_of(error).cure
 }
 
-/// Whether the server has answered with an error and goes on: after FATAL and PANIC it closes the connection.
+/// Whether the server has answered with an error and goes on: after FATAL and PANIC it closes the
+/// connection.
 pub(crate) fn is_answer(error: &SqlxError) -> bool {
     let error = error.as_database_error();
     let error = error.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
@@ -76,9 +77,9 @@ fn code(error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
-/// Whether the whole transaction is to be repeated: this error, or one that it comes from, is a serialization failure
-/// (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time (55P03), or
-/// [`Contention`](idem_core::ErrorKind::Contention) of a store.
+/// Whether the whole transaction is to be repeated: this error, or one that it comes from, is a
+/// serialization failure (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time
+/// (55P03), or [`Contention`](idem_core::ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {

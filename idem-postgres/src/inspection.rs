@@ -40,7 +40,8 @@ fn columns(template: &str) -> Vec<Column<'_>> {
         .collect()
 }
 
-/// The first columns of indexes other than the key's that the statements need, so that nothing scans the table.
+/// The first columns of indexes other than the key's that the statements need, so that nothing
+/// scans the table.
 fn indexed(template: &str) -> Vec<&str> {
     let indexes = template
         .lines()

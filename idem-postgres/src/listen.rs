@@ -17,15 +17,18 @@ use crate::store::{BACKEND, PostgresStore};
 /// How long the connection is kept for the next one who waits.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Hears what stores with [`Announce::Changes`](crate::Announce::Changes) tell, by `LISTEN`, on one connection for all
-/// who wait in this process.
+/// Hears what stores with [`Announce::Changes`](crate::Announce::Changes) tell, by `LISTEN`, on one
+/// connection for all who wait in this process.
 ///
-/// The connection is made when the first one waits, made anew when it is lost, and closed when nobody has waited for half a
-/// minute. Make one of a store and clone it: each that is made has a connection of its own.
+/// The connection is made when the first one waits, made anew when it is lost, and closed when
+/// nobody has waited for half a minute. Make one of a store and clone it: each that is made has a
+/// connection of its own.
 ///
-/// It is a hint: what is told while there is no connection is lost, so after each new one everybody is told once more;
-/// who waits polls all the same. While there is none, [`listen`](ChangeNotifier::listen) fails at once. A claim that
-/// [`fail_abandoned`](idem_core::IdempotencyStore::fail_abandoned) fails is not notified. The notification is a hash of the key.
+/// It is a hint: what is told while there is no connection is lost, so after each new one everybody
+/// is told once more; who waits polls all the same. While there is none,
+/// [`listen`](ChangeNotifier::listen) fails at once. A claim that
+/// [`fail_abandoned`](idem_core::IdempotencyStore::fail_abandoned) fails is not notified. The
+/// notification is a hash of the key.
 ///
 /// ```no_run
 /// use idem_core::Idempotency;
@@ -45,16 +48,19 @@ pub struct PostgresNotifier {
 }
 
 impl PostgresStore {
-    /// Hears the changes of this store's records, on a connection beside the pool, to where the pool's go.
+    /// Hears the changes of this store's records, on a connection beside the pool, to where the
+    /// pool's go.
     ///
-    /// Through a pooler in transaction mode nothing is heard: see [`wakes_through`](Self::wakes_through).
+    /// Through a pooler in transaction mode nothing is heard: see
+    /// [`wakes_through`](Self::wakes_through).
     #[must_use]
     pub fn wakes(&self) -> PostgresNotifier {
         let options = (*self.pool.connect_options()).clone();
         self.wakes_through(options.application_name("idem wakes"))
     }
 
-    /// The same on a connection of these options: to the primary itself, past a pooler that keeps no session.
+    /// The same on a connection of these options: to the primary itself, past a pooler that keeps
+    /// no session.
     #[must_use]
     pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {
         PostgresNotifier::new(Route {
@@ -73,7 +79,8 @@ impl PostgresNotifier {
         }
     }
 
-    /// For how long the connection is kept when nobody waits; one to two times that, and at most a year.
+    /// For how long the connection is kept when nobody waits; one to two times that, and at most a
+    /// year.
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         let mut route = self.hub.route().clone();
@@ -81,8 +88,9 @@ impl PostgresNotifier {
         Self::new(route)
     }
 
-    /// The channel that is listened to; what is told on it is [`Key::hashed`]. Its name goes by the names in the
-    /// [`Config`]: stores that share a table must name schema and table alike, or they poll.
+    /// The channel that is listened to; what is told on it is [`Key::hashed`]. Its name goes by the
+    /// names in the [`Config`]: stores that share a table must name schema and table alike, or they
+    /// poll.
     #[must_use]
     pub fn channel(&self) -> &str {
         &self.hub.route().channel
@@ -106,8 +114,8 @@ impl ChangeNotifier for PostgresNotifier {
     }
 }
 
-/// The channel of a table, as the table is named in the configuration. A hash, because schema and table may be longer
-/// together than a channel's name, which has 63 bytes at most.
+/// The channel of a table, as the table is named in the configuration. A hash, because schema and
+/// table may be longer together than a channel's name, which has 63 bytes at most.
 pub(crate) fn channel(config: &Config) -> String {
     let digest = Fingerprint::raw(config.qualified_table()).to_string();
     let digits = digest.rsplit(':').next().unwrap_or_default();

@@ -32,7 +32,8 @@ pub(crate) struct Route {
     pub(crate) idle: Duration,
 }
 
-/// Hears what is told on a channel, for all listeners, on one connection that is made when the first one comes.
+/// Hears what is told on a channel, for all listeners, on one connection that is made when the
+/// first one comes.
 pub(crate) struct Hub {
     shared: Arc<Shared>,
 }
@@ -95,7 +96,8 @@ impl Hub {
         &self.shared.route
     }
 
-    /// Listens to what is told of this topic; returns when the server has confirmed that it is heard.
+    /// Listens to what is told of this topic; returns when the server has confirmed that it is
+    /// heard.
     pub(crate) async fn listen(&self, topic: String) -> Result<Subscription> {
         // Dropped after the listening has ended.
         let leaves = Leaves {
@@ -191,7 +193,8 @@ fn count(topic: &watch::Sender<u64>) {
     topic.send_modify(|count| *count = count.saturating_add(1));
 }
 
-/// Keeps a connection as long as the hub lives and somebody listens, and makes a new one when it is lost.
+/// Keeps a connection as long as the hub lives and somebody listens, and makes a new one when it is
+/// lost.
 async fn serve(hub: Weak<Shared>, route: Route, mut gone: watch::Receiver<()>) {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -72,8 +72,9 @@ impl Operations {
 
     /// A step of the claim's holder.
     ///
-    /// A step that changes nothing has lost its claim, or has met what an open transaction holds: a claim that was taken
-    /// in it is not to be seen by others. So it is lost only when the key's lock can be had.
+    /// A step that changes nothing has lost its claim, or has met what an open transaction holds: a
+    /// claim that was taken in it is not to be seen by others. So it is lost only when the key's
+    /// lock can be had.
     pub(crate) async fn step(
         &self,
         session: &mut Session<'_>,
@@ -111,8 +112,9 @@ impl Operations {
         }
     }
 
-    /// The rows of a statement that may wait for its key's lock. On the store's connections it waits for its turn first;
-    /// a caller's transaction may hold the lock itself, and waits for nobody else.
+    /// The rows of a statement that may wait for its key's lock. On the store's connections it
+    /// waits for its turn first; a caller's transaction may hold the lock itself, and waits for
+    /// nobody else.
     pub(crate) async fn rows_in_turn(
         &self,
         session: &mut Session<'_>,

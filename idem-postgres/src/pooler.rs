@@ -1,5 +1,5 @@
-//! Whether prepared statements work: some poolers give each transaction another server, and know nothing of what their
-//! clients have prepared.
+//! Whether prepared statements work: some poolers give each transaction another server, and know
+//! nothing of what their clients have prepared.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use sqlx::{Connection, Row};
 
 use crate::error::{Access, classify};
 
-/// How long a step waits. A pooler that has a single server lets the second client wait for the first, and then
-/// mixes nothing up.
+/// How long a step waits. A pooler that has a single server lets the second client wait for the
+/// first, and then mixes nothing up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Each client is made to change its server so often.
@@ -22,8 +22,8 @@ const SECOND: &str = "SELECT 2 + CAST($1 AS bigint)";
 
 /// Tries it out with two clients of which one has its server taken away by the other's transaction.
 ///
-/// On a pooler that mixes statements up, this one's statement is not there on the next server (26000), another one's is
-/// (the wrong sum), or the name is taken (42P05).
+/// On a pooler that mixes statements up, this one's statement is not there on the next server
+/// (26000), another one's is (the wrong sum), or the name is taken (42P05).
 pub(crate) async fn check_prepared(
     first: &mut PgConnection,
     options: &PgConnectOptions,
@@ -70,8 +70,8 @@ async fn try_out(first: &mut PgConnection, second: &mut PgConnection) -> sqlx::R
     Ok(is_right)
 }
 
-/// One client keeps a server in a transaction, the one that was used last where poolers lend that first, and the other
-/// has to take another one.
+/// One client keeps a server in a transaction, the one that was used last where poolers lend that
+/// first, and the other has to take another one.
 async fn beside(
     keeps: &mut PgConnection,
     kept: &'static str,

@@ -11,8 +11,8 @@ use crate::error::decode;
 #[derive(Debug)]
 pub(crate) struct Columns<'r>(pub(crate) &'r PgRow);
 
-/// From the Unix epoch to 2000-01-01, from where the server counts the microseconds of a `timestamptz`
-/// (<https://www.postgresql.org/docs/current/datatype-datetime.html>).
+/// From the Unix epoch to 2000-01-01, from where the server counts the microseconds of a
+/// `timestamptz` (<https://www.postgresql.org/docs/current/datatype-datetime.html>).
 const YEAR_2000: i64 = 946_684_800_000_000;
 
 const NOW: usize = 12;
@@ -20,7 +20,8 @@ const NOW: usize = 12;
 /// Where the key's columns follow, in answers of batches.
 const KEY: usize = 13;
 
-/// A value of the row. Nothing but its bytes says what it is, and they are read for what the statement promises.
+/// A value of the row. Nothing but its bytes says what it is, and they are read for what the
+/// statement promises.
 pub(crate) fn cell<'r, T>(row: &'r PgRow, index: usize) -> Result<T>
 where
     T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
@@ -93,8 +94,9 @@ impl<'r> Columns<'r> {
         Ok(ClaimOutcome::Acquired(claim.claim(request)))
     }
 
-    /// What the claim learns of a record that it has found by a plain read; `None` where it may have to acquire it, or
-    /// to fail it. The columns of a claim's answer, but that the first says whether this very attempt holds the record.
+    /// What the claim learns of a record that it has found by a plain read; `None` where it may
+    /// have to acquire it, or to fail it. The columns of a claim's answer, but that the first says
+    /// whether this very attempt holds the record.
     pub(crate) fn lost(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
         let stored = self.stored(self.read_at()?)?;
         let same = stored.fingerprint == &request.fingerprint().to_bytes()[..];

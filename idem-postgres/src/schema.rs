@@ -17,14 +17,16 @@ pub const SCHEMA_VERSION: u32 = 1;
 const RECORDS: &str = include_str!("schema.sql");
 const MARKS: &str = include_str!("schema_marks.sql");
 
-/// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
+/// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the
+/// same.
 ///
 /// It may be run any number of times. The statements belong into one transaction.
 ///
-/// The primary key is `(id, operation, scope)`, because ids differ most; a table of an earlier version with another order
-/// works as before. A search by scope alone needs an index of its own. `purge_at` stays as the claim set it while it is
-/// late by at most an eighth of the retention: then no indexed column changes, and a completion is a heap-only update.
-/// `fillfactor = 85` leaves room for the result. Measured on PostgreSQL 15 with 8 writers and 20,000 keys:
+/// The primary key is `(id, operation, scope)`, because ids differ most; a table of an earlier
+/// version with another order works as before. A search by scope alone needs an index of its own.
+/// `purge_at` stays as the claim set it while it is late by at most an eighth of the retention:
+/// then no indexed column changes, and a completion is a heap-only update. `fillfactor = 85` leaves
+/// room for the result. Measured on PostgreSQL 15 with 8 writers and 20,000 keys:
 ///
 /// | heap-only updates with results of | 100 B | 400 B | 1,500 B |
 /// | --- | --- | --- | --- |
@@ -55,20 +57,21 @@ fn ddl(config: &Config, template: &str) -> String {
 }
 
 impl PostgresStore {
-    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
-    /// nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are
+    /// missing, and checks server and version. A table that is there is left alone, so an
+    /// installation that has no table of watermarks yet gets that one and goes on beside its
+    /// estimator. Safe when many processes start at once, and when there is nothing to do it only
+    /// reads.
     ///
-    /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
-    /// SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
+    /// The role needs CREATE on the schema, or on the database for the schema itself. For
+    /// everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`pg_advisory_xact_lock`).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not UTF8, a
-    /// privilege is missing, or a table is of a later version; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not
+    /// UTF8, a privilege is missing, or a table is of a later version; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -107,10 +110,11 @@ impl PostgresStore {
         Ok(missing)
     }
 
-    /// Access as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
-    /// and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not safe against
-    /// another one at the same time. The read of a catalogue makes the server take note of what was committed
-    /// while it waited for the lock; taking an advisory lock does not.
+    /// Access as one simple query, which is one transaction: no BEGIN to be left open when this
+    /// future is dropped, and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS
+    /// by itself is not safe against another one at the same time. The read of a catalogue makes
+    /// the server take note of what was committed while it waited for the lock; taking an advisory
+    /// lock does not.
     async fn create(&self, missing: &str) -> Result<(), sqlx::Error> {
         let config = &self.operations.config;
         let script = format!(
@@ -125,9 +129,9 @@ impl PostgresStore {
         script.execute(&self.pool).await.map(drop)
     }
 
-    /// Checks that the server and the session's defaults are such as this crate works with, that the tables are there, of
-    /// this version, with the columns, types, keys and indexes that the statements need, and that the role may read and
-    /// write them. Only reads.
+    /// Checks that the server and the session's defaults are such as this crate works with, that
+    /// the tables are there, of this version, with the columns, types, keys and indexes that the
+    /// statements need, and that the role may read and write them. Only reads.
     ///
     /// # Errors
     ///
@@ -182,8 +186,8 @@ impl PostgresStore {
     }
 }
 
-/// Whether somebody created the same thing between the look and the creation: unique_violation of a catalogue,
-/// duplicate_schema, duplicate_table, duplicate_object.
+/// Whether somebody created the same thing between the look and the creation: unique_violation of a
+/// catalogue, duplicate_schema, duplicate_table, duplicate_object.
 fn is_created_elsewhere(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("23505" | "42P06" | "42P07" | "42710"))

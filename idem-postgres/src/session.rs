@@ -13,7 +13,8 @@ use crate::error::{Access, classify, cure};
 use crate::query::{Query, Ready};
 use crate::sqlstate::Cure;
 
-/// How often a statement is sent again that has lost to another one's transaction; each time somebody else got on.
+/// How often a statement is sent again that has lost to another one's transaction; each time
+/// somebody else got on.
 const MAX_REPEATS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -71,7 +72,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Whether each statement commits by itself, so that one that follows another sees what has happened in between.
+    /// Whether each statement commits by itself, so that one that follows another sees what has
+    /// happened in between.
     pub(crate) fn commits_each(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
@@ -91,8 +93,8 @@ impl<'s> Session<'s> {
     }
 }
 
-/// The rows of a statement in a caller's transaction. What was prepared before the table changed is forgotten, so
-/// that the transaction can be repeated on the same connection.
+/// The rows of a statement in a caller's transaction. What was prepared before the table changed is
+/// forgotten, so that the transaction can be repeated on the same connection.
 async fn within(
     connection: &mut PgConnection,
     mode: StatementMode,
@@ -120,9 +122,9 @@ async fn undone(
     rows
 }
 
-/// The rows of a statement that commits by itself, within the time-out. When it lost to another one's transaction it is
-/// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
-/// any race.
+/// The rows of a statement that commits by itself, within the time-out. When it lost to another
+/// one's transaction it is sent again: under READ COMMITTED after a deadlock, and where
+/// SERIALIZABLE or REPEATABLE READ is the default after any race.
 async fn alone(
     connections: &ConnectionSource,
     config: &Config,
@@ -164,7 +166,8 @@ async fn repeated(
     connections.rows(job, progress).await
 }
 
-/// How long a statement in a caller's transaction waits for a lock; for one that is known to be held, hardly.
+/// How long a statement in a caller's transaction waits for a lock; for one that is known to be
+/// held, hardly.
 pub(crate) fn wait(is_locked: bool) -> Duration {
     match is_locked {
         true => Duration::from_millis(1),

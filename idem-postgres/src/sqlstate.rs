@@ -1,25 +1,29 @@
 //! What the codes of a server, and of a pooler in front of it, mean for the caller.
 //!
-//! Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer answers with errors of its own,
-//! nearly all of them 08P01 (`disconnect_client` in
-//! <https://github.com/pgbouncer/pgbouncer/blob/master/src/objects.c>); pgcat with 58000, Supavisor with XX000. Such an
-//! answer says nothing of the server, which may have done what it was sent before.
+//! Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer answers with
+//! errors of its own, nearly all of them 08P01 (`disconnect_client` in
+//! <https://github.com/pgbouncer/pgbouncer/blob/master/src/objects.c>); pgcat with 58000, Supavisor
+//! with XX000. Such an answer says nothing of the server, which may have done what it was sent
+//! before.
 
 use idem_core::{Effect, ErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::statements::MIXED_UP;
 
-/// What the store does by itself about an error that proves that a statement of its own has done nothing.
+/// What the store does by itself about an error that proves that a statement of its own has done
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
     /// Nothing: the caller is told.
     Tell,
     /// It lost to a transaction that has committed: sends it again.
     Repeat,
-    /// What was prepared on the connection is of no use any more: sends it again when that is forgotten.
+    /// What was prepared on the connection is of no use any more: sends it again when that is
+    /// forgotten.
     Prepare,
-    /// The server has given the connection up while nothing was under way: sends it again on another.
+    /// The server has given the connection up while nothing was under way: sends it again on
+    /// another.
     Reconnect,
 }
 
@@ -37,7 +41,8 @@ pub(crate) struct Meaning {
 pub(crate) struct Answer<'a> {
     pub(crate) code: &'a str,
     pub(crate) message: &'a str,
-    /// The function that reports it. PostgreSQL always says it, in English whatever its messages are in; poolers do not.
+    /// The function that reports it. PostgreSQL always says it, in English whatever its messages
+    /// are in; poolers do not.
     pub(crate) routine: Option<&'a str>,
     /// Whether the server goes on. After FATAL and PANIC it closes the connection.
     pub(crate) goes_on: bool,
@@ -57,18 +62,19 @@ impl<'a> From<&'a PgDatabaseError> for Answer<'a> {
 /// The code of a lock that was not free within `lock_timeout`.
 pub(crate) const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// Codes of answers that come before the server has begun with what it was sent, also where it closes the connection
-/// with them: it does not start, refuses the log-in, or has closed a connection on which nothing was under way (57P05
-/// and 25P03 are sent by a server that waits for its client; the transaction is rolled back).
+/// Codes of answers that come before the server has begun with what it was sent, also where it
+/// closes the connection with them: it does not start, refuses the log-in, or has closed a
+/// connection on which nothing was under way (57P05 and 25P03 are sent by a server that waits for
+/// its client; the transaction is rolled back).
 const BEFORE_ANYTHING: &[&str] = &[
     "57P03", "57P05", "25P03", "53300", "28000", "28P01", "3D000",
 ];
 
 /// The meaning of an answer to a statement that writes.
 ///
-/// An error of severity ERROR rolls its statement back, and with it the transaction that a statement of this crate is:
-/// no effect. With FATAL the connection ends, and the commit may have come first: unknown, but for
-/// [`BEFORE_ANYTHING`]. So is what is not in the table.
+/// An error of severity ERROR rolls its statement back, and with it the transaction that a
+/// statement of this crate is: no effect. With FATAL the connection ends, and the commit may have
+/// come first: unknown, but for [`BEFORE_ANYTHING`]. So is what is not in the table.
 pub(crate) fn meaning(answer: Answer<'_>) -> Meaning {
     let mut meaning = special(answer).unwrap_or_else(|| by_code(answer.code));
     if !answer.goes_on && !BEFORE_ANYTHING.contains(&answer.code) {

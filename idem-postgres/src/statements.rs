@@ -95,12 +95,13 @@ struct Texts {
 
 /// A text, and the mark that is its last value, or its last but one.
 ///
-/// A pooler that mixes prepared statements up lets the values of one go to another, which a driver on the other side has
-/// prepared under the same name. So each statement compares its mark with the one that it was made with, before
-/// anything else, and fails where they differ: `{mine}` is then a number that cannot be read. A mark is a hash of the
-/// text, tables included, so the same statement of another process is as good as this one. It is no UTF-8, and of a
-/// length that no number, date or UUID has: a statement that is not of this crate refuses it, unless it takes
-/// just as many values and a `bytea` there.
+/// A pooler that mixes prepared statements up lets the values of one go to another, which a driver
+/// on the other side has prepared under the same name. So each statement compares its mark with the
+/// one that it was made with, before anything else, and fails where they differ: `{mine}` is then a
+/// number that cannot be read. A mark is a hash of the text, tables included, so the same statement
+/// of another process is as good as this one. It is no UTF-8, and of a length that no number, date
+/// or UUID has: a statement that is not of this crate refuses it, unless it takes just as many
+/// values and a `bytea` there.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) sql: Arc<str>,
@@ -178,8 +179,8 @@ impl Texts {
     }
 }
 
-/// Puts back what the statement has set, where `{restore:columns}` stands: as its last branch, which is run when the
-/// others have been read to their end, and has no row.
+/// Puts back what the statement has set, where `{restore:columns}` stands: as its last branch,
+/// which is run when the others have been read to their end, and has no row.
 ///
 /// "Append" nodes run their children in order:
 /// <https://github.com/postgres/postgres/blob/master/src/backend/executor/nodeAppend.c>.

@@ -45,14 +45,16 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 ///
 /// No session state is used: no `SET`, no session-level advisory lock, and `LISTEN` only for
 /// [`PostgresNotifier`](crate::PostgresNotifier). A pool that the caller makes may need PgBouncer's
-/// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that parameter. A column
-/// whose type changes under a store costs each connection one more round trip, and a caller's transaction one repetition.
+/// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that
+/// parameter. A column whose type changes under a store costs each connection one more round trip,
+/// and a caller's transaction one repetition.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     connections: ConnectionSource,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turned it off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
@@ -84,21 +86,24 @@ impl PostgresStore {
     }
 
     /// A store with connections of its own for its operations: at most 10 unless
-    /// [`with_max_connections`](Config::with_max_connections) says otherwise, opened as they are needed, tested before
-    /// use only after half a minute of idling, and never reused after a statement whose answer was not read to its
-    /// end. sqlx's pool would ping each one whenever it is handed back.
+    /// [`with_max_connections`](Config::with_max_connections) says otherwise, opened as they are
+    /// needed, tested before use only after half a minute of idling, and never reused after a
+    /// statement whose answer was not read to its end. sqlx's pool would ping each one whenever it
+    /// is handed back.
     ///
-    /// [`pool`](Self::pool) is another one, for migrations and the caller's transactions, of at most 10 connections more.
+    /// [`pool`](Self::pool) is another one, for migrations and the caller's transactions, of at
+    /// most 10 connections more.
     ///
-    /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it; environment
-    /// variables such as `PGPASSWORD` fill in what it leaves out.
+    /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it;
+    /// environment variables such as `PGPASSWORD` fill in what it leaves out.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read, when the session's defaults are such that nothing can be written or
-    /// the statements would mean something else, and when a pooler mixes up the prepared statements of its clients in
-    /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or `Misconfigured` when no connection
-    /// can be made.
+    /// `Misconfigured` when the URL cannot be read, when the session's defaults are such that
+    /// nothing can be written or the statements would mean something else, and when a pooler mixes
+    /// up the prepared statements of its clients in
+    /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or
+    /// `Misconfigured` when no connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at_connect = |error: Error| error.at(BACKEND, "connect");
         let at = |error| at_connect(classify(error, Access::Read));
@@ -136,8 +141,9 @@ impl PostgresStore {
         ))
     }
 
-    /// The pool: the caller's, or the one for the caller's transactions. Closing it ends the store: its operations fail
-    /// from then on, and the connections of its own are closed, at the latest when the last clone is dropped.
+    /// The pool: the caller's, or the one for the caller's transactions. Closing it ends the store:
+    /// its operations fail from then on, and the connections of its own are closed, at the latest
+    /// when the last clone is dropped.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.pool
@@ -161,12 +167,14 @@ impl PostgresStore {
     }
 }
 
-/// Whether the session's own time-outs, for idling or for a lock of the catalogue, were in the way for a moment.
+/// Whether the session's own time-outs, for idling or for a lock of the catalogue, were in the way
+/// for a moment.
 fn is_brief(error: &Error) -> bool {
     was_idle(error) || error.kind() == ErrorKind::Contention
 }
 
-/// Opens the store's first connection, which it keeps, and refuses what would be found out by accident later.
+/// Opens the store's first connection, which it keeps, and refuses what would be found out by
+/// accident later.
 async fn check_server(
     connections: &Connections<Postgres>,
     options: &PgConnectOptions,

@@ -15,15 +15,17 @@ use crate::store::{BACKEND, PostgresStore};
 idem_sql::store_in_transaction! {
     /// The record and the caller's own rows commit together: the only true exactly-once there is.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are answered with
-    /// `Contention` until it ends, after [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves
-    /// no trace of the claim. These methods wait no longer either for a key that another open transaction holds. The
-    /// transaction's own `lock_timeout` holds where it is shorter, and is as before when the method has returned.
+    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the
+    /// transaction that writes the business rows: others see the key in flight while the work runs.
+    /// Or [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key
+    /// are answered with `Contention` until it ends, after
+    /// [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves no trace
+    /// of the claim. These methods wait no longer either for a key that another open transaction
+    /// holds. The transaction's own `lock_timeout` holds where it is shorter, and is as before when
+    /// the method has returned.
     ///
-    /// An error of the server fails the transaction: roll it back and repeat it as a whole, with the same key.
-    /// [`Transactions`] does that.
+    /// An error of the server fails the transaction: roll it back and repeat it as a whole, with
+    /// the same key. [`Transactions`] does that.
     PostgresStore, BACKEND, transaction: &mut PgTransaction<'_>,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`; `Contention` when another open transaction holds the key. Under REPEATABLE READ and \
@@ -58,8 +60,9 @@ fn begin(isolation: Isolation) -> &'static str {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a serialization failure (40001), a deadlock (40P01), or a lock that
-/// was not free in time (55P03): see [`is_transaction_retryable`](crate::is_transaction_retryable).
+/// Runs transactions, each repeated as a whole after a serialization failure (40001), a deadlock
+/// (40P01), or a lock that was not free in time (55P03): see
+/// [`is_transaction_retryable`](crate::is_transaction_retryable).
 ///
 /// ```no_run
 /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
@@ -105,8 +108,8 @@ impl TransactionSource for PgTransactions {
         Self { pool, isolation }
     }
 
-    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
-    /// open (<https://github.com/transact-rs/sqlx/issues/4385>).
+    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
     async fn begin(&self, _: &mut RetryPauses) -> Result<PgTransaction<'static>> {
         let (pool, begin) = (self.pool.clone(), begin(self.isolation));
         let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;

@@ -1,4 +1,5 @@
-//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
+//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks
+//! TLS.
 
 #[path = "private/poolers.rs"]
 mod poolers;
@@ -136,8 +137,8 @@ async fn check(store: &PostgresStore, acknowledged: &[Claim]) -> Result<(), BoxE
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
-/// is why a few tries are allowed. A thousand writes would move it in each.
+/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping
+/// may move it, which is why a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     runtime.block_on(async {

@@ -78,7 +78,8 @@ pub struct Batch<I, T> {
 }
 
 impl<I: Item, T> Batch<I, T> {
-    /// The batch of these items, each as `check` has it; an item that `check` refuses has its answer.
+    /// The batch of these items, each as `check` has it; an item that `check` refuses has its
+    /// answer.
     ///
     /// Rounds are in the order of keys, byte by byte, so two batches never wait for each other in a
     /// circle; of one key, the first item of the batch comes first.
@@ -167,9 +168,9 @@ impl<I: Item, T> Batch<I, T> {
         (!items.is_empty()).then_some(Round { positions, items })
     }
 
-    /// Takes the answers of a round; an item without one is set apart. So is the whole round when its
-    /// statement has failed in a way that `may_be_anothers`. After any other error nothing more is
-    /// sent: it is the answer of the round and of all that is pending.
+    /// Takes the answers of a round; an item without one is set apart. So is the whole round when
+    /// its statement has failed in a way that `may_be_anothers`. After any other error nothing more
+    /// is sent: it is the answer of the round and of all that is pending.
     pub fn settle(
         &mut self,
         round: Round<I>,
@@ -226,16 +227,16 @@ impl<I: Item, T> Batch<I, T> {
     }
 }
 
-/// Whether a statement has done nothing, perhaps because of one of its items: a key that is locked, or
-/// a record that is damaged.
+/// Whether a statement has done nothing, perhaps because of one of its items: a key that is locked,
+/// or a record that is damaged.
 #[must_use]
 pub fn may_be_anothers(error: &Error) -> bool {
     let kind = matches!(error.kind(), ErrorKind::Contention | ErrorKind::Corrupt);
     kind && error.effect() == Effect::None
 }
 
-/// The answers of completions by whether the statement has sealed them; the single operation tells of
-/// one that is lost, or was sealed before.
+/// The answers of completions by whether the statement has sealed them; the single operation tells
+/// of one that is lost, or was sealed before.
 #[must_use]
 pub fn sealed(sealed: Vec<bool>) -> Vec<Option<Result<()>>> {
     let answer = |is_sealed: bool| is_sealed.then_some(Ok(()));

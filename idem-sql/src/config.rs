@@ -7,8 +7,9 @@ use idem_core::{Error, Result};
 /// As good as for ever, and can be added to any instant.
 pub const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Most bytes of a table's name. The names beside it (indexes, the table of watermarks) are longer by
-/// up to eleven; PostgreSQL and Babelfish cut names at 63 bytes, MySQL and MariaDB refuse more than 64.
+/// Most bytes of a table's name. The names beside it (indexes, the table of watermarks) are longer
+/// by up to eleven; PostgreSQL and Babelfish cut names at 63 bytes, MySQL and MariaDB refuse more
+/// than 64.
 pub const MAX_TABLE_BYTES: usize = 50;
 
 /// The name, if it can stand in a statement: 1 to `max` ASCII letters, digits and underscores, no
@@ -33,8 +34,8 @@ pub fn checked_name(what: &str, name: impl Into<String>, max: usize) -> Result<S
     )))
 }
 
-/// The settings that every store has, in an `impl` of its `Config` with the fields `table`, `limits`,
-/// `timeout` and `batching`: `with_table` and the others, and what reads them.
+/// The settings that every store has, in an `impl` of its `Config` with the fields `table`,
+/// `limits`, `timeout` and `batching`: `with_table` and the others, and what reads them.
 #[macro_export]
 macro_rules! config_methods {
     (
@@ -44,7 +45,8 @@ macro_rules! config_methods {
         batching: $batching:literal,
         longest: $longest:expr
     ) => {
-        /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+        /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit
+        /// first.
         #[doc = $table]
         ///
         /// Watermarks are in a table of their own, whose name has `_watermarks` at the end.
@@ -76,8 +78,8 @@ macro_rules! config_methods {
         }
 
         /// Whether concurrent claims and completions of this process share statements, as behind
-        /// [`Batched`](idem_core::wrappers::Batched). Default: on. A caller who is alone asks at once
-        /// either way.
+        /// [`Batched`](idem_core::wrappers::Batched). Default: on. A caller who is alone asks at
+        /// once either way.
         #[doc = $batching]
         #[must_use]
         pub fn with_batching(mut self, batching: bool) -> Self {

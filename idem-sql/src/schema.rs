@@ -11,8 +11,8 @@ pub fn misconfigured(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Misconfigured, Effect::None, message.into())
 }
 
-/// Whether a table of the version `found` is of the version that the store knows; where it is not, it is
-/// to be created.
+/// Whether a table of the version `found` is of the version that the store knows; where it is not,
+/// it is to be created.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! A macro for the statements of a store.
 
 /// Declares `Statements`: a field for each statement, in groups that are made of their templates in
-/// the same way, and for tests what lists a group. `of` takes what makes the statements of each group,
-/// and the fields behind `+` as they are.
+/// the same way, and for tests what lists a group. `of` takes what makes the statements of each
+/// group, and the fields behind `+` as they are.
 #[macro_export]
 macro_rules! statements {
     (

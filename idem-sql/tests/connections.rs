@@ -1,4 +1,5 @@
-//! What is acquired, reused and closed, seen by a temporary table: it belongs to its connection, and goes with it.
+//! What is acquired, reused and closed, seen by a temporary table: it belongs to its connection,
+//! and goes with it.
 
 use std::future::Future;
 use std::str::FromStr;

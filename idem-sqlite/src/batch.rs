@@ -11,8 +11,9 @@ use crate::session::Session;
 pub(crate) type Answers<T> = Vec<Option<Result<T>>>;
 
 impl Operations {
-    /// What is expected to be a duplicate is answered by a read. The rest is inserted if the write lock is free; so is what
-    /// then is left, so that no duplicate waits for the lock. What may be acquired is claimed in one transaction.
+    /// What is expected to be a duplicate is answered by a read. The rest is inserted if the write
+    /// lock is free; so is what then is left, so that no duplicate waits for the lock. What may be
+    /// acquired is claimed in one transaction.
     pub(crate) async fn claim_many(
         &self,
         session: &mut Session<'_>,

@@ -24,11 +24,12 @@ struct ClaimParams<'r> {
 }
 
 impl Operations {
-    /// Answers those of these claims whose keys have no row, by one statement, and in no transaction one commit, for each
-    /// [`INSERTED_AT_MOST`] of them. On a connection of the store's own nothing is done while the write lock is taken.
+    /// Answers those of these claims whose keys have no row, by one statement, and in no
+    /// transaction one commit, for each [`INSERTED_AT_MOST`] of them. On a connection of the
+    /// store's own nothing is done while the write lock is taken.
     ///
-    /// What was inserted is won: the statement writes no row that is there already, whatever its state, and leaves that
-    /// to the statements that decide.
+    /// What was inserted is won: the statement writes no row that is there already, whatever its
+    /// state, and leaves that to the statements that decide.
     pub(crate) async fn insert_many(
         &self,
         session: &mut Session<'_>,
@@ -38,7 +39,8 @@ impl Operations {
     ) -> Result<()> {
         for positions in positions.chunks(INSERTED_AT_MOST) {
             let mut claims = Vec::with_capacity(positions.len());
-            // A row tells by its attempt whose it is; of two claims of one attempt the second is left.
+            // A row tells by its attempt whose it is; of two claims of one attempt the second is
+            // left.
             let mut by_attempt = HashMap::with_capacity(positions.len());
             for &position in positions {
                 let request = &requests[position];
@@ -173,7 +175,8 @@ mod tests {
         ClaimRequest::new(key, Fingerprint::raw("request"))
     }
 
-    /// Nothing is inserted while somebody has a connection of the pool, and one that is given back is in it a moment later.
+    /// Nothing is inserted while somebody has a connection of the pool, and one that is given back
+    /// is in it a moment later.
     async fn until_idle(store: &SqliteStore) {
         while store.pool().num_idle() < store.pool().size() as usize {
             tokio::task::yield_now().await;

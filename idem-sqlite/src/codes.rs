@@ -1,16 +1,17 @@
-//! SQLite's result codes, <https://www.sqlite.org/rescode.html>: what a caller does next, and whether a statement that was
-//! answered with one may have had an effect.
+//! SQLite's result codes, <https://www.sqlite.org/rescode.html>: what a caller does next, and
+//! whether a statement that was answered with one may have had an effect.
 //!
-//! A statement that fails is rolled back, and a commit that answers BUSY has not happened. After an error of the disk or of
-//! memory in a commit it is open whether the last frame of the write-ahead log has been written: whoever reads the log next
-//! may find the transaction in it. So the effect is unknown then, as it is for every code that is not listed.
+//! A statement that fails is rolled back, and a commit that answers BUSY has not happened. After an
+//! error of the disk or of memory in a commit it is open whether the last frame of the write-ahead
+//! log has been written: whoever reads the log next may find the transaction in it. So the effect
+//! is unknown then, as it is for every code that is not listed.
 
 use idem_core::Effect::{None, Unknown};
 use idem_core::ErrorKind::{Contention, Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
 use idem_core::{Effect, ErrorKind};
 
-/// A code, its name, and what it means. A code with a low byte alone stands for all extended codes of that byte that are
-/// not listed themselves.
+/// A code, its name, and what it means. A code with a low byte alone stands for all extended codes
+/// of that byte that are not listed themselves.
 type Row = (i32, &'static str, ErrorKind, Effect, &'static str);
 
 const LOCKED: &str = "the database is locked (SQLITE_BUSY, SQLITE_LOCKED); ask again, begin writing transactions with \
@@ -32,7 +33,8 @@ const MOVED: &str = "the database file was renamed or deleted while it was open 
 const REFUSED: &str = "SQLite refused the statement; see the source for its code";
 
 const CODES: &[Row] = &[
-    // With statements that are right: no such table or column. Found while the statement is prepared.
+    // With statements that are right: no such table or column. Found while the statement is
+    // prepared.
     (1, "ERROR", Misconfigured, None, SCHEMA),
     (257, "ERROR_MISSING_COLLSEQ", Misconfigured, None, FOREIGN),
     (513, "ERROR_RETRY", Contention, None, AGAIN),
@@ -97,7 +99,8 @@ pub(crate) fn by_code(code: i32) -> (ErrorKind, Effect, &'static str) {
     }
 }
 
-/// Whether the code says that another connection held a lock: a transaction is repeated as a whole then.
+/// Whether the code says that another connection held a lock: a transaction is repeated as a whole
+/// then.
 pub(crate) fn is_lock(code: i32) -> bool {
     matches!(code & 0xff, 5 | 6)
 }

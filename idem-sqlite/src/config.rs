@@ -17,7 +17,8 @@ pub struct Config {
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks`, default limits, 10 s for an operation.
+    /// The tables `idem_records` and `idem_records_watermarks`, default limits, 10 s for an
+    /// operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

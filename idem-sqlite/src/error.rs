@@ -65,8 +65,8 @@ fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
         .unwrap_or(-1)
 }
 
-/// Whether this error, or one that it comes from, says that the database was locked (SQLITE_BUSY, SQLITE_LOCKED),
-/// after which the whole transaction is to be repeated.
+/// Whether this error, or one that it comes from, says that the database was locked (SQLITE_BUSY,
+/// SQLITE_LOCKED), after which the whole transaction is to be repeated.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);

@@ -11,20 +11,23 @@ use idem_core::{Effect, Error, ErrorKind, Result};
 /// How old the last look may be for a read. A write looks before and after.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// A file that was deleted, renamed or replaced stays open, and SQLite goes on to write into it: what was acknowledged
-/// then would be gone with the last connection (<https://www.sqlite.org/howtocorrupt.html>, 2.4). So the store looks
-/// whether its path still names the file that it has opened: before each write, and again after its commit, before the
-/// write is acknowledged. Once it does not, nothing is done any more, as connections opened since may be of another file.
+/// A file that was deleted, renamed or replaced stays open, and SQLite goes on to write into it:
+/// what was acknowledged then would be gone with the last connection
+/// (<https://www.sqlite.org/howtocorrupt.html>, 2.4). So the store looks whether its path still
+/// names the file that it has opened: before each write, and again after its commit, before the
+/// write is acknowledged. Once it does not, nothing is done any more, as connections opened since
+/// may be of another file.
 ///
-/// What it cannot see: a deletion after the answer was given, and between the check of an operation in a caller's
-/// transaction and the caller's commit; a file that was overwritten in place.
+/// What it cannot see: a deletion after the answer was given, and between the check of an operation
+/// in a caller's transaction and the caller's commit; a file that was overwritten in place.
 #[derive(Debug, Clone)]
 pub(crate) struct DatabaseFile(Option<Arc<Watched>>);
 
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
-    /// The write-ahead log, where there must be one: SQLite deletes it only with the last connection.
+    /// The write-ahead log, where there must be one: SQLite deletes it only with the last
+    /// connection.
     log: Option<PathBuf>,
     opened: OnceLock<Identity>,
     is_lost: AtomicBool,
@@ -52,7 +55,8 @@ impl DatabaseFile {
     /// A database in memory.
     pub(crate) const NONE: Self = Self(None);
 
-    /// The file at this path, which the connections have open or will open. `has_log`: it is in WAL mode.
+    /// The file at this path, which the connections have open or will open. `has_log`: it is in WAL
+    /// mode.
     pub(crate) fn new(path: &Path, has_log: bool) -> Self {
         if path.as_os_str().is_empty() || path.to_string_lossy().contains(":memory:") {
             return Self::NONE;

@@ -14,21 +14,22 @@ use tokio::time::Instant;
 use crate::error::{Access, classify};
 use crate::pools::{Pools, connection};
 
-/// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
-/// has tried, up to 100 ms.
+/// After so long a statement that has found the write lock taken tries again. SQLite's own handler
+/// waits longer the oftener it has tried, up to 100 ms.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// For so long the lock counts as taken after the first wait in vain; each wait in vain doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one caller waits for the write lock while nobody commits. Every write takes that lock, so the wait is longer
-/// than for a row of a server: a slow disk may keep it for a few hundred milliseconds.
+/// How long one caller waits for the write lock while nobody commits. Every write takes that lock,
+/// so the wait is longer than for a row of a server: a slow disk may keep it for a few hundred
+/// milliseconds.
 pub(crate) const MAX_LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// SQLite has one write lock for all keys, so an open transaction that writes keeps everybody from writing. One caller of
-/// the store at a time waits for it; when nobody has committed for [`MAX_LOCK_WAIT`], the others are told so, without
-/// waiting, for a while.
+/// SQLite has one write lock for all keys, so an open transaction that writes keeps everybody from
+/// writing. One caller of the store at a time waits for it; when nobody has committed for
+/// [`MAX_LOCK_WAIT`], the others are told so, without waiting, for a while.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<Inner>);
 
@@ -102,8 +103,8 @@ fn contention() -> Error {
 pub(crate) struct Wait<'p> {
     pools: &'p Pools,
     _turn: OwnedMutexGuard<()>,
-    /// The connection of callers' transactions, where the store made it: nobody of this store has the lock meanwhile, and
-    /// callers come in order.
+    /// The connection of callers' transactions, where the store made it: nobody of this store has
+    /// the lock meanwhile, and callers come in order.
     ticket: Option<PoolConnection<Sqlite>>,
     /// What [`version`](Self::version) was when somebody was seen to have committed last.
     version: Option<i64>,
@@ -126,7 +127,8 @@ impl<'p> Wait<'p> {
         Ok(wait)
     }
 
-    /// Waits for the connection of callers' transactions; `None` when somebody keeps it, with the lock or without.
+    /// Waits for the connection of callers' transactions; `None` when somebody keeps it, with the
+    /// lock or without.
     async fn queue(&mut self) -> Result<Option<PoolConnection<Sqlite>>> {
         let acquired = self.pools.shared.acquire();
         tokio::pin!(acquired);
@@ -164,8 +166,8 @@ impl<'p> Wait<'p> {
         Err(contention())
     }
 
-    /// Whether somebody has committed since it was asked last. Others who commit are in line, as this caller is; who holds
-    /// the lock and does not commit is an open transaction.
+    /// Whether somebody has committed since it was asked last. Others who commit are in line, as
+    /// this caller is; who holds the lock and does not commit is an open transaction.
     async fn has_moved(&mut self) -> bool {
         let version = version(self.pools).await;
         let has_moved = version.is_some() && version != self.version;
@@ -177,7 +179,8 @@ impl<'p> Wait<'p> {
     }
 }
 
-/// A number that changes when another connection commits; `None` where the store has no connection of its own to ask.
+/// A number that changes when another connection commits; `None` where the store has no connection
+/// of its own to ask.
 async fn version(pools: &Pools) -> Option<i64> {
     let mut guard = pools.own()?.writer.acquire().await.ok()?;
     let query = sqlx::query_scalar("PRAGMA data_version");
@@ -186,8 +189,8 @@ async fn version(pools: &Pools) -> Option<i64> {
     Some(version)
 }
 
-/// A connection of the caller's pool that does not wait for the lock. Dropped before [`give_back`](Self::give_back) it is
-/// closed, so that nobody gets it as it is.
+/// A connection of the caller's pool that does not wait for the lock. Dropped before
+/// [`give_back`](Self::give_back) it is closed, so that nobody gets it as it is.
 pub(crate) struct Hasty {
     guard: CloseUnlessDone<Sqlite>,
     millis: i64,

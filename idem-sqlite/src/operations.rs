@@ -5,8 +5,9 @@
 //! | a fresh key | one write | one read, one write |
 //! | a duplicate | one write that changes nothing, one read | one read |
 //!
-//! Where keys are expected to be fresh, the write comes first only if the write lock is free at that moment, so no duplicate
-//! waits for a writer. A wrong expectation costs a statement and changes no answer.
+//! Where keys are expected to be fresh, the write comes first only if the write lock is free at
+//! that moment, so no duplicate waits for a writer. A wrong expectation costs a statement and
+//! changes no answer.
 
 use std::time::Duration;
 
@@ -46,8 +47,9 @@ impl Operations {
         }
     }
 
-    /// Where keys are mostly fresh, the statement that writes comes first, if the write lock is free. Otherwise, and in a
-    /// caller's transaction, the look comes first, so that no duplicate waits for the lock.
+    /// Where keys are mostly fresh, the statement that writes comes first, if the write lock is
+    /// free. Otherwise, and in a caller's transaction, the look comes first, so that no duplicate
+    /// waits for the lock.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -65,8 +67,8 @@ impl Operations {
         self.claim_with(session, request, false).await
     }
 
-    /// The same in a transaction that holds the write lock: the statement that writes comes first, and when it acquires
-    /// nothing, the record is looked at.
+    /// The same in a transaction that holds the write lock: the statement that writes comes first,
+    /// and when it acquires nothing, the record is looked at.
     pub(crate) async fn claim_seen(
         &self,
         session: &mut Session<'_>,
@@ -137,8 +139,8 @@ impl Operations {
         session.read(query).await
     }
 
-    /// The answer to a claim that is a duplicate, by a read alone; `None` when it may acquire the key or has to fail
-    /// a stale record.
+    /// The answer to a claim that is a duplicate, by a read alone; `None` when it may acquire the
+    /// key or has to fail a stale record.
     pub(crate) async fn held(
         &self,
         session: &mut Session<'_>,

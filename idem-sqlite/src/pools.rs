@@ -21,32 +21,35 @@ const READERS: usize = 4;
 /// The connections of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
-    /// That of callers' transactions. One connection where the store made it, so that the tasks of this process queue for
-    /// the write lock in order instead of polling for it.
+    /// That of callers' transactions. One connection where the store made it, so that the tasks of
+    /// this process queue for the write lock in order instead of polling for it.
     pub(crate) shared: SqlitePool,
-    /// `None` where the caller gave the pool, or the database is in memory: then everything runs on the shared one.
+    /// `None` where the caller gave the pool, or the database is in memory: then everything runs on
+    /// the shared one.
     own: Option<Own>,
     /// Who waits for the write lock.
     pub(crate) gate: Gate,
     pub(crate) file: DatabaseFile,
 }
 
-/// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement whether it still
-/// lives.
+/// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement
+/// whether it still lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     /// Reads run beside the writer.
     pub(crate) readers: Connections<Sqlite>,
-    /// One connection, which does not wait for the write lock. What finds the lock taken, by another process or store, goes
-    /// through the [`Gate`]; while anyone has the connection of the shared pool, this one is left alone by those who have
-    /// not. So it takes the lock from nobody of this store who waits for it.
+    /// One connection, which does not wait for the write lock. What finds the lock taken, by
+    /// another process or store, goes through the [`Gate`]; while anyone has the connection of the
+    /// shared pool, this one is left alone by those who have not. So it takes the lock from nobody
+    /// of this store who waits for it.
     pub(crate) writer: Connections<Sqlite>,
 }
 
 impl Own {
     /// Nothing is opened yet.
     pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
-        // The file is there by now. If it is not any more, an empty one would answer as if nothing had happened.
+        // The file is there by now. If it is not any more, an empty one would answer as if nothing
+        // had happened.
         let options = options.create_if_missing(false);
         let hasty = options
             .clone()
@@ -119,8 +122,8 @@ impl Pools {
         }
     }
 
-    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have
-    /// an effect, `under_way` says so.
+    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the
+    /// moment that it may have an effect, `under_way` says so.
     pub(crate) async fn write(
         &self,
         query: Query<'_>,
@@ -149,8 +152,8 @@ impl Pools {
         }
     }
 
-    /// Runs a statement that writes, unless it would have to wait for the write lock: then it answers `None`, and nothing
-    /// has happened. So it does on the caller's pool.
+    /// Runs a statement that writes, unless it would have to wait for the write lock: then it
+    /// answers `None`, and nothing has happened. So it does on the caller's pool.
     pub(crate) async fn write_at_once(
         &self,
         query: Query<'_>,
@@ -208,8 +211,9 @@ impl Pools {
         self.own.as_ref().filter(|_| !self.shared.is_closed())
     }
 
-    /// Whether calls may share statements: on connections of the store's own while nobody is known to hold the write lock.
-    /// While somebody does, each caller asks alone, so that a duplicate does not wait with those who want to write.
+    /// Whether calls may share statements: on connections of the store's own while nobody is known
+    /// to hold the write lock. While somebody does, each caller asks alone, so that a duplicate
+    /// does not wait with those who want to write.
     pub(crate) fn may_batch(&self) -> bool {
         self.own().is_some() && self.is_idle() && !self.gate.is_waited_for()
     }
@@ -409,7 +413,8 @@ mod tests {
         assert_eq!(store.pool().options().get_max_connections(), 1);
     }
 
-    /// Its connection is in the pool a moment after the transaction has ended, and the lock is free.
+    /// Its connection is in the pool a moment after the transaction has ended, and the lock is
+    /// free.
     #[tokio::test]
     async fn a_lock_that_was_taken_a_moment_ago_is_tried() {
         let (_folder, store) = store().await;

@@ -20,12 +20,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 const TEMPLATE: &str = include_str!("schema.sql");
 
-/// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
+/// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the
+/// same.
 ///
 /// It may be run any number of times.
 ///
-/// The primary key is `(id, operation, scope)`: ids differ most, so most comparisons on the way down the index end with
-/// them. A table of an earlier version with another order works as before.
+/// The primary key is `(id, operation, scope)`: ids differ most, so most comparisons on the way
+/// down the index end with them. A table of an earlier version with another order works as before.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let table = config.table();
@@ -38,15 +39,15 @@ pub fn schema_sql(config: &Config) -> String {
 }
 
 impl SqliteStore {
-    /// Creates the tables and their indexes where they are missing; what is there is left alone. Safe when many
-    /// processes start at once, and when there is nothing to do it only reads.
+    /// Creates the tables and their indexes where they are missing; what is there is left alone.
+    /// Safe when many processes start at once, and when there is nothing to do it only reads.
     ///
     /// *Atomicity*: all in one transaction, one process at a time.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the file cannot be written or a table is of a later version; `Contention` when the
-    /// write lock was not free in time.
+    /// `Misconfigured` when the file cannot be written or a table is of a later version;
+    /// `Contention` when the write lock was not free in time.
     ///
     /// # Cancellation
     ///
@@ -57,7 +58,8 @@ impl SqliteStore {
             return Ok(());
         }
         let config = &self.operations.config;
-        // Other processes may create the tables at this moment, and that is worth a longer wait than a claim is.
+        // Other processes may create the tables at this moment, and that is worth a longer wait
+        // than a claim is.
         let deadline = Instant::now() + config.timeout();
         let mut open = loop {
             match WriteTransaction::begin(&self.pools, config).await {

@@ -62,8 +62,8 @@ impl Session<'_> {
         }
     }
 
-    /// The same if it can be run without waiting for the write lock; in a transaction it is not tried. With `None`,
-    /// nothing has happened.
+    /// The same if it can be run without waiting for the write lock; in a transaction it is not
+    /// tried. With `None`, nothing has happened.
     pub(crate) async fn write_at_once(
         &mut self,
         query: Query<'_>,

@@ -1,9 +1,10 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! SQLite has one writer at a time: a statement that writes holds the write lock from its start to its commit, so
-//! it sees the latest state and nobody changes it meanwhile. Reads run beside it in WAL mode and see the latest
-//! commit. The clock is the machine's, read in SQL once per statement (`unixepoch('now')` is stable within one
-//! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
+//! SQLite has one writer at a time: a statement that writes holds the write lock from its start to
+//! its commit, so it sees the latest state and nobody changes it meanwhile. Reads run beside it in
+//! WAL mode and see the latest commit. The clock is the machine's, read in SQL once per statement
+//! (`unixepoch('now')` is stable within one `sqlite3_step()`,
+//! <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
@@ -46,11 +47,11 @@ mod capabilities;
 
 pub(crate) use capabilities::*;
 
-/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether a failure is
-/// tried again.
+/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether
+/// a failure is tried again.
 ///
-/// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
-/// there is none proves nothing; [`ACQUIRE`] decides, before it or after it.
+/// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no
+/// write lock. That there is none proves nothing; [`ACQUIRE`] decides, before it or after it.
 ///
 /// Rows C2, C4, C6, C8 and C9; [`ABANDON`] does what C6 says.
 pub(crate) const HELD: &str = concat!(
@@ -72,12 +73,14 @@ WHERE ",
     OR state = 2 AND ?7))",
 );
 
-/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the clock.
+/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the
+/// clock.
 ///
-/// Runs under the write lock, so the row it judges is the latest. No row comes back, and nothing is written, when there
-/// is a live record that this claim may not touch: [`HELD`] sees it, unless it is gone by then. `result` holds the last checkpoint while the record is in flight: who
-/// acquires a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any other
-/// begins without.
+/// Runs under the write lock, so the row it judges is the latest. No row comes back, and nothing is
+/// written, when there is a live record that this claim may not touch: [`HELD`] sees it, unless it
+/// is gone by then. `result` holds the last checkpoint while the record is in flight: who acquires
+/// a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any
+/// other begins without.
 ///
 /// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const ACQUIRE: &str = concat!(
@@ -120,18 +123,21 @@ RETURNING ",
     columns!("1", "NULL"),
 );
 
-/// `?1..?3` key. No token is greater than the largest, so [`ACQUIRE`] leaves such a record alone. No clock gives it.
+/// `?1..?3` key. No token is greater than the largest, so [`ACQUIRE`] leaves such a record alone.
+/// No clock gives it.
 pub(crate) const EXHAUSTED: &str = concat!(
     "SELECT 1 FROM {table} WHERE ",
     key!(),
     " AND token = 9223372036854775807",
 );
 
-/// Claims of many keys that have no row; of each [`PARAMETERS`] parameters: key, fingerprint, attempt id, lease, retention,
-/// whether a stale claim fails, metadata. A row whose key is NULL is no claim. The clock is read once.
+/// Claims of many keys that have no row; of each [`PARAMETERS`] parameters: key, fingerprint,
+/// attempt id, lease, retention, whether a stale claim fails, metadata. A row whose key is NULL is
+/// no claim. The clock is read once.
 ///
-/// Runs under the write lock, and writes no row that is there, whatever its state: [`HELD`] and [`ACQUIRE`] tell what those
-/// claims come to. Of two claims of one key the first that the statement comes to has the row.
+/// Runs under the write lock, and writes no row that is there, whatever its state: [`HELD`] and
+/// [`ACQUIRE`] tell what those claims come to. Of two claims of one key the first that the
+/// statement comes to has the row.
 pub(crate) fn insert_many(claims: usize) -> String {
     let values = vec![ROW; claims].join(", ");
     [INSERT_MANY, &values, INSERTED].concat()
@@ -159,8 +165,8 @@ RETURNING attempt_id, created_at";
 
 /// `?1..?3` key, `?4` the token that was seen, `?5` the stored form of the failure.
 ///
-/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed
-/// since it was seen: asking again tells.
+/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when
+/// it has changed since it was seen: asking again tells.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -179,9 +185,9 @@ RETURNING ",
     columns!("0", "result"),
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the result, `?8`
-/// retention. One row comes back when the claim was held. `purge_at` is left as it is while it is late by no more
-/// than an eighth of the retention, so that its index is not written.
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the
+/// result, `?8` retention. One row comes back when the claim was held. `purge_at` is left as it is
+/// while it is late by no more than an eighth of the retention, so that its index is not written.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -204,8 +210,8 @@ WHERE ",
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met: whether the claim
-/// is the latest acquisition, and in which state.
+/// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met:
+/// whether the claim is the latest acquisition, and in which state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -216,8 +222,8 @@ pub(crate) const OWNED: &str = concat!(
     " OR state = 3)",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
-/// does; it counts as absent and is purged like any other.
+/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater
+/// whatever the clock does; it counts as absent and is purged like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -265,8 +271,8 @@ pub(crate) const GET: &str = concat!(
     now!(),
 );
 
-/// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the next token is made
-/// from it.
+/// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the
+/// next token is made from it.
 pub(crate) const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM {table} WHERE rowid IN (
     SELECT rowid FROM {table}

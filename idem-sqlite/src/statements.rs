@@ -49,7 +49,8 @@ impl Statements {
         Self::of(statement, insert_many.collect())
     }
 
-    /// The statement that inserts so many claims, at most [`INSERTED_AT_MOST`], and how many it has room for.
+    /// The statement that inserts so many claims, at most [`INSERTED_AT_MOST`], and how many it has
+    /// room for.
     pub(crate) fn insert_many(&self, claims: usize) -> (&Statement, usize) {
         let room = claims.next_power_of_two().min(INSERTED_AT_MOST);
         (&self.insert_many[room.ilog2() as usize], room)

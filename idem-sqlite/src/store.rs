@@ -22,20 +22,23 @@ pub(crate) const BACKEND: &str = "sqlite";
 
 /// The store in a SQLite file.
 ///
-/// A clone shares the connections. Nothing is created here but the file: see [`migrate`](Self::migrate).
+/// A clone shares the connections. Nothing is created here but the file: see
+/// [`migrate`](Self::migrate).
 #[derive(Clone)]
 pub struct SqliteStore {
     pub(crate) pools: Pools,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turned it off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl SqliteStore {
     /// A store on the caller's pool, with the default [`Config`].
     ///
-    /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out, as
-    /// [`connect`](Self::connect) sets them: what the store promises of durability is what these settings give.
+    /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out,
+    /// as [`connect`](Self::connect) sets them: what the store promises of durability is what these
+    /// settings give.
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
         Self::with_config(pool, Config::new())
@@ -59,17 +62,18 @@ impl SqliteStore {
         store.with_batches()
     }
 
-    /// A store on connections of its own: one that writes, one for callers' transactions and for writes that have to wait
-    /// for the write lock, up to four that read beside them; WAL mode, `synchronous = FULL`, a busy time-out of half the
-    /// [`Config`]'s time-out.
+    /// A store on connections of its own: one that writes, one for callers' transactions and for
+    /// writes that have to wait for the write lock, up to four that read beside them; WAL mode,
+    /// `synchronous = FULL`, a busy time-out of half the [`Config`]'s time-out.
     ///
-    /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is missing, its folder is
-    /// not. `sqlite::memory:` gives a store that lives as long as its connections.
+    /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is
+    /// missing, its folder is not. `sqlite::memory:` gives a store that lives as long as its
+    /// connections.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when others kept the file
-    /// locked.
+    /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when
+    /// others kept the file locked.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = SqliteConnectOptions::from_str(url)
@@ -93,14 +97,14 @@ impl SqliteStore {
         Ok(Self::on(Pools::new(shared, own, file), config))
     }
 
-    /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
-    /// file folds its write-ahead log into it.
+    /// Waits for what is under way and closes all connections, those of clones too. The last
+    /// process to close the file folds its write-ahead log into it.
     pub async fn close(&self) {
         self.pools.close().await;
     }
 
-    /// The pool for callers' transactions; of one connection if the store made it. When it is closed, the store is closed
-    /// with it.
+    /// The pool for callers' transactions; of one connection if the store made it. When it is
+    /// closed, the store is closed with it.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {
         &self.pools.shared
@@ -142,8 +146,9 @@ async fn check_wal(pool: &SqlitePool) -> Result<()> {
     .map_err(|error| error.at(BACKEND, "connect"))
 }
 
-/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others that do the same
-/// (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is tried again.
+/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others
+/// that do the same (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is
+/// tried again.
 async fn open(options: SqliteConnectOptions, max: u32, limit: Duration) -> Result<SqlitePool> {
     let deadline = tokio::time::Instant::now() + limit;
     loop {

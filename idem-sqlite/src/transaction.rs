@@ -12,11 +12,12 @@ use crate::file::DatabaseFile;
 use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
 
-/// A transaction that takes the write lock at once: one that first reads cannot always become a writer
-/// (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).
+/// A transaction that takes the write lock at once: one that first reads cannot always become a
+/// writer (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// A transaction of the store's own. Dropped before its commit it closes the connection, which rolls it back.
+/// A transaction of the store's own. Dropped before its commit it closes the connection, which
+/// rolls it back.
 #[derive(Debug)]
 pub(crate) enum WriteTransaction {
     /// On a connection of the caller's pool.

@@ -16,16 +16,19 @@ use crate::transaction::BEGIN;
 idem_sql::store_in_transaction! {
     /// The record and the caller's own rows commit together: the only true exactly-once there is.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim.
+    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the
+    /// transaction that writes the business rows: others see the key in flight while the work runs.
+    /// Or [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no
+    /// trace of the claim.
     ///
-    /// SQLite has one writer. While such a transaction is open, other callers get replays and in-flight answers of committed
-    /// records as before; whatever has to write, for any key, answers [`Contention`](idem_core::ErrorKind::Contention) after
-    /// 500 ms at most. So keep the work out of it, or take the claim outside.
+    /// SQLite has one writer. While such a transaction is open, other callers get replays and
+    /// in-flight answers of committed records as before; whatever has to write, for any key,
+    /// answers [`Contention`](idem_core::ErrorKind::Contention) after 500 ms at most. So keep the
+    /// work out of it, or take the claim outside.
     ///
-    /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file. After
-    /// [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a whole, with the same key.
+    /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file.
+    /// After [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a
+    /// whole, with the same key.
     SqliteStore, BACKEND, transaction: &mut SqliteTransaction<'_>,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`.",
@@ -42,7 +45,8 @@ impl SqliteStore {
     }
 }
 
-/// Runs transactions that hold the write lock from their start, each repeated as a whole when the database was locked.
+/// Runs transactions that hold the write lock from their start, each repeated as a whole when the
+/// database was locked.
 ///
 /// ```no_run
 /// # async fn pay(store: &idem_sqlite::SqliteStore, request: &idem_core::ClaimRequest)
@@ -83,7 +87,8 @@ impl TransactionSource for SqliteTransactions {
     async fn begin(&self, pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {
         loop {
             let pool = self.pool.clone();
-            // In a task of its own, as in every backend: a future that is dropped while it begins leaves nothing open.
+            // In a task of its own, as in every backend: a future that is dropped while it begins
+            // leaves nothing open.
             let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
                 Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}

@@ -58,7 +58,8 @@ pub(crate) const MARKS: &Needed = &Needed {
     ],
 };
 
-/// A setting of a connection, the values with which the store does not keep its promises, and what to do.
+/// A setting of a connection, the values with which the store does not keep its promises, and what
+/// to do.
 const REFUSED: &[(&str, &[&str], &str)] = &[
     // First, as it keeps the others from being read.
     (
@@ -94,9 +95,9 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Checks the tables (columns, their types, what may be NULL, collations, primary keys, indexes, and that no trigger
-    /// or constraint of somebody else's is on them) and the settings of one connection of [`pool`](Self::pool). Only
-    /// reads.
+    /// Checks the tables (columns, their types, what may be NULL, collations, primary keys,
+    /// indexes, and that no trigger or constraint of somebody else's is on them) and the settings
+    /// of one connection of [`pool`](Self::pool). Only reads.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The suite, and cases of this crate's own, against SQLite; the suite on files and connections with hostile settings,
-//! and behind `Batched`.
+//! The suite, and cases of this crate's own, against SQLite; the suite on files and connections
+//! with hostile settings, and behind `Batched`.
 
 mod cases;
 mod support;

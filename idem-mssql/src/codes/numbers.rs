@@ -1,9 +1,11 @@
 //! Numbers of SQL Server and Azure SQL.
 //!
-//! From <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors> and
-//! <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>. An error in a statement
-//! rolls the statement back, and one at the login comes before any statement, so most have no effect. Where the server
-//! ends the session, or loses the network, the commit may have come first: the effect is unknown.
+//! From
+//! <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors>
+//! and <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>. An
+//! error in a statement rolls the statement back, and one at the login comes before any statement,
+//! so most have no effect. Where the server ends the session, or loses the network, the commit may
+//! have come first: the effect is unknown.
 
 use idem_core::{Effect, ErrorKind};
 
@@ -26,7 +28,8 @@ const CONTENTION: &[Row] = &[
         "a lock was not free in time (1222, LOCK_TIMEOUT)",
         &[1222],
     ),
-    // 3961: the table was altered; 3966: a victim of the version store; 41839: too many transactions to wait for.
+    // 3961: the table was altered; 3966: a victim of the version store; 41839: too many
+    // transactions to wait for.
     (
         ErrorKind::Contention,
         Effect::None,
@@ -112,7 +115,8 @@ const SET_UP: &[Row] = &[
     ),
 ];
 
-/// It passes by itself, or with the help of an operator, and the statement was refused or rolled back.
+/// It passes by itself, or with the help of an operator, and the statement was refused or rolled
+/// back.
 const PASSING: &[Row] = &[
     (
         ErrorKind::Unavailable,
@@ -120,7 +124,8 @@ const PASSING: &[Row] = &[
         "the database only reads (3906, 978): a secondary, or set so; connect to the primary",
         &[978, 979, 982, 3906],
     ),
-    // Starting, recovering, restoring, in transition, a mirror, without a quorum: each said on opening the database.
+    // Starting, recovering, restoring, in transition, a mirror, without a quorum: each said on
+    // opening the database.
     (
         ErrorKind::Unavailable,
         Effect::None,
@@ -208,7 +213,8 @@ const BROKEN: &[Row] = &[
         "the server reports corruption (823, 824, 605)",
         &[605, 823, 824, 825, 829, 3624, 8646],
     ),
-    // The token, `max(previous + 1, clock)`, is the only number that grows without a bound that is checked before.
+    // The token, `max(previous + 1, clock)`, is the only number that grows without a bound that is
+    // checked before.
     (
         ErrorKind::Corrupt,
         Effect::None,

@@ -1,7 +1,7 @@
 //! Texts of PostgreSQL, which Babelfish passes on where SQL Server has no number for an error.
 //!
-//! From <https://www.postgresql.org/docs/current/errcodes-appendix.html> and PostgreSQL's sources. The argument for
-//! each effect is that of the SQLSTATE behind it.
+//! From <https://www.postgresql.org/docs/current/errcodes-appendix.html> and PostgreSQL's sources.
+//! The argument for each effect is that of the SQLSTATE behind it.
 
 use idem_core::ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
 use idem_core::{Effect, ErrorKind};

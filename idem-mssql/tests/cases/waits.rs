@@ -65,8 +65,8 @@ async fn a_claim_waits_shortly_for_the_transaction_that_claimed(cx: &Context) ->
     Ok(())
 }
 
-/// The claim that met the lock has not seen the record, so only the statement that writes can know that the work must not
-/// run again.
+/// The claim that met the lock has not seen the record, so only the statement that writes can know
+/// that the work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace())?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -128,7 +128,8 @@ async fn a_migration_leaves_no_setting_behind(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The server gives up first, and then it is known that nothing was done; if the client does, it is not.
+/// The server gives up first, and then it is known that nothing was done; if the client does, it is
+/// not.
 async fn a_wait_that_is_too_long_says_what_it_knows(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace())?;
     let config = store.config().clone();

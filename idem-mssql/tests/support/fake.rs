@@ -1,4 +1,5 @@
-//! A server that speaks just enough TDS to answer wrongly: <https://learn.microsoft.com/openspecs/windows_protocols/ms-tds>.
+//! A server that speaks just enough TDS to answer wrongly:
+//! <https://learn.microsoft.com/openspecs/windows_protocols/ms-tds>.
 
 use std::collections::VecDeque;
 use std::io;

@@ -16,15 +16,16 @@ use idem_mssql::tiberius::Row;
 use idem_mssql::{ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction};
 use url::Url;
 
-/// A server, and the way to claim on it. Each namespace is a table of that name, with the tables beside it.
+/// A server, and the way to claim on it. Each namespace is a table of that name, with the tables
+/// beside it.
 pub(crate) struct MssqlHarness {
     name: &'static str,
     method: ClaimMethod,
     url: String,
 }
 
-/// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace belongs to one
-/// case, and a case to one runtime.
+/// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace
+/// belongs to one case, and a case to one runtime.
 static POOLS: Mutex<BTreeMap<String, Pool>> = Mutex::new(BTreeMap::new());
 
 impl MssqlHarness {

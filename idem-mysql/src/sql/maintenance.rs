@@ -1,8 +1,8 @@
 //! The statements of purge and sweep.
 
-/// Which rows a purge deletes, those that nobody swept before they expired among them: so it looks from zero on, and below at
-/// those whose lease has ended. One whose token is ahead of the clock (which was set back) is kept, because the next token
-/// is made from it.
+/// Which rows a purge deletes, those that nobody swept before they expired among them: so it looks
+/// from zero on, and below at those whose lease has ended. One whose token is ahead of the clock
+/// (which was set back) is kept, because the next token is made from it.
 macro_rules! expired {
     () => {
         concat!(
@@ -20,8 +20,8 @@ macro_rules! expired {
     };
 }
 
-/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
-/// [`DELETE_EXPIRED`].
+/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a
+/// transaction with [`DELETE_EXPIRED`].
 pub(crate) const EXPIRED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
     expired!(),
@@ -47,8 +47,8 @@ macro_rules! abandoned {
     };
 }
 
-/// Limit. Locks what is to be failed; rows that others have locked are passed over. In a transaction with
-/// [`FAIL_ABANDONED`].
+/// Limit. Locks what is to be failed; rows that others have locked are passed over. In a
+/// transaction with [`FAIL_ABANDONED`].
 pub(crate) const ABANDONED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
     abandoned!(),

@@ -87,8 +87,8 @@ async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     panic!("a batch takes more than forty messages");
 }
 
-/// Results of every size, together larger than a packet of MariaDB (16 MiB), also where the server would cut off what is
-/// too long for a column.
+/// Results of every size, together larger than a packet of MariaDB (16 MiB), also where the server
+/// would cut off what is too long for a column.
 async fn a_batch_of_large_results_is_kept_to_the_byte(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     for mode in ["", "STRICT_TRANS_TABLES"] {
@@ -157,7 +157,8 @@ async fn a_token_that_is_kept_holds_up_no_purge(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// An earlier token of the same attempt, the token with another attempt, and what has expired: each is lost.
+/// An earlier token of the same attempt, the token with another attempt, and what has expired: each
+/// is lost.
 async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [held, expired] = ["held", "expired"].map(|id| cx.request(&cx.key(id)));
@@ -190,7 +191,8 @@ async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
     Ok(store.complete(&held, &response, HOUR).await?)
 }
 
-/// Whatever the order in which they are given: a batch that waits for its first key holds no later one.
+/// Whatever the order in which they are given: a batch that waits for its first key holds no later
+/// one.
 async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [one, two] = ["one", "two"].map(|id| cx.key(id));
@@ -213,8 +215,8 @@ async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A user that may lock rows and not delete them: the transaction fails between its two statements. Left open, it would
-/// swallow the later writes of the one connection.
+/// A user that may lock rows and not delete them: the transaction fails between its two statements.
+/// Left open, it would swallow the later writes of the one connection.
 async fn a_purge_that_is_refused_leaves_no_transaction_open(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     // Names of users have at most 32 characters.

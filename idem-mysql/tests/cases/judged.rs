@@ -1,4 +1,5 @@
-//! A write that met a lock and is sent again is judged by the record that it meets then, not by the one that was seen before.
+//! A write that met a lock and is sent again is judged by the record that it meets then, not by the
+//! one that was seen before.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ pub(super) const AN_ATTEMPT_THAT_RETRIES_ITS_OWN_FAILURE_IS_ANOTHER_ACQUISITION:
 
 type Open = Transaction<'static, sqlx::MySql>;
 
-/// What the claim answers that saw the key before the transaction was committed, and whose write met the lock until then.
+/// What the claim answers that saw the key before the transaction was committed, and whose write
+/// met the lock until then.
 async fn after_waiting(
     store: &MySqlStore,
     transaction: Open,
@@ -74,8 +76,8 @@ async fn claimed(
     Ok((transaction, outcome.acquired().expect("it was released")))
 }
 
-/// The lease of what was claimed meanwhile is over, too; all that keeps the claim from taking it over is in the
-/// condition of its write.
+/// The lease of what was claimed meanwhile is over, too; all that keeps the claim from taking it
+/// over is in the condition of its write.
 async fn a_claim_takes_over_only_what_it_meets(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let keys = ["open", "live", "closed", "closed to the claim", "other"].map(|id| cx.key(id));
@@ -130,7 +132,8 @@ async fn a_claim_leaves_alone_what_was_sealed_while_it_waited(cx: &Context) -> C
     Ok(())
 }
 
-/// Whoever sees a stale record that may not be taken over fails it, unless it is another one by then.
+/// Whoever sees a stale record that may not be taken over fails it, unless it is another one by
+/// then.
 async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let response = Response::new(200, "late");
@@ -203,7 +206,8 @@ async fn renew(cx: &Context, connection: &mut MySqlConnection, claim: &Claim) ->
     Ok(())
 }
 
-/// A completion or release that was sent before succeeds again; that of another token or attempt has lost.
+/// A completion or release that was sent before succeeds again; that of another token or attempt
+/// has lost.
 async fn only_the_claim_itself_is_told_that_it_is_done(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [done, released] = ["done", "released"].map(|id| cx.request(&cx.key(id)));

@@ -117,7 +117,8 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
         }
         let mut batch = Vec::new();
         let states = every_state(cx, &format!("{order:?}-batch")).await?;
-        // Two claims are for one key: the second is of the next round, as it is when they are made one by one.
+        // Two claims are for one key: the second is of the next round, as it is when they are made
+        // one by one.
         let requests: Vec<_> = states.iter().map(|(_, request)| request.clone()).collect();
         for ((state, _), outcome) in states.iter().zip(store.claim_many(&requests).await) {
             batch.push((*state, told(&store, outcome?).await?));
@@ -218,8 +219,8 @@ async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
         .await?)
 }
 
-/// Between an insert that met a record and the look at it, the record is released, claimed again or purged: whoever
-/// acquires has a greater token than all before, and the record to show for it.
+/// Between an insert that met a record and the look at it, the record is released, claimed again or
+/// purged: whoever acquires has a greater token than all before, and the record to show for it.
 async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseResult {
     let store = with(cx, ClaimOrder::InsertFirst).await?;
     let key = cx.key("one");
@@ -307,8 +308,9 @@ async fn a_transactions_own_insert_id_is_left_alone(cx: &Context) -> CaseResult 
     Ok(transaction.rollback().await?)
 }
 
-/// While a claim waits for a lock, MariaDB shows the isolation level of its transaction (MySQL does not, when the statement
-/// holds bytes that are no text); and the wait has the end that `connect` sets.
+/// While a claim waits for a lock, MariaDB shows the isolation level of its transaction (MySQL does
+/// not, when the statement holds bytes that are no text); and the wait has the end that `connect`
+/// sets.
 async fn a_closed_pool_closes_the_store(cx: &Context) -> CaseResult {
     let closed = support::harness(cx)?.store(cx.namespace()).await?;
     let also = support::harness(cx)?.store(cx.namespace()).await?;

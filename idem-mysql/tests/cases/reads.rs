@@ -26,8 +26,8 @@ pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A thousand duplicates of every kind in one transaction: the server has counted no written row, and knows of no lock
-/// that they have taken.
+/// A thousand duplicates of every kind in one transaction: the server has counted no written row,
+/// and knows of no lock that they have taken.
 async fn a_thousand_duplicates_lock_and_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let requests = duplicates(cx).await?;
@@ -45,8 +45,8 @@ async fn a_thousand_duplicates_lock_and_write_nothing(cx: &Context) -> CaseResul
     Ok(transaction.rollback().await?)
 }
 
-/// A transaction that has claimed a key, and its locked and changed rows: MySQL shows those of one that has written, and
-/// not all of others.
+/// A transaction that has claimed a key, and its locked and changed rows: MySQL shows those of one
+/// that has written, and not all of others.
 pub(super) async fn shown(
     cx: &Context,
     store: &MySqlStore,
@@ -92,8 +92,9 @@ pub(super) async fn handled(connection: &mut MySqlConnection, counters: &str) ->
     Ok(sum)
 }
 
-/// Locked and changed rows of the transaction, which has written, by the monitor's report. `innodb_trx` fails on MySQL (3854)
-/// for as long as a statement of any session holds bytes that are no text.
+/// Locked and changed rows of the transaction, which has written, by the monitor's report.
+/// `innodb_trx` fails on MySQL (3854) for as long as a statement of any session holds bytes that
+/// are no text.
 pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<u64> {
     let own = sqlx::query("SELECT CAST(CONNECTION_ID() AS SIGNED)");
     let own: i64 = own.fetch_one(&mut **transaction).await?.try_get(0)?;
@@ -117,8 +118,8 @@ pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<
     Ok(locked + counted("undo log entries").unwrap_or(0))
 }
 
-/// With 20,000 records in the table, the server's own counters say that claims, duplicates, a batch, completions, purge
-/// and sweep read it through its indexes alone.
+/// With 20,000 records in the table, the server's own counters say that claims, duplicates, a
+/// batch, completions, purge and sweep read it through its indexes alone.
 async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

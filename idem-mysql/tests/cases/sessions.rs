@@ -256,7 +256,8 @@ async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> Ca
     Ok(())
 }
 
-/// Keys and metadata are bytes; a database's own character set and collation say nothing about them.
+/// Keys and metadata are bytes; a database's own character set and collation say nothing about
+/// them.
 async fn any_collation_answers_the_same(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     for (number, set) in ["latin1", "utf8mb4", "utf16", "ascii"].iter().enumerate() {
@@ -317,7 +318,8 @@ async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// MariaDB answers an INSERT with its rows when asked to; MySQL refuses, and the error says what to do.
+/// MariaDB answers an INSERT with its rows when asked to; MySQL refuses, and the error says what to
+/// do.
 async fn returning_is_a_choice(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let with = |returning| {

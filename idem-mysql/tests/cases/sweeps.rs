@@ -97,7 +97,8 @@ async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// One index serves both: what is to be swept has a range of it to itself, in which a sweep finds nothing else.
+/// One index serves both: what is to be swept has a range of it to itself, in which a sweep finds
+/// nothing else.
 async fn only_what_is_to_be_swept_is_where_a_sweep_looks(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let mut connection = MySqlConnection::connect_with(&harness.options()?).await?;

@@ -50,7 +50,8 @@ pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store and a table of payments in its schema, without any constraint that would hide a second row.
+/// A store and a table of payments in its schema, without any constraint that would hide a second
+/// row.
 struct Shop {
     store: MySqlStore,
     transactions: Transactions,
@@ -300,7 +301,8 @@ async fn an_old_snapshot_hides_nothing_from_a_completion(cx: &Context) -> CaseRe
     Ok(transaction.rollback().await?)
 }
 
-/// A server may refuse to look behind the snapshot (`innodb_snapshot_isolation`): then the transaction is to be repeated.
+/// A server may refuse to look behind the snapshot (`innodb_snapshot_isolation`): then the
+/// transaction is to be repeated.
 fn truth<T>(result: idem_core::Result<T>) -> idem_core::Result<Option<T>> {
     match result {
         Err(error) if is_transaction_retryable(&error) => Ok(None),

@@ -45,8 +45,8 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// A claim that meets the lock has not seen the record, so only the statement that writes can know that the work must not
-/// run again.
+/// A claim that meets the lock has not seen the record, so only the statement that writes can know
+/// that the work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -73,7 +73,8 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// How long a case asks again.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Much longer than a claim waits for a lock, and much shorter than it waited when it had no bound of its own.
+/// Much longer than a claim waits for a lock, and much shorter than it waited when it had no bound
+/// of its own.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn is_contended<T: std::fmt::Debug>(answer: idem_core::Result<T>) {
@@ -85,7 +86,8 @@ fn is_contended<T: std::fmt::Debug>(answer: idem_core::Result<T>) {
     );
 }
 
-/// Whatever the sessions of the caller's pool wait for a lock, and whatever their isolation level: 50 s is the default.
+/// Whatever the sessions of the caller's pool wait for a lock, and whatever their isolation level:
+/// 50 s is the default.
 const PATIENT: &[&str] = &[
     "SET SESSION innodb_lock_wait_timeout = 50",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -159,7 +161,8 @@ async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
         let fresh = cx.request(&cx.key(format!("fresh under {setting}")));
         let outcome = store.claim_in(&mut second, &fresh).await?;
         assert!(outcome.acquired().is_some());
-        // Whatever it has locked, a neighbour of its fresh key is free; not so where its reads lock, too.
+        // Whatever it has locked, a neighbour of its fresh key is free; not so where its reads
+        // lock, too.
         if !setting.contains("SERIALIZABLE") {
             let neighbour = cx.request(&cx.key(format!("fresh under {setting}, too")));
             let outcome = store.claim_retrying(&neighbour, BOUND).await?;
@@ -222,7 +225,8 @@ async fn locks_that_are_met_are_counted(cx: &Context) -> CaseResult {
     completed_at_last(&store, &completions).await
 }
 
-/// The batch holds no lock while it meets another, so nobody waits for it, and the server has no deadlock to break.
+/// The batch holds no lock while it meets another, so nobody waits for it, and the server has no
+/// deadlock to break.
 async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let mut other = store.pool().begin().await?;

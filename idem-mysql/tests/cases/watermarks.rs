@@ -119,7 +119,8 @@ async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> Ca
     Ok(())
 }
 
-/// What is stale or a repetition: the server has counted no written row, and knows of no lock that they have taken.
+/// What is stale or a repetition: the server has counted no written row, and knows of no lock that
+/// they have taken.
 async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -139,7 +140,8 @@ async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// With 10,000 marks in the table, an advance reads a handful of rows, and a purge goes by its index.
+/// With 10,000 marks in the table, an advance reads a handful of rows, and a purge goes by its
+/// index.
 async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

@@ -105,7 +105,8 @@ impl MySqlHarness {
         Ok(MySqlStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A store that reaches the server at this address: MySQL on connections of its own, the others on a pool of the caller's.
+    /// A store that reaches the server at this address: MySQL on connections of its own, the others
+    /// on a pool of the caller's.
     async fn store_through(
         &self,
         namespace: &str,
@@ -198,7 +199,8 @@ impl Harness for MySqlHarness {
             .batch()
             .checkpoints()
             .watermarks();
-        // A node locks nothing on another: there a claim wins, and the open transaction fails to commit.
+        // A node locks nothing on another: there a claim wins, and the open transaction fails to
+        // commit.
         match self.name {
             "galera" => profile,
             _ => profile.transactions().row_locks(),

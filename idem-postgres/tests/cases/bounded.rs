@@ -41,8 +41,8 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// With 50,000 records in the table, the server's own counters say that claims, duplicates, a completion, purge and
-/// sweep read it through its indexes alone.
+/// With 50,000 records in the table, the server's own counters say that claims, duplicates, a
+/// completion, purge and sweep read it through its indexes alone.
 async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

@@ -39,8 +39,8 @@ pub(super) const WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Sixteen callers of one key, fresh or released before, on a pool of the caller's whose sessions are serializable: no
-/// caller gets `Contention`.
+/// Sixteen callers of one key, fresh or released before, on a pool of the caller's whose sessions
+/// are serializable: no caller gets `Contention`.
 async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
@@ -73,8 +73,8 @@ async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// `idle_session_timeout` (PostgreSQL 14 and later; older servers refuse the setting): the session ends with 57P05. A
-/// claim that meets it may be repeated.
+/// `idle_session_timeout` (PostgreSQL 14 and later; older servers refuse the setting): the session
+/// ends with 57P05. A claim that meets it may be repeated.
 async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {

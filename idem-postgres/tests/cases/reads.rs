@@ -15,8 +15,8 @@ pub(super) const DUPLICATES_TAKE_NO_TRANSACTION_ID: Case =
         Box::pin(a_thousand_duplicates_take_no_transaction_id(cx))
     });
 
-/// The server gives a transaction an id with its first write: a row version, a row's lock, a record of the log.
-/// A thousand duplicates of every kind, in one transaction, get none.
+/// The server gives a transaction an id with its first write: a row version, a row's lock, a record
+/// of the log. A thousand duplicates of every kind, in one transaction, get none.
 async fn a_thousand_duplicates_take_no_transaction_id(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let requests = duplicates(cx).await?;
@@ -63,7 +63,8 @@ pub(super) async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     Ok([done, failed, held, conflict].map(again).into())
 }
 
-/// Rows written by this server process that it has not reported to the statistics yet, which it may do at any time.
+/// Rows written by this server process that it has not reported to the statistics yet, which it may
+/// do at any time.
 async fn written_rows(transaction: &mut PgTransaction<'_>) -> CaseResult<i64> {
     let sum = sqlx::query(
         "SELECT CAST(COALESCE(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) AS bigint)

@@ -47,8 +47,8 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// The claim that comes next has not seen the record live, so only the statement that writes can know that the work must
-/// not run again.
+/// The claim that comes next has not seen the record live, so only the statement that writes can
+/// know that the work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -119,8 +119,9 @@ async fn a_claim_beside_the_transaction_that_claimed_is_told_its_end(cx: &Contex
     Ok(())
 }
 
-/// The statement may be answered later than its caller waits; here the server is kept from it by a lock of the whole
-/// table, which the statement's own bound does not cover: it is waited for before the statement begins.
+/// The statement may be answered later than its caller waits; here the server is kept from it by a
+/// lock of the whole table, which the statement's own bound does not cover: it is waited for before
+/// the statement begins.
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -157,8 +158,8 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// A method in a caller's transaction waits as shortly, keeps to the transaction's own bound where that is shorter, and
-/// leaves it as it was; what it says makes the transaction be repeated.
+/// A method in a caller's transaction waits as shortly, keeps to the transaction's own bound where
+/// that is shorter, and leaves it as it was; what it says makes the transaction be repeated.
 async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let mut holder = store.pool().begin().await?;

@@ -1,4 +1,5 @@
-//! Who waits is told: on a connection straight to the server, also where the store goes through PgBouncer.
+//! Who waits is told: on a connection straight to the server, also where the store goes through
+//! PgBouncer.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,8 @@ fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     Ok(store.wakes_through(options))
 }
 
-/// Listens. On a busy machine the making of the connection may take longer than the first to listen is kept waiting.
+/// Listens. On a busy machine the making of the connection may take longer than the first to listen
+/// is kept waiting.
 async fn listen(wakes: &PostgresNotifier, key: &Key) -> CaseResult<Subscription> {
     let begin = Instant::now();
     loop {
@@ -224,7 +226,8 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     Ok(())
 }
 
-/// What is told while `ends` runs. Notifications come in the order of the commits, so the mark comes last.
+/// What is told while `ends` runs. Notifications come in the order of the commits, so the mark
+/// comes last.
 async fn heard<F: Future<Output = CaseResult> + Send>(
     cx: &Context,
     store: &PostgresStore,

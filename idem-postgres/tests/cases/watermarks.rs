@@ -75,7 +75,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// Who advances a source that an open transaction has advanced asks again until its end, and is told the truth.
+/// Who advances a source that an open transaction has advanced asks again until its end, and is
+/// told the truth.
 async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for (start, commits, wanted) in [
@@ -104,7 +105,8 @@ async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// What is stale, a repetition or a look at a checkpoint gets its transaction no id: no row version, no row's lock.
+/// What is stale, a repetition or a look at a checkpoint gets its transaction no id: no row
+/// version, no row's lock.
 async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let source = cx.key("source");

@@ -26,8 +26,8 @@ fn unprepared() -> Config {
     Config::new().with_statement_mode(StatementMode::Unprepared)
 }
 
-/// The commit waits for a standby that there is not; its server process is ended, and the pooler says with a code of
-/// its own that the answer is lost. The record is completed.
+/// The commit waits for a standby that there is not; its server process is ended, and the pooler
+/// says with a code of its own that the answer is lost. The record is completed.
 pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
     let durable = Options::new().with_durability(Durability::Durable);
     let server = start_private("postgres", &durable)?;
@@ -119,7 +119,8 @@ pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// In transaction mode, with many servers or one, prepared statements do not work; in session mode they do.
+/// In transaction mode, with many servers or one, prepared statements do not work; in session mode
+/// they do.
 pub(crate) fn refused(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     for (settings, works) in [
@@ -146,7 +147,8 @@ pub(crate) fn refused(runtime: &Runtime) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Pools of the caller's own, which nobody has tried out: values that come to another statement are refused by it.
+/// Pools of the caller's own, which nobody has tried out: values that come to another statement are
+/// refused by it.
 pub(crate) fn mixed_up(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     let pooler = pooler(&server, &[("default_pool_size", "4")])?;
@@ -174,8 +176,8 @@ pub(crate) fn mixed_up(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// Renewals of some, checkpoints of others, in different orders: a checkpoint is what was stored by its holder, and a
-/// record without one has none.
+/// Renewals of some, checkpoints of others, in different orders: a checkpoint is what was stored by
+/// its holder, and a record without one has none.
 async fn steps(
     store: &PostgresStore,
     direct: &PostgresStore,

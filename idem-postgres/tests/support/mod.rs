@@ -134,8 +134,8 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A store that reaches the server at this address: directly on connections of its own, behind the pooler on a
-    /// pool of the caller's.
+    /// A store that reaches the server at this address: directly on connections of its own, behind
+    /// the pooler on a pool of the caller's.
     async fn store_through(
         &self,
         namespace: &str,
@@ -171,8 +171,8 @@ impl PostgresHarness {
     }
 }
 
-/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's functions and types
-/// hide the server's own.
+/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's
+/// functions and types hide the server's own.
 const HOSTILE: &[(&str, &str)] = &[
     ("standard_conforming_strings", "off"),
     ("escape_string_warning", "off"),

@@ -16,7 +16,8 @@ const MAX_IDLE: Duration = Duration::from_secs(10 * 60);
 /// How often the store looks for such connections, when it acquires one.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Connections that a store keeps to itself: opened as they are needed, the one that was handed back last comes first.
+/// Connections that a store keeps to itself: opened as they are needed, the one that was handed
+/// back last comes first.
 ///
 /// A clone shares them.
 pub struct Connections<DB: Database> {
@@ -49,7 +50,8 @@ impl<DB: Database> Connections<DB> {
     ///
     /// # Errors
     ///
-    /// What opening one answers; [`PoolClosed`](sqlx::Error::PoolClosed) after [`close`](Self::close).
+    /// What opening one answers; [`PoolClosed`](sqlx::Error::PoolClosed) after
+    /// [`close`](Self::close).
     ///
     /// # Cancellation
     ///
@@ -70,7 +72,8 @@ impl<DB: Database> Connections<DB> {
         self.pool.status().max_size
     }
 
-    /// Closes those that are not in use, and the others when they are handed back. There are no more connections then.
+    /// Closes those that are not in use, and the others when they are handed back. There are no
+    /// more connections then.
     pub fn close(&self) {
         self.pool.close();
     }

@@ -67,8 +67,8 @@ pub fn with_meaning((kind, effect, message): Meaning, access: Access, error: Sql
     Error::new(kind, effect, message).with_source(error)
 }
 
-/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it speaks
-/// TLS: one that is shutting down, or a proxy in front of none. No server answers that byte.
+/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it
+/// speaks TLS: one that is shutting down, or a proxy in front of none. No server answers that byte.
 /// <https://github.com/transact-rs/sqlx/issues/4395>
 fn is_lost(error: &SqlxError) -> bool {
     match error {

@@ -46,11 +46,11 @@ impl<DB: Database> fmt::Debug for ConnectionGuard<DB> {
     }
 }
 
-/// A connection of sqlx's pool that is closed instead of handed back when what was begun on it was not
-/// finished.
+/// A connection of sqlx's pool that is closed instead of handed back when what was begun on it was
+/// not finished.
 ///
-/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves it open, and the pool
-/// would hand the connection on (<https://github.com/transact-rs/sqlx/issues/4385>).
+/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves it open, and the
+/// pool would hand the connection on (<https://github.com/transact-rs/sqlx/issues/4385>).
 #[derive(Debug)]
 pub struct CloseUnlessDone<DB: Database> {
     connection: PoolConnection<DB>,

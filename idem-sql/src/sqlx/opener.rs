@@ -8,8 +8,8 @@ use sqlx::{Connection, Database};
 /// A connection that was idle for longer is asked whether it still lives before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
-/// A connection that is older is replaced, as by sqlx's own pool: what a server keeps for a connection goes with it, and
-/// a name that has come to mean another server is looked up again.
+/// A connection that is older is replaced, as by sqlx's own pool: what a server keeps for a
+/// connection goes with it, and a name that has come to mean another server is looked up again.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 pub(crate) type OptionsOf<DB> = <<DB as Database>::Connection as Connection>::Options;

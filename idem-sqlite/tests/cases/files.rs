@@ -105,7 +105,8 @@ async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// In a caller's transaction the check comes before the commit, and `Transactions` check after it too.
+/// In a caller's transaction the check comes before the commit, and `Transactions` check after it
+/// too.
 async fn a_commit_into_a_file_that_is_gone_is_an_error(cx: &Context) -> CaseResult {
     for (number, (fate, befalls)) in FATES.iter().enumerate() {
         let (file, stores) = stores(cx, &number.to_string()).await?;

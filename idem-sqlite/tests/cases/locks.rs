@@ -31,7 +31,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Far less than SQLite's own time-out of 5 s, and more than the bound.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The store's own connections, and a pool of the caller's whose connections wait for the lock for a minute.
+/// The store's own connections, and a pool of the caller's whose connections wait for the lock for
+/// a minute.
 async fn stores(cx: &Context) -> CaseResult<[SqliteStore; 2]> {
     let file = Path::new(cx.namespace()).join("idem.db");
     let options = SqliteConnectOptions::new()

@@ -67,7 +67,8 @@ async fn duplicates_are_answered_while_another_connection_writes(cx: &Context) -
     Ok(writer.close().await?)
 }
 
-/// The same while a transaction of the store's own pool holds it, and where all keys were fresh so far.
+/// The same while a transaction of the store's own pool holds it, and where all keys were fresh so
+/// far.
 async fn unexpected_duplicates_are_answered_while_a_caller_writes(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
     let store = support::store(cx.namespace()).await?;

@@ -1,4 +1,5 @@
-//! Settings of connections and files that change what statements mean, and tables that are not the store's.
+//! Settings of connections and files that change what statements mean, and tables that are not the
+//! store's.
 
 use std::path::Path;
 use std::str::FromStr;

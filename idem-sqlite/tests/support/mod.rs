@@ -126,7 +126,8 @@ impl CallerTransaction for Begun {
     }
 }
 
-/// The same on pools of the caller's, whose files and connections are set as differently as they may be.
+/// The same on pools of the caller's, whose files and connections are set as differently as they
+/// may be.
 pub(crate) struct Hostile;
 
 /// Settings of a connection that must change nothing.
