@@ -17,8 +17,8 @@ use crate::statements::{Dialect, MAX_ITEMS, filled_up};
 /// 16 MiB unless set otherwise.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The same on MySQL: 9.7.4 was measured to answer a statement of 128 claims (15 KiB) and more 40
-/// ms later than one of 110, whatever is in it, where MariaDB does not. Lists are filled up by a
+/// The same on MySQL: 9.7.4 was measured to answer a statement of 128 claims (15 KiB) and more
+/// 40 ms later than one of 110, whatever is in it, where MariaDB does not. Lists are filled up by a
 /// third at most, so this stays below.
 const MAX_BYTES_OF_MYSQL: usize = 10 << 10;
 
