@@ -14,7 +14,7 @@ use crate::store::BACKEND;
 /// An open transaction on a connection of the pool.
 ///
 /// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection,
-/// which rolls back: a connection whose statement was dropped half-way is of no use, and sqlx 0.9.0
+/// which rolls back: a connection whose statement was dropped half-way is unusable, and sqlx 0.9.0
 /// would hand it back to the pool.
 #[derive(Debug)]
 pub struct Transaction {
@@ -23,7 +23,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
     /// leave the transaction open.
     pub(crate) async fn begin(pool: MySqlPool, statement: &'static str) -> Result<Self> {
         let begun = tokio::spawn(async move {
@@ -39,7 +39,7 @@ impl Transaction {
         begun.map_err(|error| failed(error, Access::Read, "begin"))
     }
 
-    /// Commits.
+    /// Commits the transaction.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Transaction {
         done.map_err(|error| failed(error, Access::Write, "commit"))
     }
 
-    /// Rolls back, and keeps the connection for others, which dropping does not.
+    /// Rolls the transaction back, and keeps the connection for others, which dropping does not.
     ///
     /// # Errors
     ///
