@@ -19,8 +19,8 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
     now!(),
 );
 
-/// `?1..?3` source, `?4` version. A mark that is as high already: the answer to what is stale or a
-/// repetition, by a read that takes no write lock. That there is none proves nothing; [`RAISE`]
+/// `?1..?3` source, `?4` version. Reads a mark that is as high already: the answer to a stale
+/// version or a repetition, without the write lock. An empty answer proves nothing; [`RAISE`]
 /// decides.
 pub(crate) const RAISED: &str = concat!(
     "SELECT version FROM {marks} WHERE ",
@@ -31,9 +31,9 @@ pub(crate) const RAISED: &str = concat!(
 
 /// `?1..?3` source, `?4` version, `?5` retention.
 ///
-/// Runs under the write lock, so the mark it judges is the latest, and of any number with one
-/// version the first finds it below. No row comes back when it was raised as high since it was
-/// read: asking again sees it.
+/// Runs under the write lock, so the mark that it judges is the latest, and of any number of
+/// statements with one version the first finds a lower mark. No row comes back when the mark was
+/// raised as high since it was read: a repeated advance sees it.
 pub(crate) const RAISE: &str = concat!(
     "INSERT INTO {marks} AS m (scope, operation, id, version, expires_at)
 SELECT ?1, ?2, ?3, ?4, now + ?5 FROM (SELECT ",
