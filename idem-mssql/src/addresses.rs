@@ -55,7 +55,7 @@ mod tests {
         (Ipv4Addr::LOCALHOST, 0).into()
     }
 
-    /// Makes a listener whose queue is full: it never answers, like an address without a route.
+    /// Creates a listener whose queue is full: it never answers, like an address without a route.
     async fn silent() -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(any()).unwrap();

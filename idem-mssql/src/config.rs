@@ -34,9 +34,9 @@ pub enum ClaimMethod {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// Makes the defaults: the tables `idem_records` and `idem_records_watermarks` in the user's
-    /// default schema (usually `dbo`); default limits; the claim method by server; 10 s for an
-    /// operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`
+    /// in the user's default schema (usually `dbo`); default limits; the claim method by server;
+    /// 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

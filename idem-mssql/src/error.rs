@@ -133,7 +133,7 @@ pub(crate) fn decode(error: DriverError) -> Error {
     classify(error, Access::Write)
 }
 
-/// Makes the error for a column of another type.
+/// Creates the error for a column of another type.
 pub(crate) fn unexpected(what: &str, column: usize) -> Error {
     Error::corrupt(format!(
         "the server's answer has something else than {what} in column {column}"

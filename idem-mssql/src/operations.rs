@@ -76,7 +76,7 @@ impl Operations {
         })
     }
 
-    /// Makes a session in the caller's transaction.
+    /// Creates a session in the caller's transaction.
     pub(crate) async fn in_transaction<'s>(&self, client: &'s mut Client) -> Result<Session<'s>> {
         let server = self
             .server(&mut Session::Transaction(client, Server::Other))

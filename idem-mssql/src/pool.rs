@@ -51,9 +51,9 @@ SET NUMERIC_ROUNDABORT OFF;
 SET QUOTED_IDENTIFIER ON;
 ";
 
-/// Opens connections: TCP without delay to the address of the host that answers first, the login, a
-/// second try where the server redirects the client (Azure SQL's redirect policy, read-only
-/// routing), and the session settings that the statements rely on.
+/// Opens connections: TCP without delay to the address of the host that answers first, then the
+/// login. Tries again where the server redirects the client (Azure SQL's redirect policy, read-only
+/// routing). Last come the session settings that the statements rely on.
 #[derive(Clone)]
 pub struct Manager {
     config: Config,
@@ -64,7 +64,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Makes connections with the driver's configuration, each opened within 15 s.
+    /// Creates connections with the driver's configuration, each opened within 15 s.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Manager {
         Some(set.max(patience).min(LONGEST))
     }
 
-    /// Makes connections from the URL: see [`MssqlStore::connect`](crate::MssqlStore::connect).
+    /// Creates connections from the URL: see [`MssqlStore::connect`](crate::MssqlStore::connect).
     ///
     /// # Errors
     ///

@@ -21,12 +21,17 @@
 //! counts cost a few bytes, and a server that does not restore the setting would leave it changed
 //! for a caller.
 //!
-//! Isolation: right under READ COMMITTED with locks or with row versions
-//! (`READ_COMMITTED_SNAPSHOT`, Azure SQL's default), under anything stronger in a caller's
-//! transaction (a statement does the same or fails with 1205 or 3960), and on servers that ignore
-//! lock hints and read from snapshots, as Babelfish does. A request writes with at most one of its
-//! statements. So a request that the server aborted because of a deadlock has had no effect, and is
-//! sent again. See "Transaction locking and row versioning guide",
+//! The statements are right at these levels of isolation:
+//!
+//! * under READ COMMITTED with locks or with row versions (`READ_COMMITTED_SNAPSHOT`, Azure SQL's
+//!   default);
+//! * under anything stronger in a caller's transaction (a statement does the same or fails with
+//!   1205 or 3960);
+//! * on servers that ignore lock hints and read from snapshots, as Babelfish does.
+//!
+//! A request writes with at most one of its statements. So a request that the server aborted
+//! because of a deadlock has had no effect, and is sent again. See "Transaction locking and row
+//! versioning guide",
 //! <https://learn.microsoft.com/sql/relational-databases/sql-server-transaction-locking-and-row-versioning-guide>.
 //!
 //! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a

@@ -147,8 +147,8 @@ const CLOCK: &str = "DECLARE @now bigint = \
                      DATEDIFF_BIG(microsecond, CAST('1970-01-01' AS datetime2), SYSUTCDATETIME());\n";
 
 impl Statement {
-    /// Makes a statement with the clock. It waits up to `wait` for a lock, so that the server gives
-    /// up before the client does and reports that nothing was done.
+    /// Creates a statement with the clock. It waits up to `wait` for a lock, so that the server
+    /// gives up before the client does and reports that nothing was done.
     fn timed(text: &str, wait: Duration) -> Self {
         let text = format!("{CLOCK}{text}");
         Self {

@@ -39,13 +39,13 @@ pub struct MssqlStore {
 }
 
 impl MssqlStore {
-    /// Makes a store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         Self::with_config(pool, Config::new())
     }
 
-    /// Makes a store on the caller's pool. The pool's connections wait for an answer at least as
+    /// Creates a store on the caller's pool. The pool's connections wait for an answer at least as
     /// long as [`Config::with_timeout`] says; a longer `command_timeout` of the driver's
     /// configuration stays (30 s by default).
     #[must_use]
@@ -59,7 +59,7 @@ impl MssqlStore {
         store.with_batches()
     }
 
-    /// Makes a store with its own pool: at most 10 connections, opened as they are needed, and
+    /// Creates a store with its own pool: at most 10 connections, opened as they are needed, and
     /// tested before use only after half a minute of idling.
     ///
     /// `url` is `mssql://user:password@host:port/database?encrypt=on&trust_cert=false`; `sqlserver`

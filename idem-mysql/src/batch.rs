@@ -97,8 +97,9 @@ impl Operations {
         Ok(answers)
     }
 
-    /// Inserts the claims whose records are expected to be absent, reads the records of the others,
-    /// inserts the absent ones of those, and reads again where another caller was first.
+    /// Inserts the claims whose records are expected to be absent, and reads the records of the
+    /// others. Then inserts the absent ones of those, and reads again where another caller was
+    /// first.
     async fn insert_and_look(
         &self,
         session: &mut Session<'_>,

@@ -55,8 +55,8 @@ pub enum ClaimOrder {
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// Makes the defaults: the tables `idem_records` and `idem_records_watermarks` in the database
-    /// of the connection; default limits; 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`
+    /// in the database of the connection; default limits; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

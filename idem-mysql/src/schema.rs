@@ -57,9 +57,9 @@ impl MySqlStore {
     ///
     /// # Errors
     ///
-    /// - `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in an
-    ///   unsuitable way, a privilege is missing, or a table is of a later version, not this
-    ///   crate's, or lacks what the statements need.
+    /// - `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6, or set up in an
+    ///   unsuitable way; when a privilege is missing; when a table is of a later version, is not
+    ///   this crate's, or lacks a part that the statements need.
     /// - `Unavailable` as usual.
     ///
     /// # Cancellation

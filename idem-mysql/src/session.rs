@@ -62,7 +62,8 @@ enum ConnectionSource<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Makes a session on a connection of the store's own where it has such, otherwise of the pool.
+    /// Creates a session on a connection of the store's own where it has such, otherwise of the
+    /// pool.
     pub(crate) fn on_store(
         pool: &'s MySqlPool,
         own: Option<&'s Own>,

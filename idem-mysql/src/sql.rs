@@ -1,10 +1,10 @@
 //! The statements, each with the argument why it is safe.
 //!
 //! Each commits by itself, needs no session state, and means the same under READ COMMITTED and
-//! REPEATABLE READ. At every level the server judges the condition of an UPDATE, and the row that
-//! an INSERT meets, on the locked, latest version of the row ("Locking Reads", "Consistent
-//! Nonlocking Reads", <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). The
-//! result of a plain SELECT is never taken as proof that a key is free.
+//! REPEATABLE READ. At every level the condition of an UPDATE, and the row that an INSERT meets,
+//! are judged on the locked, latest version of the row ("Locking Reads", "Consistent Nonlocking
+//! Reads", <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). The result of a
+//! plain SELECT is never taken as proof that a key is free.
 //!
 //! The clock is `UTC_TIMESTAMP(6)`, the server's clock at the start of the statement: not of the
 //! transaction, and independent of the session's time zone. It is read before any wait for a lock:

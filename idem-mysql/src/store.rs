@@ -88,7 +88,7 @@ pub struct MySqlStore {
 }
 
 impl MySqlStore {
-    /// Makes a store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
     /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken
     /// from one unless the pool was built with `test_before_acquire(false)`;
@@ -98,7 +98,7 @@ impl MySqlStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// Makes a store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: MySqlPool, config: Config) -> Self {
         Self::on(pool, None, config)
@@ -115,7 +115,7 @@ impl MySqlStore {
         store.with_batches()
     }
 
-    /// Makes a store with its own connections: at most 10 by default
+    /// Creates a store with its own connections: at most 10 by default
     /// ([`Config::with_max_connections`]). It opens them as they are needed, and tests them before
     /// use only after half a minute of idling. [`pool`](Self::pool) is for callers' transactions
     /// and opens at most as many again, when it is used.

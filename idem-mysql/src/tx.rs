@@ -24,7 +24,7 @@ idem_sql::store_in_transaction! {
     /// `sqlx::MySqlTransaction`. Prefer the first: sqlx 0.9.0 hands a connection whose statement
     /// was dropped half-way back to the pool, where it keeps the transaction open, and its locks.
     ///
-    /// These methods wait at most as long for a lock that another transaction holds, and then
+    /// For a lock that another transaction holds, these methods wait at most as long, and then
     /// return `Contention`. There are two exceptions on MySQL: a plain read under SERIALIZABLE, and
     /// the INSERT of a fresh key in a session that is not READ COMMITTED, which waits up to a
     /// second. Afterwards the session's settings are as before. A transaction that was made

@@ -39,8 +39,8 @@ impl Operations {
     /// statement that decides everything where the key has a record that may have to be acquired,
     /// or had one in between.
     ///
-    /// Only a row that was written makes a winner, and only a live record that this claim must not
-    /// touch makes a loser, so the order changes no decision. A change between two statements is
+    /// Only a row that was written makes a winner. Only a live record that this claim must not
+    /// touch makes a loser. So the order changes no decision. A change between two statements is
     /// seen by the second, or by the statement that decides everything: a record that the insert
     /// met may be gone, and a record that the read did not see may be there.
     ///

@@ -59,8 +59,9 @@ pub enum StatementMode {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// Makes the defaults: the tables `idem_records` and `idem_records_watermarks`, found through
-    /// the connection's `search_path`; default limits; prepared statements; 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`,
+    /// found through the connection's `search_path`; default limits; prepared statements; 10 s for
+    /// an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

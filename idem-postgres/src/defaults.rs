@@ -2,9 +2,9 @@
 //! pooler.
 //!
 //! The statements are written so that most settings do not matter. They name the server's functions
-//! and types with their schema, have no string that is escaped, read the clock as a number, answer
-//! in binary, bound their own waits for locks, and are repeated where a stricter isolation level
-//! lets them fail. The store refuses the other settings.
+//! and types with their schema, and have no string that is escaped. They read the clock as a
+//! number, answer in binary, and bound their own waits for locks. Where a stricter isolation level
+//! lets them fail, they are repeated. The store refuses the other settings.
 
 use std::time::Duration;
 

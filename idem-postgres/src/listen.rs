@@ -48,8 +48,8 @@ pub struct PostgresNotifier {
 }
 
 impl PostgresStore {
-    /// Makes a notifier for this store's records, on a connection beside the pool, with the pool's
-    /// options.
+    /// Creates a notifier for this store's records, on a connection beside the pool, with the
+    /// pool's options.
     ///
     /// Through a pooler in transaction mode no notification arrives: see
     /// [`wakes_through`](Self::wakes_through).
@@ -59,7 +59,7 @@ impl PostgresStore {
         self.wakes_through(options.application_name("idem wakes"))
     }
 
-    /// Makes a notifier on a connection with these options: to the primary itself, past a pooler
+    /// Creates a notifier on a connection with these options: to the primary itself, past a pooler
     /// that keeps no session.
     #[must_use]
     pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {

@@ -71,7 +71,7 @@ fn announced(template: &str, announces: bool) -> String {
 pub(crate) struct Statement(Arc<Texts>);
 
 impl Statement {
-    /// Makes a query of the statement, which takes the values.
+    /// Creates a query of the statement, which takes the values.
     pub(crate) fn query(&self) -> Query {
         Query::new(self.clone())
     }

@@ -47,7 +47,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// The store uses no session state: no `SET`, no session-level advisory lock, and `LISTEN` only for
 /// [`PostgresNotifier`](crate::PostgresNotifier). A pool that the caller makes may need PgBouncer's
 /// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that
-/// parameter. After the type of a column changed, each connection takes one more round trip, and a
+/// parameter. After a change of a column's type, each connection takes one more round trip, and a
 /// caller's transaction one repetition.
 #[derive(Clone)]
 pub struct PostgresStore {
@@ -60,7 +60,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Makes a store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
     /// sqlx pings a connection each time it is taken from a pool unless the pool was built with
     /// `test_before_acquire(false)`, which spares a round trip; see [`connect`](Self::connect).
@@ -69,7 +69,7 @@ impl PostgresStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// Makes a store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: PgPool, config: Config) -> Self {
         Self::on(ConnectionSource::Callers(pool.clone()), pool, config)
@@ -86,9 +86,9 @@ impl PostgresStore {
         store.with_batches()
     }
 
-    /// Makes a store with its own connections: at most 10 by default
+    /// Creates a store with its own connections: at most 10 by default
     /// ([`with_max_connections`](Config::with_max_connections)). It opens them as they are needed,
-    /// tests them before use only after half a minute of idling, and never reuses one after a
+    /// and tests them before use only after half a minute of idling. It never reuses one after a
     /// statement whose answer was not read to its end. sqlx's pool would ping each one whenever it
     /// is handed back.
     ///
@@ -100,9 +100,9 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// - `Misconfigured` when the URL cannot be read, when the session's defaults forbid writes or
-    ///   would change the meaning of the statements, and when a pooler mixes up the prepared
-    ///   statements of its clients in [`StatementMode::Prepared`](crate::StatementMode::Prepared).
+    /// - `Misconfigured` when the URL cannot be read; when the session's defaults forbid writes or
+    ///   would change the meaning of the statements; when a pooler mixes up the prepared statements
+    ///   of its clients in [`StatementMode::Prepared`](crate::StatementMode::Prepared).
     /// - `Unavailable` or `Misconfigured` when no connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at_connect = |error: Error| error.at(BACKEND, "connect");

@@ -25,7 +25,7 @@ idem_sql::store_in_transaction! {
     ///   [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves no
     ///   trace of the claim.
     ///
-    /// These methods wait for a key that another open transaction holds at most as long. The
+    /// For a key that another open transaction holds, these methods wait at most as long. The
     /// transaction's own `lock_timeout` holds where it is shorter, and is restored when the method
     /// returns.
     ///
@@ -65,7 +65,7 @@ fn begin(isolation: Isolation) -> &'static str {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a serialization failure (40001), a deadlock
+/// Runs transactions, and repeats each as a whole after a serialization failure (40001), a deadlock
 /// (40P01), or a lock that was not free in time (55P03): see
 /// [`is_transaction_retryable`](crate::is_transaction_retryable).
 ///

@@ -80,7 +80,7 @@ pub struct Batch<I, T> {
 }
 
 impl<I: Item, T> Batch<I, T> {
-    /// Makes a batch of these items, each as `check` returns it. An item that `check` refuses has
+    /// Creates a batch of these items, each as `check` returns it. An item that `check` refuses has
     /// its answer.
     ///
     /// Rounds are in the order of keys, byte by byte, so two batches never wait for each other in a

@@ -24,7 +24,7 @@ pub enum Step<R> {
 }
 
 impl<R> Step<R> {
-    /// Makes the step from the record that the store read after a statement that wrote nothing.
+    /// Creates the step from the record that the store read after a statement that wrote nothing.
     ///
     /// # Errors
     ///

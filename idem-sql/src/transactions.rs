@@ -16,7 +16,7 @@ pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
     /// An open transaction. Dropped, it is rolled back.
     type Transaction: Send;
 
-    /// Makes transactions on this pool, at the usual isolation level.
+    /// Creates transactions on this pool, at the usual isolation level.
     fn new(pool: Self::Pool) -> Self;
 
     /// Begins a transaction. A future that is dropped leaves nothing open.
@@ -64,8 +64,8 @@ pub struct Transactions<S> {
 }
 
 impl<S: TransactionSource> Transactions<S> {
-    /// Makes transactions on this pool, each repeated for at most 10 s; under READ COMMITTED, where
-    /// there are isolation levels.
+    /// Creates transactions on this pool, each repeated for at most 10 s; under READ COMMITTED,
+    /// where there are isolation levels.
     #[must_use]
     pub fn new(pool: S::Pool) -> Self {
         Self {

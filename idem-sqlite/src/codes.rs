@@ -2,8 +2,8 @@
 //! whether a statement with this answer may have had an effect.
 //!
 //! A statement that fails is rolled back, and a commit with the answer BUSY has not happened. After
-//! an error of the disk or of memory in a commit, the last frame of the write-ahead log may or may
-//! not be written, and the next reader of the log may find the transaction in it. So the effect is
+//! an error of the disk or of memory in a commit, the last frame of the write-ahead log may be
+//! written or not. The next reader of the log may find the transaction in it. So the effect is
 //! unknown then, as it is for every code that is not listed.
 
 use idem_core::Effect::{None, Unknown};

@@ -17,8 +17,8 @@ pub struct Config {
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
-    /// Makes the defaults: the tables `idem_records` and `idem_records_watermarks`, default limits,
-    /// 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`,
+    /// default limits, 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

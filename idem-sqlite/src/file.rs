@@ -19,9 +19,12 @@ const TRUSTED: Duration = Duration::from_millis(10);
 /// acknowledges the write. Once the path does not, every call fails, because connections opened
 /// since may be of another file.
 ///
-/// The check cannot see a deletion after the answer was given, a deletion between the check of an
-/// operation in a caller's transaction and the caller's commit, and a file that was overwritten in
-/// place.
+/// The check cannot see:
+///
+/// * a deletion after the answer was given;
+/// * a deletion between the check of an operation in a caller's transaction and the caller's
+///   commit;
+/// * a file that was overwritten in place.
 #[derive(Debug, Clone)]
 pub(crate) struct DatabaseFile(Option<Arc<Watched>>);
 

@@ -264,7 +264,7 @@ mod tests {
     use crate::lock::MAX_LOCK_WAIT;
     use crate::{Config, SqliteStore};
 
-    /// Makes a store with a table `written` in its file, in a folder that is dropped with it.
+    /// Creates a store with a table `written` in its file, in a folder that is dropped with it.
     async fn store() -> (tempfile::TempDir, SqliteStore) {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/idem.db", folder.path().display());

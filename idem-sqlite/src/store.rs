@@ -34,7 +34,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Makes a store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
     /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out,
     /// as [`connect`](Self::connect) sets them: the store is as durable as these settings.
@@ -43,7 +43,7 @@ impl SqliteStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// Makes a store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
         // The caller knows whether the file is in WAL mode.
@@ -61,7 +61,7 @@ impl SqliteStore {
         store.with_batches()
     }
 
-    /// Makes a store with its own connections: one that writes, one for callers' transactions and
+    /// Creates a store with its own connections: one that writes, one for callers' transactions and
     /// for writes that have to wait for the write lock, and up to four that read beside them. They
     /// are in WAL mode, with `synchronous = FULL` and a busy time-out of half the [`Config`]'s
     /// time-out.

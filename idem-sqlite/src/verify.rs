@@ -95,9 +95,9 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Checks the tables (columns, their types, which may be NULL, collations, primary keys,
-    /// indexes, and that they have no foreign trigger or constraint) and the settings of one
-    /// connection of [`pool`](Self::pool). Only reads.
+    /// Checks the tables, and the settings of one connection of [`pool`](Self::pool). Of the tables
+    /// it checks columns, their types, which may be NULL, collations, primary keys and indexes, and
+    /// that they have no foreign trigger or constraint. Only reads.
     ///
     /// # Errors
     ///

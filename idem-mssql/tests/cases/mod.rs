@@ -62,7 +62,7 @@ async fn told(
     }
 }
 
-/// Makes a case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -29,7 +29,7 @@ pub(crate) struct MssqlHarness {
 static POOLS: Mutex<BTreeMap<String, Pool>> = Mutex::new(BTreeMap::new());
 
 impl MssqlHarness {
-    /// Makes the harness with the server's own claim method.
+    /// Creates the harness with the server's own claim method.
     pub(crate) fn made_for() -> Result<Self, Missing> {
         let missing = || Missing::new(idem_servers::missing_reason("mssql"));
         Ok(Self {
@@ -39,7 +39,7 @@ impl MssqlHarness {
         })
     }
 
-    /// Makes the harness with the other method, where the server's own is MERGE.
+    /// Creates the harness with the other method, where the server's own is MERGE.
     pub(crate) async fn forced() -> Result<Self, Missing> {
         let harness = Self::made_for()?;
         let version = harness.version().await;
@@ -54,7 +54,7 @@ impl MssqlHarness {
         })
     }
 
-    /// Makes the harness of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let harness = Self::made_for()?;
         Ok(match name {

@@ -82,7 +82,7 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
 ];
 
-/// Makes a case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -49,7 +49,7 @@ async fn with(cx: &Context, order: ClaimOrder) -> CaseResult<MySqlStore> {
     Ok(harness.store_in_order(cx.namespace(), order).await?)
 }
 
-/// Makes a claim for a key in each state, in this scope, with the state's name.
+/// Creates a claim for a key in each state, in this scope, with the state's name.
 async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str, ClaimRequest)>> {
     let store = cx.store();
     let request = |id: &str| cx.request(&cx.key(format!("{scope}-{id}")));

@@ -30,7 +30,7 @@ pub(crate) struct MySqlHarness {
 }
 
 impl MySqlHarness {
-    /// Makes the harness of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let (name, server, product) = match name {
             "mysql" => ("mysql", "mysql", "MySQL"),

@@ -57,7 +57,7 @@ pub(crate) const ALL: &[Case] = &[
     wakes::WITHOUT_A_CONNECTION_THOSE_WHO_WAIT_POLL,
 ];
 
-/// Makes a case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

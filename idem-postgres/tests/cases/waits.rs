@@ -211,7 +211,7 @@ async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
     Ok(holder.rollback().await?)
 }
 
-/// Makes a claim of a key that has no record.
+/// Creates a claim of a key that has no record.
 fn elsewhere(claim: &Claim) -> Claim {
     let key = Key::new("nowhere", "pay", "none").expect("a valid key");
     Claim::new(

@@ -25,19 +25,19 @@ pub(crate) struct PostgresHarness {
 }
 
 impl PostgresHarness {
-    /// Makes the harness for the server itself.
+    /// Creates the harness for the server itself.
     pub(crate) fn direct() -> Result<Self, Missing> {
         Self::at("postgres", "PostgreSQL", StatementMode::Prepared)
     }
 
-    /// Makes the harness for the server behind PgBouncer in transaction mode.
+    /// Creates the harness for the server behind PgBouncer in transaction mode.
     pub(crate) fn pooled() -> Result<Self, Missing> {
         let product = "PostgreSQL behind PgBouncer";
         Self::at("pgbouncer", product, StatementMode::Unprepared)
     }
 
-    /// Makes the harness for the server with session defaults that change the meaning or the course
-    /// of statements.
+    /// Creates the harness for the server with session defaults that change the meaning or the
+    /// course of statements.
     pub(crate) fn hostile() -> Result<Self, Missing> {
         let mut harness = Self::at("postgres", "PostgreSQL", StatementMode::Prepared)?;
         harness.name = "postgres-hostile";
@@ -49,7 +49,7 @@ impl PostgresHarness {
         Ok(harness)
     }
 
-    /// Makes the harness of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         match name {
             "pgbouncer" => Self::pooled(),

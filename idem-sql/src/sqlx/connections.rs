@@ -26,7 +26,7 @@ pub struct Connections<DB: Database> {
 }
 
 impl<DB: Database> Connections<DB> {
-    /// Makes at most `max` connections with these options. Nothing is opened yet.
+    /// Creates at most `max` connections with these options. Nothing is opened yet.
     ///
     /// # Errors
     ///

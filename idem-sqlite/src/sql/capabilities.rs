@@ -31,9 +31,9 @@ pub(crate) const RAISED: &str = concat!(
 
 /// `?1..?3` source, `?4` version, `?5` retention.
 ///
-/// Runs under the write lock, so the mark that it judges is the latest, and of any number of
-/// statements with one version the first finds a lower mark. No row comes back when the mark was
-/// raised as high since it was read: a repeated advance sees it.
+/// Runs under the write lock, so the mark that it judges is the latest. Of any number of statements
+/// with one version, the first finds a lower mark. No row comes back when the mark was raised as
+/// high since it was read: a repeated advance sees it.
 pub(crate) const RAISE: &str = concat!(
     "INSERT INTO {marks} AS m (scope, operation, id, version, expires_at)
 SELECT ?1, ?2, ?3, ?4, now + ?5 FROM (SELECT ",

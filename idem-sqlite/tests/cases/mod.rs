@@ -43,7 +43,7 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
 ];
 
-/// Makes a case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,
