@@ -20,7 +20,7 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimMethod {
     /// The statement that suits the server, by the product that it names: `MERGE` on SQL Server and
-    /// Azure SQL, the other on all others.
+    /// Azure SQL, the other statement on all other servers.
     #[default]
     Auto,
     /// `MERGE … WITH (UPDLOCK, ROWLOCK)`.

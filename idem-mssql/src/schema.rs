@@ -9,7 +9,7 @@ use crate::row::Columns;
 use crate::session::{ConnectionGuard, Query};
 use crate::store::{BACKEND, MssqlStore};
 
-/// The first release with everything that the statements use that is still supported.
+/// The first release that is still supported and has everything that the statements use.
 const MIN_RELEASE: u32 = 2017;
 
 impl MssqlStore {
@@ -51,8 +51,8 @@ impl MssqlStore {
     /// Runs one script with one transaction in it, so that nothing is left open when this future is
     /// dropped: the connection is then closed, and an error rolls back (`XACT_ABORT`). The
     /// connection is closed in any case: a script's settings outlast it, and no other user of the
-    /// pool may get them. The read of the catalogue and the creation are not atomic by themselves,
-    /// so the script takes a lock.
+    /// pool may get them. The check for the table and its creation are not atomic by themselves, so
+    /// the script takes a lock.
     async fn create(&self) -> Result<()> {
         let config = &self.operations.config;
         let script = create_script(config);

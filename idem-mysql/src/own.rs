@@ -27,7 +27,8 @@ impl Own {
         })
     }
 
-    /// A connection without prepared statements counts as new. Setting one up twice does no harm.
+    /// Acquires a connection, and sets it up if it has no prepared statements and so counts as new.
+    /// Setting one up twice does no harm.
     pub(crate) async fn acquire(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
         let mut guard = self.connections.acquire().await?;
         if let Some(connection) = guard.connection()

@@ -78,8 +78,8 @@ macro_rules! config_methods {
         }
 
         /// Sets whether concurrent claims and completions of this process share statements, as
-        /// behind [`Batched`](idem_core::wrappers::Batched). Default: on. A single caller waits for
-        /// no batch either way.
+        /// behind [`Batched`](idem_core::wrappers::Batched). Default: on. A single caller sends its
+        /// call at once either way.
         #[doc = $batching]
         #[must_use]
         pub fn with_batching(mut self, batching: bool) -> Self {

@@ -33,7 +33,8 @@ const MOVED: &str = "the database file was renamed or deleted while it was open 
 const REFUSED: &str = "SQLite refused the statement; see the source for its code";
 
 const CODES: &[Row] = &[
-    // The statements are right: no such table or column. Found while the statement is prepared.
+    // The statements are correct, so a table or column is missing. Found while the statement is
+    // prepared.
     (1, "ERROR", Misconfigured, None, SCHEMA),
     (257, "ERROR_MISSING_COLLSEQ", Misconfigured, None, FOREIGN),
     (513, "ERROR_RETRY", Contention, None, AGAIN),

@@ -13,7 +13,7 @@ pub struct Config {
     batching: bool,
 }
 
-/// A longer time-out counts as none: clocks and SQLite's milliseconds cannot add it up.
+/// The longest time-out: clocks and SQLite's milliseconds cannot add longer ones up.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {

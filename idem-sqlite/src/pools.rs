@@ -375,7 +375,7 @@ mod tests {
         assert!(store.claim_many(&[request("three")]).await[0].is_err());
     }
 
-    /// The writer does not even wait for another claim that waits for the lock.
+    /// A duplicate does not even wait for another claim that waits for the lock.
     #[tokio::test]
     async fn no_duplicate_waits_for_the_lock() {
         let (folder, store) = store().await;

@@ -22,7 +22,7 @@ pub(crate) const BACKEND: &str = "sqlite";
 
 /// The store in a SQLite file.
 ///
-/// A clone shares the connections. The store creates only the file by itself: see
+/// A clone shares the connections. The store creates the file by itself, but no tables: see
 /// [`migrate`](Self::migrate).
 #[derive(Clone)]
 pub struct SqliteStore {

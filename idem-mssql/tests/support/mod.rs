@@ -231,7 +231,7 @@ impl Harness for MssqlHarness {
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace)?;
-        // On its own connection: it must not wait for the store's callers.
+        // On its own connection, so that the store's callers do not wait for it.
         let manager = Pool::builder(self.manager()?).max_size(1).build()?;
         let transaction = Transaction::begin(&manager, Isolation::ReadCommitted).await?;
         Ok(Some(Box::new(Open { store, transaction })))

@@ -62,7 +62,7 @@ fn direct() -> CaseResult<PostgresHarness> {
     PostgresHarness::direct().map_err(|missing| CaseError::new(missing.to_string()))
 }
 
-/// Creates a notifier past the pooler, by the name of the case's namespace.
+/// Creates a notifier past the pooler, whose connection has the name of the case's namespace.
 fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     let options = direct()?.options()?.application_name(cx.namespace());
     Ok(store.wakes_through(options))

@@ -81,7 +81,7 @@ pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// The pooler lets no more clients in: the claim waits for a slot, and nothing was sent.
+/// The pooler lets no more clients in: the error is retryable, and nothing was sent.
 pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     let pooler = pooler(&server, &[("max_client_conn", "3")])?;

@@ -26,7 +26,7 @@ pub struct Connections<DB: Database> {
 }
 
 impl<DB: Database> Connections<DB> {
-    /// Creates at most `max` connections with these options. Nothing is opened yet.
+    /// Sets up at most `max` connections with these options. Nothing is opened yet.
     ///
     /// # Errors
     ///
