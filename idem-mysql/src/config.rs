@@ -1,11 +1,11 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
 use idem_sql::config::{LONGEST_TIME, checked_name};
 
-/// Names, limits and what the server can do.
+/// The configuration of a store: names, limits, and the abilities of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     database: Option<String>,
@@ -22,8 +22,8 @@ pub struct Config {
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks` in the database of the connection; default limits;
-    /// 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`
+    /// in the database of the connection; default limits; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -49,12 +49,12 @@ impl Config {
     }
     idem_sql::max_connections_methods! {}
 
-    /// The database that the table is in, instead of the connection's: 1 to 64 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// Sets the database of the tables, instead of the connection's: 1 to 64 characters, with the
+    /// rules of table names. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
     pub fn with_database(mut self, database: impl Into<String>) -> Result<Self> {
         self.database = Some(checked_name("database", database, MAX_DATABASE_BYTES)?);
         Ok(self)
@@ -68,10 +68,11 @@ impl Config {
         self
     }
 
-    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes to a node of a Galera
-    /// cluster; on a pool of the caller's, `after_connect` is the place. 7 lets every statement wait until this node has
-    /// applied what all nodes had committed before. Needed where one process goes on with what another did through another
-    /// node: see the table of the [crate](crate). MySQL does not know it
+    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes
+    /// to a node of a Galera cluster; for a caller's pool, set it in `after_connect`. With 7, every
+    /// statement waits until this node has applied all earlier commits of all nodes. Needed where
+    /// one process continues what another did through another node: see the table of the
+    /// [crate](crate). MySQL does not know the variable
     /// (<https://mariadb.com/kb/en/galera-cluster-system-variables/#wsrep_sync_wait>).
     #[must_use]
     pub fn with_wsrep_sync_wait(mut self, bits: u8) -> Self {
@@ -79,7 +80,7 @@ impl Config {
         self
     }
 
-    /// The database, if one is set.
+    /// Returns the database, if one is set.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
@@ -89,23 +90,23 @@ impl Config {
         self.inserts_first
     }
 
-    /// What `wsrep_sync_wait` is set to, if it is.
+    /// Returns the value of `wsrep_sync_wait`, if one is set.
     #[must_use]
     pub fn wsrep_sync_wait(&self) -> Option<u8> {
         self.sync_wait
     }
 
-    /// The table's name, quoted, with the database if one is set.
+    /// Returns the table's name, quoted, with the database if one is set.
     pub(crate) fn qualified_table(&self) -> String {
         self.qualified(&self.table)
     }
 
-    /// The name of the table of watermarks.
+    /// Returns the name of the table of watermarks.
     pub(crate) fn marks(&self) -> String {
         format!("{}_watermarks", self.table)
     }
 
-    /// The same, quoted, with the database if one is set.
+    /// Returns the same, quoted, with the database if one is set.
     pub(crate) fn qualified_marks(&self) -> String {
         self.qualified(&self.marks())
     }

@@ -1,4 +1,4 @@
-//! What the server is and how it is set up.
+//! Facts about the server and its settings.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::misconfigured;
@@ -9,7 +9,7 @@ use crate::error::{Access, decode};
 use crate::session::Session;
 use crate::statements::Dialect;
 
-/// Room for a statement beside the result in it.
+/// The bytes that a statement may take beside the result in it.
 const STATEMENT_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,18 +22,20 @@ pub(crate) struct Server {
     rollback_on_timeout: bool,
 }
 
-/// What operations need to know of the server; read once for a store.
+/// The facts about the server that operations need; read once for a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
-    /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be sent again in it.
+    /// Whether 1205 comes at once and leaves a transaction unchanged, so that the statement may be
+    /// sent again in it.
     pub(crate) keeps_transaction: bool,
-    /// Whether sessions lock gaps unless told otherwise.
+    /// Whether sessions lock gaps by default.
     pub(crate) locks_gaps: bool,
 }
 
 impl Server {
-    /// Which of the two products it is says the parser behind every pooler: MariaDB alone reads what is in `/*M! … */`.
+    /// Reads the facts. The parser behind every pooler says which product it is: only MariaDB reads
+    /// the text in `/*M! … */`.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let query = || {
             sqlx::query(
@@ -80,7 +82,7 @@ impl Server {
         (part(), part())
     }
 
-    /// Whether this crate works on it, and with these limits.
+    /// Refuses servers on which this crate, or these limits, do not work.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (product, needed) = match self.dialect {
             Dialect::MariaDb => ("MariaDB", (10, 6)),

@@ -1,4 +1,4 @@
-//! Cases that only MySQL and MariaDB have, beside those of the suite.
+//! Cases for MySQL and MariaDB alone, beside those of the suite.
 
 mod bulk;
 mod judged;
@@ -15,7 +15,7 @@ pub(crate) use schema::migrate_as_child;
 
 use idem_conformance::{Case, CaseFuture, Context};
 
-/// All of them.
+/// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
     bulk::A_PURGE_THAT_IS_REFUSED_LEAVES_NO_TRANSACTION_OPEN,
     bulk::A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE,
@@ -81,7 +81,7 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
 ];
 
-/// A case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

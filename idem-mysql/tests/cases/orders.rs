@@ -1,4 +1,4 @@
-//! Whether a claim looks first or inserts first.
+//! Whether a claim reads first or inserts first.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn with(cx: &Context, inserts_first: bool) -> CaseResult<MySqlStore> {
         .await?)
 }
 
-/// A claim for a key in each state, in this scope: what it is about, and the claim.
+/// Creates a claim for a key in each state, in this scope, with the state's name.
 async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str, ClaimRequest)>> {
     let store = cx.store();
     let request = |id: &str| cx.request(&cx.key(format!("{scope}-{id}")));
@@ -95,7 +95,7 @@ async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str,
     ])
 }
 
-/// The answer, and of an acquisition which it is and whether it is the record's.
+/// Returns the answer as text; for an acquisition, which one it is and whether it is the record's.
 async fn told(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<String> {
     let name = outcome.name();
     let Some(claim) = outcome.acquired() else {
@@ -119,7 +119,8 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
         }
         let mut batch = Vec::new();
         let states = every_state(cx, &format!("{order}-batch")).await?;
-        // Two claims are for one key: the second is of the next round, as it is when they are made one by one.
+        // Two claims are for one key: the second is of the next round, as if they were made one by
+        // one.
         let requests: Vec<_> = states.iter().map(|(_, request)| request.clone()).collect();
         for ((state, _), outcome) in states.iter().zip(store.claim_many(&requests).await) {
             batch.push((*state, told(&store, outcome?).await?));
@@ -144,7 +145,7 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// One by one and as a batch, which has a row of another's in its middle.
+/// One by one and as a batch, with another caller's row in its middle.
 async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
     let store = with(cx, true).await?;
     for (commits, batch) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -182,7 +183,7 @@ async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The claims, each asked for again while somebody has locked its key.
+/// Sends the claims, each repeated while another transaction has locked its key.
 async fn asked_until_told(
     store: &MySqlStore,
     requests: &[ClaimRequest],
@@ -220,8 +221,9 @@ async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
         .await?)
 }
 
-/// Between an insert that met a record and the look at it, the record is released, claimed again or purged: whoever
-/// acquires has a greater token than all before, and the record to show for it.
+/// Between an insert that met a record and the read that follows, the record is released, claimed
+/// again or deleted. Every acquisition has a greater token than all before, and the record that
+/// proves it.
 async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseResult {
     let store = with(cx, true).await?;
     let key = cx.key("one");
@@ -309,8 +311,8 @@ async fn a_transactions_own_insert_id_is_left_alone(cx: &Context) -> CaseResult 
     Ok(transaction.rollback().await?)
 }
 
-/// While a claim waits for a lock, MariaDB shows the isolation level of its transaction (MySQL does not, when the statement
-/// holds bytes that are no text); and the wait has the end that `connect` sets.
+/// After its pool, or the store itself, is closed, the operations of a store return
+/// `Misconfigured`.
 async fn a_closed_pool_closes_the_store(cx: &Context) -> CaseResult {
     let closed = support::harness(cx)?.store(cx.namespace()).await?;
     let also = support::harness(cx)?.store(cx.namespace()).await?;

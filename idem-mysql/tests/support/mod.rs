@@ -1,4 +1,4 @@
-//! How the tests reach MariaDB, MySQL and a Galera cluster.
+//! Access of the tests to MariaDB, MySQL and a Galera cluster.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use idem_mysql::{Config, MySqlStore, Transaction, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-/// Every statement waits for what other nodes have committed before.
+/// Every statement waits for the earlier commits of other nodes.
 const CAUSAL: u8 = 7;
 
 /// A server, or the nodes of a cluster. Each namespace is a database.
@@ -31,7 +31,7 @@ pub(crate) struct MySqlHarness {
 }
 
 impl MySqlHarness {
-    /// The backend of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let (name, server, product) = match name {
             "mysql" => ("mysql", "mysql", "MySQL"),
@@ -57,12 +57,12 @@ impl MySqlHarness {
         })
     }
 
-    /// Another node each time.
+    /// Returns another node each time.
     fn url(&self) -> &str {
         &self.urls[self.next.fetch_add(1, Ordering::Relaxed) % self.urls.len()]
     }
 
-    /// How the tests' own connections are made.
+    /// Returns the options for the tests' own connections.
     pub(crate) fn options(&self) -> Result<MySqlConnectOptions, BoxError> {
         Ok(MySqlConnectOptions::from_str(self.url())?)
     }
@@ -80,12 +80,12 @@ impl MySqlHarness {
         })
     }
 
-    /// A store of the concrete type.
+    /// Opens a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
         Ok(MySqlStore::connect(self.url(), self.config(namespace)?).await?)
     }
 
-    /// The same, whose claims send this statement first.
+    /// Opens the same, whose claims send this statement first.
     pub(crate) async fn store_in_order(
         &self,
         namespace: &str,
@@ -96,7 +96,7 @@ impl MySqlHarness {
         Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
-    /// A store on a pool that this crate has not set up, with these options.
+    /// Opens a store on a pool with these options that this crate has not set up.
     pub(crate) async fn store_with(
         &self,
         pool: MySqlPoolOptions,
@@ -107,7 +107,8 @@ impl MySqlHarness {
         Ok(MySqlStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A store that reaches the server at this address: MySQL on connections of its own, the others on a pool of the caller's.
+    /// Opens a store that reaches the server at this address: MySQL on its own connections, the
+    /// others on a caller's pool.
     async fn store_through(
         &self,
         namespace: &str,
@@ -138,7 +139,7 @@ impl MySqlHarness {
         Ok(MySqlStore::with_config(pool, config))
     }
 
-    /// Statements of the tests' own, as one simple query each.
+    /// Runs the tests' own statements, as one simple query each.
     pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
         sqlx::raw_sql(AssertSqlSafe(sql))
@@ -179,7 +180,7 @@ impl CallerTransaction for InTransaction {
     }
 }
 
-/// The harness that a case runs on.
+/// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<MySqlHarness, CaseError> {
     MySqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
 }
@@ -200,7 +201,8 @@ impl Harness for MySqlHarness {
             .batch()
             .checkpoints()
             .watermarks();
-        // A node locks nothing on another: there a claim wins, and the open transaction fails to commit.
+        // A node locks nothing on another: there a claim wins, and the open transaction fails to
+        // commit.
         match self.name {
             "galera" => profile,
             _ => profile.transactions().row_locks(),
@@ -227,7 +229,7 @@ impl Harness for MySqlHarness {
         let store = self.store(&namespace).await?;
         store.migrate().await?;
         store.pool().close().await;
-        // A statement is prepared before its node waits for what the others have done.
+        // A statement is prepared before its node waits for the others' commits.
         for url in &self.urls {
             let store = MySqlStore::connect(url, self.config(&namespace)?).await?;
             store.verify().await?;
