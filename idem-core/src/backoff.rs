@@ -20,8 +20,13 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 impl Backoff {
     pub(crate) fn new(limit: Duration) -> Self {
+        Self::since(Instant::now(), limit)
+    }
+
+    /// Like [`new`](Self::new), but the limit counts from `begun`.
+    pub(crate) fn since(begun: Instant, limit: Duration) -> Self {
         Self {
-            deadline: check::deadline(limit),
+            deadline: check::deadline_from(begun, limit),
             next: FIRST,
         }
     }

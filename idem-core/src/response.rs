@@ -56,22 +56,6 @@ impl Response {
         &self.body
     }
 
-    /// Returns whether its stored form is possible and within the limit, without making it: see
-    /// [`encode_response`](crate::backend::encode_response) for the form.
-    pub(crate) fn fits(&self, max_bytes: usize) -> bool {
-        let field = |length: usize, max: u64| (length as u64 <= max).then_some(length);
-        let header = |bytes: usize, (name, value): &(String, Bytes)| {
-            let name = field(name.len(), u16::MAX.into())?;
-            let value = field(value.len(), u32::MAX.into())?;
-            bytes.checked_add(6)?.checked_add(name)?.checked_add(value)
-        };
-        self.headers
-            .iter()
-            .try_fold(7, header)
-            .and_then(|bytes: usize| bytes.checked_add(self.body.len()))
-            .is_some_and(|bytes| bytes <= max_bytes)
-    }
-
     /// Returns status, headers and body.
     #[must_use]
     pub fn into_parts(self) -> (u16, Vec<(String, Bytes)>, Bytes) {
@@ -86,26 +70,5 @@ impl fmt::Debug for Response {
             .field("headers", &self.headers.len())
             .field("body_bytes", &self.body.len())
             .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::encode_response;
-
-    #[test]
-    fn what_fits_is_what_the_stored_form_has() {
-        let plain = Response::new(200, vec![7; 100]);
-        let rich = plain
-            .clone()
-            .with_header("name", "value")
-            .with_header("", "");
-        for response in [Response::new(204, ""), plain, rich] {
-            let size = encode_response(&response).unwrap().len();
-            assert!(response.fits(size) && !response.fits(size - 1));
-        }
-        let impossible = Response::new(200, "").with_header("n".repeat(65_536), "");
-        assert!(encode_response(&impossible).is_err() && !impossible.fits(usize::MAX));
     }
 }

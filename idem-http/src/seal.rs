@@ -81,7 +81,7 @@ impl<'a> Judge<'a> {
         for (name, value) in self.http.replayed.stored(&parts.headers) {
             stored = stored.with_header(name, value);
         }
-        match check::response(&stored, &self.limits) {
+        match check::response_fits(&stored, &self.limits) {
             Ok(_) => stored,
             Err(_) => marker(),
         }

@@ -41,7 +41,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
-    if !step::run("build of the crate idempotent", &mut programs::build_rival(&target))? {
+    if !step::run(
+        "build of the crate idempotent",
+        &mut programs::build_rival(&target),
+    )? {
         println!("    idem is measured without the crate idempotent");
     }
     println!("==> servers with durable settings");

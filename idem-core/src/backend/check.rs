@@ -90,10 +90,19 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
 pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
     // Checks before encoding, so that an over-large body is not copied.
-    result_size("response", response.body().len(), limits)?;
+    response_fits(response, limits)?;
     let bytes = stored_result::encode_response(response)?;
-    result_size("response", bytes.len(), limits)?;
     Ok(compressed::packed(bytes))
+}
+
+/// Checks that a store with these limits accepts the response, without encoding it.
+///
+/// # Errors
+///
+/// As for [`response`].
+pub fn response_fits(response: &Response, limits: &Limits) -> Result<()> {
+    let size = stored_result::response_size(response)?;
+    result_size("response", size, limits)
 }
 
 /// Returns the stored form of the failure.

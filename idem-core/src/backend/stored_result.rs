@@ -27,11 +27,7 @@ pub enum StoredResult {
 /// bytes or a value longer than 4 GiB.
 pub fn encode_response(response: &Response) -> Result<Bytes> {
     let headers = response.headers();
-    let size: usize = headers
-        .iter()
-        .map(|(name, value)| 6 + name.len() + value.len())
-        .sum();
-    let mut bytes = BytesMut::with_capacity(7 + size + response.body().len());
+    let mut bytes = BytesMut::with_capacity(response_size(response)?);
     bytes.put_u8(RESPONSE_V1);
     bytes.put_u16(response.status());
     bytes.put_u32(length(headers.len(), "the number of headers")?);
@@ -41,6 +37,17 @@ pub fn encode_response(response: &Response) -> Result<Bytes> {
     }
     bytes.put_slice(response.body());
     Ok(bytes.freeze())
+}
+
+/// Returns how many bytes [`encode_response`] makes, with its errors.
+pub(crate) fn response_size(response: &Response) -> Result<usize> {
+    let mut size = 7 + response.body().len();
+    for (name, value) in response.headers() {
+        short_length(name.len(), "a header's name")?;
+        length(value.len(), "a header's value")?;
+        size += 6 + name.len() + value.len();
+    }
+    Ok(size)
 }
 
 /// Encodes a failure in its stored form.
@@ -115,14 +122,16 @@ fn length(length: usize, what: &str) -> Result<u32> {
     u32::try_from(length).map_err(|_| Error::invalid_input(format!("{what} is above 4 GiB")))
 }
 
-fn put_short(bytes: &mut BytesMut, value: &[u8], what: &str) -> Result<()> {
-    let length = u16::try_from(value.len()).map_err(|_| {
+fn short_length(length: usize, what: &str) -> Result<u16> {
+    u16::try_from(length).map_err(|_| {
         Error::invalid_input(format!(
-            "{what} has {} bytes, at most 65535 are allowed",
-            value.len()
+            "{what} has {length} bytes, at most 65535 are allowed"
         ))
-    })?;
-    bytes.put_u16(length);
+    })
+}
+
+fn put_short(bytes: &mut BytesMut, value: &[u8], what: &str) -> Result<()> {
+    bytes.put_u16(short_length(value.len(), what)?);
     bytes.put_slice(value);
     Ok(())
 }
@@ -183,10 +192,17 @@ mod tests {
             })
     }
 
+    #[test]
+    fn a_name_that_is_too_long_has_no_stored_form() {
+        let response = Response::new(200, "").with_header("n".repeat(65_536), "");
+        assert!(encode_response(&response).is_err() && response_size(&response).is_err());
+    }
+
     proptest! {
         #[test]
         fn a_response_round_trips(response in any_response()) {
             let bytes = encode_response(&response).unwrap();
+            prop_assert_eq!(bytes.len(), response_size(&response).unwrap());
             prop_assert_eq!(StoredResult::decode(bytes).unwrap(), StoredResult::Response(response));
         }
 

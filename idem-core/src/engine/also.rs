@@ -1,6 +1,6 @@
 //! Further keys of one run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::context::Context;
 use super::held::{Ending, Held};
@@ -106,12 +106,10 @@ impl Work {
 
     /// Returns a claim that only the work that it belongs to takes over; it waits for its own dead
     /// attempts.
-    fn also(&self, context: &Context, others: &Arc<Others>, key: &Key) -> (Context, ClaimRequest) {
+    fn also(&self, context: &Context, others: &Others, key: &Key) -> (Context, ClaimRequest) {
         let lease = context.policy.lease();
-        let policy = context.policy.as_ref().clone();
-        let mut context = context.clone();
-        context.policy =
-            Arc::new(policy.with_on_busy(BusyPolicy::wait(lease.saturating_add(lease / 2))));
+        let waits = BusyPolicy::wait(lease.saturating_add(lease / 2));
+        let context = context.with_policy(context.policy.as_ref().clone().with_on_busy(waits));
         let request = ClaimRequest::new(key.clone(), others.fingerprint)
             .with_lease(lease)
             .with_retention(context.policy.failure_retention())

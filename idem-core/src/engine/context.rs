@@ -1,62 +1,74 @@
 //! [`Context`]: what the parts of a run share.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Policy;
-use super::heartbeat::Heartbeats;
+use super::idempotency::Shared;
 use super::observe::Observers;
-use super::waiting::Waiting;
-use crate::backend::ChangeNotifier;
-use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
+use crate::backend::check;
+use crate::{Effect, Error, ErrorKind, IdempotencyStore, Key, Result};
 
-/// Holds the store, the notifier, the other waiting runs, the operation's policy, the observers,
-/// and the runtime that the run was started on.
+/// What the parts of a run share. A clone costs a reference count of its own, which no other run
+/// touches.
 #[derive(Debug, Clone)]
-pub(super) struct Context {
-    pub(super) store: Arc<dyn IdempotencyStore>,
-    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
-    pub(super) waiting: Arc<Waiting>,
-    pub(super) heartbeats: Arc<Heartbeats>,
+pub(super) struct Context(Arc<Parts>);
+
+/// Holds what all runs share, the operation's policy, the observers, and the runtime that the run
+/// was started on.
+#[derive(Debug, Clone)]
+pub(super) struct Parts {
+    pub(super) shared: Arc<Shared>,
     pub(super) policy: Arc<Policy>,
     pub(super) observers: Observers,
     pub(super) runtime: Handle,
 }
 
+impl Deref for Context {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
 impl Context {
     /// Checks the policy, and that there is a runtime.
-    pub(super) fn new(
-        store: Arc<dyn IdempotencyStore>,
-        wakes: Option<Arc<dyn ChangeNotifier>>,
-        waiting: Arc<Waiting>,
-        heartbeats: Arc<Heartbeats>,
-        policy: Arc<Policy>,
-        observers: Observers,
-    ) -> Result<Self> {
-        policy.check(&store.limits())?;
+    pub(super) fn new(shared: &Arc<Shared>, policy: Arc<Policy>, key: &Key) -> Result<Self> {
+        policy.check(&shared.store.limits())?;
         let runtime = Handle::try_current().map_err(|source| {
             let message = "a run needs a Tokio runtime with time enabled";
             Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(source)
         })?;
-        Ok(Self {
-            store,
-            wakes,
-            waiting,
-            heartbeats,
+        Ok(Self(Arc::new(Parts {
+            shared: Arc::clone(shared),
             policy,
-            observers,
+            observers: Observers::new(&shared.observers, key),
             runtime,
-        })
+        })))
+    }
+
+    /// Returns the same with another policy.
+    pub(super) fn with_policy(&self, policy: Policy) -> Self {
+        Self(Arc::new(Parts {
+            policy: Arc::new(policy),
+            ..Parts::clone(self)
+        }))
+    }
+
+    pub(super) fn store(&self) -> &dyn IdempotencyStore {
+        &*self.shared.store
     }
 
     /// Runs `step` to its end: polled in place, and handed to a task when the caller is dropped.
-    pub(super) async fn to_its_end<T, F>(&self, step: F) -> T
+    pub(super) fn to_its_end<T, F>(&self, step: F) -> impl Future<Output = T> + Send
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -65,7 +77,6 @@ impl Context {
             context: self,
             step: Some(Box::pin(step)),
         }
-        .await
     }
 }
 
@@ -106,7 +117,18 @@ pub(super) async fn in_time<T>(
     operation: &'static str,
     call: impl Future<Output = Result<T>> + Send,
 ) -> Result<T> {
-    timeout(limit, call).await.unwrap_or_else(|_| {
+    in_time_since(Instant::now(), limit, operation, call).await
+}
+
+/// Like [`in_time`], but the limit counts from `sent`.
+pub(super) async fn in_time_since<T>(
+    sent: Instant,
+    limit: Duration,
+    operation: &'static str,
+    call: impl Future<Output = Result<T>> + Send,
+) -> Result<T> {
+    let deadline = check::deadline_from(sent, limit);
+    timeout_at(deadline, call).await.unwrap_or_else(|_| {
         let message = format!("no answer in {} ms", limit.as_millis());
         Err(Error::new(ErrorKind::Unavailable, Effect::Unknown, message).at("", operation))
     })

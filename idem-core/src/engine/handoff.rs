@@ -124,7 +124,7 @@ impl Idempotency {
                 context.observers.around(work).await
             }
             Err(error) if error.kind() == ErrorKind::ClaimLost => {
-                match context.store.get(key).await.map_err(RunError::Store)? {
+                match context.store().get(key).await.map_err(RunError::Store)? {
                     Some(record) if record.info().token != claim.token() => {
                         Err(RunError::Store(error))
                     }
@@ -172,7 +172,7 @@ async fn renewed(context: &Context, claim: &Claim, lease: Duration) -> Result<(C
     let mut doubt = Doubt::default();
     loop {
         let sent = Instant::now();
-        let call = context.store.renew(claim, lease);
+        let call = context.store().renew(claim, lease);
         let error = match in_time(context.policy.try_limit(), "renew", call).await {
             Ok(claim) => return Ok((claim, sent)),
             Err(error) => doubt.about_all(error),

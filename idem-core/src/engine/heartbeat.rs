@@ -296,7 +296,12 @@ impl Beating {
     async fn renew(&self, sent: Instant) -> Result<()> {
         let claim = self.lease.claim();
         let lease = self.context.policy.lease();
-        let renewed = in_time(self.third, "renew", self.context.store.renew(&claim, lease)).await?;
+        let renewed = in_time(
+            self.third,
+            "renew",
+            self.context.store().renew(&claim, lease),
+        )
+        .await?;
         self.lease.extend(renewed, sent);
         Ok(())
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::also::Others;
-use super::context::{Context, Doubt, in_time};
+use super::context::{Context, Doubt, in_time_since};
 use super::heartbeat::Heartbeat;
 use super::lease::Lease;
 use super::{InterruptPolicy, Work};
@@ -52,7 +51,6 @@ pub(super) struct Held {
     context: Context,
     lease: Arc<Lease>,
     heartbeat: Option<Heartbeat>,
-    others: Arc<Others>,
     /// The ending when it is dropped.
     on_drop: Ending,
 }
@@ -67,9 +65,8 @@ impl Held {
     ) -> Self {
         Self {
             context,
-            lease: Arc::new(Lease::new(claim, sent)),
+            lease: Arc::new(Lease::new(claim, sent, *request.fingerprint())),
             heartbeat: None,
-            others: Arc::new(Others::new(*request.fingerprint())),
             on_drop: Ending::Release,
         }
     }
@@ -91,7 +88,7 @@ impl Held {
 
     /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
     pub(super) fn start(&mut self) -> Work {
-        let heartbeats = &self.context.heartbeats;
+        let heartbeats = &self.context.shared.heartbeats;
         self.heartbeat = Some(heartbeats.start(&self.context, Arc::clone(&self.lease)));
         self.on_drop = Ending::interrupted(self.context.policy.on_cancel(), || {
             Failure::new(
@@ -99,8 +96,7 @@ impl Held {
                 "the caller went away while the work ran",
             )
         });
-        let others = Arc::clone(&self.others);
-        Work::claimed(self.context.clone(), Arc::clone(&self.lease), others)
+        Work::claimed(self.context.clone(), Arc::clone(&self.lease))
     }
 
     /// Sets the ending for a drop from now on.
@@ -113,7 +109,10 @@ impl Held {
         self.lease.end();
         self.on_drop = ending;
         match self.last_step() {
-            Some(step) => self.context.to_its_end(step.run()).await,
+            Some(mut step) => {
+                let step = async move { step.run().await };
+                self.context.to_its_end(step).await
+            }
             None => Ok(()),
         }
     }
@@ -130,7 +129,7 @@ impl Held {
         if heartbeat.is_some() {
             self.context.tell_expiry(&self.lease);
         }
-        let others = self.others.take(&self.on_drop);
+        let others = self.lease.others().take(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
                 if heartbeat.is_some() {
@@ -160,8 +159,11 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.lease.end();
-        if let Some(step) = self.last_step() {
-            let step = self.context.observers.around(step.run());
+        if let Some(mut step) = self.last_step() {
+            let step = self
+                .context
+                .observers
+                .around(async move { step.run().await });
             self.context.runtime.spawn(step);
         }
     }
@@ -181,7 +183,7 @@ struct LastStep {
 
 impl LastStep {
     /// Takes the step and notifies the waiting runs of this process, whatever the result.
-    async fn run(mut self) -> Result<()> {
+    async fn run(&mut self) -> Result<()> {
         let others = std::mem::take(&mut self.others);
         let steps: Vec<_> = others.into_iter().filter_map(Held::into_step).collect();
         let mut result = Ok(());
@@ -193,30 +195,33 @@ impl LastStep {
 
     async fn take(&self) -> Result<()> {
         let result = self.repeat().await;
-        self.context.waiting.ended(self.claim.key());
+        self.context.shared.waiting.ended(self.claim.key());
         self.context.tell_ended(&self.lease, &self.ending, &result);
         result
     }
 
     /// Repeats the step until the store has taken it, possibly twice, or the time is up.
     async fn repeat(&self) -> Result<()> {
-        let mut backoff = Backoff::new(self.limit);
+        let mut sent = Instant::now();
+        let mut backoff = Backoff::since(sent, self.limit);
         let mut doubt = Doubt::default();
         loop {
-            let error = match self.try_once().await {
+            let error = match self.try_once(sent).await {
                 Ok(()) => return Ok(()),
                 Err(error) => doubt.about_all(error),
             };
-            if !is_worth_repeating(&error) || !backoff.pause().await {
+            // Boxed, because it is rare.
+            if !is_worth_repeating(&error) || !Box::pin(backoff.pause()).await {
                 return Err(error);
             }
+            sent = Instant::now();
             let observers = &self.context.observers;
             observers.retried(self.claim.key(), self.ending.call(), &error);
         }
     }
 
-    async fn try_once(&self) -> Result<()> {
-        let store = &self.context.store;
+    async fn try_once(&self, sent: Instant) -> Result<()> {
+        let store = self.context.store();
         let policy = &self.context.policy;
         let claim = &self.claim;
         let call = match &self.ending {
@@ -225,7 +230,7 @@ impl LastStep {
             Ending::Release => store.release(claim),
             Ending::LetExpire => return Ok(()),
         };
-        in_time(policy.try_limit(), self.ending.call(), call).await
+        in_time_since(sent, policy.try_limit(), self.ending.call(), call).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Idempotency`]: a store with policies.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::codec::{Codec, Json, Raw};
 use super::context::Context;
 use super::heartbeat::Heartbeats;
-use super::observe::{Observer, Observers};
+use super::observe::Observer;
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
@@ -34,10 +35,10 @@ pub struct Idempotency {
 
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
-    store: Arc<dyn IdempotencyStore>,
-    wakes: Option<Arc<dyn ChangeNotifier>>,
-    waiting: Arc<Waiting>,
-    heartbeats: Arc<Heartbeats>,
+    pub(super) store: Arc<dyn IdempotencyStore>,
+    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) policies: LivePolicies,
     pub(super) observers: Arc<[Arc<dyn Observer>]>,
 }
@@ -50,9 +51,14 @@ impl Idempotency {
     /// operation. An `Arc<dyn IdempotencyStore>` is a store, too.
     #[must_use]
     pub fn new(store: impl IdempotencyStore) -> Self {
+        // One that is shared already is not wrapped again, which would cost each call a future.
+        let shared = (&store as &dyn Any)
+            .downcast_ref::<Arc<dyn IdempotencyStore>>()
+            .cloned();
+        let store = shared.unwrap_or_else(|| Arc::new(store));
         Self {
             shared: Arc::new(Shared {
-                store: Arc::new(store),
+                store,
                 wakes: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
                 heartbeats: Arc::default(),
@@ -236,18 +242,12 @@ impl Idempotency {
         Fut: Future<Output = Result<T, E>> + Send,
     {
         let context = self.context(key, policy).map_err(RunError::Store)?;
-        let observers = context.observers.clone();
-        let run = run::run::<C, _, _, _, _>(context, key, fingerprint, work);
-        observers.around(run).await
+        let run = run::run::<C, _, _, _, _>(&context, key, fingerprint, work);
+        context.observers.around(run).await
     }
 
     /// Returns what the parts of a run share.
     pub(super) fn context(&self, key: &Key, policy: Arc<Policy>) -> Result<Context> {
-        let store = Arc::clone(&self.shared.store);
-        let wakes = self.shared.wakes.clone();
-        let waiting = Arc::clone(&self.shared.waiting);
-        let observers = Observers::new(Arc::clone(&self.shared.observers), key);
-        let heartbeats = Arc::clone(&self.shared.heartbeats);
-        Context::new(store, wakes, waiting, heartbeats, policy, observers)
+        Context::new(&self.shared, policy, key)
     }
 }

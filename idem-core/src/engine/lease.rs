@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Claim;
+use super::also::Others;
 use crate::backend::check;
+use crate::{Claim, Fingerprint};
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///
@@ -18,9 +19,13 @@ use crate::backend::check;
 pub(super) struct Lease {
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
-    over: watch::Sender<bool>,
+    over: AtomicBool,
+    /// Wakes those who wait for that.
+    ended: Notify,
     /// When the claim was sent.
     since: Instant,
+    /// The run's claims beside this one.
+    others: Others,
     /// Whether it was claimed before, elsewhere.
     is_handed_over: AtomicBool,
     /// Whether observers know that it was lost.
@@ -35,12 +40,14 @@ struct Held {
 
 impl Lease {
     /// Holds a claim that was granted to a request sent at `sent`.
-    pub(super) fn new(claim: Claim, sent: Instant) -> Self {
+    pub(super) fn new(claim: Claim, sent: Instant, fingerprint: Fingerprint) -> Self {
         let deadline = deadline(&claim, sent);
         Self {
             held: Mutex::new(Held { claim, deadline }),
-            over: watch::Sender::new(false),
+            over: AtomicBool::new(false),
+            ended: Notify::new(),
             since: sent,
+            others: Others::new(fingerprint),
             is_handed_over: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
         }
@@ -57,6 +64,11 @@ impl Lease {
     /// Reads what does not need a copy of the claim.
     pub(super) fn with_claim<T>(&self, read: impl FnOnce(&Claim) -> T) -> T {
         read(&self.held().claim)
+    }
+
+    /// Returns the run's claims beside this one.
+    pub(super) fn others(&self) -> &Others {
+        &self.others
     }
 
     /// Marks it as claimed before, elsewhere.
@@ -95,12 +107,13 @@ impl Lease {
 
     /// Marks the claim as no longer held, or no longer needed.
     pub(super) fn end(&self) {
-        self.over.send_replace(true);
+        self.over.store(true, Ordering::Release);
+        self.ended.notify_waiters();
     }
 
     /// Returns whether the claim can no longer be assumed to be held. Once true, it stays true.
     pub(super) fn is_over(&self) -> bool {
-        if *self.over.borrow() {
+        if self.over.load(Ordering::Acquire) {
             return true;
         }
         let passed = Instant::now() >= self.deadline();
@@ -112,11 +125,15 @@ impl Lease {
 
     /// Waits until [`is_over`](Self::is_over).
     pub(super) async fn over(&self) {
-        let mut over = self.over.subscribe();
-        while !self.is_over() {
+        loop {
+            // It hears of an end from here on, so none falls between the look and the wait.
+            let ended = self.ended.notified();
+            if self.is_over() {
+                return;
+            }
             let deadline = self.deadline();
             tokio::select! {
-                _ = over.changed() => {}
+                () = ended => {}
                 () = sleep_until(deadline) => {}
             }
         }

@@ -90,13 +90,13 @@ impl Work {
 }
 
 fn keeper(context: &Context) -> Result<&dyn CheckpointStore> {
-    context.store.checkpoints().ok_or_else(|| {
+    context.store().checkpoints().ok_or_else(|| {
         Error::new(
             ErrorKind::Misconfigured,
             Effect::None,
             format!(
                 "the store `{}` keeps no checkpoints",
-                context.store.backend()
+                context.store().backend()
             ),
         )
     })

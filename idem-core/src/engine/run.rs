@@ -25,7 +25,7 @@ const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
 /// Claims the key, and follows the decision.
 pub(super) async fn run<C, T, E, F, Fut>(
-    context: Context,
+    context: &Context,
     key: &Key,
     fingerprint: Fingerprint,
     work: F,
@@ -37,8 +37,8 @@ where
     F: FnOnce(Work) -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    match decided(&context, key, fingerprint).await {
-        Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(&context, held, work).await,
+    match decided(context, key, fingerprint).await {
+        Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(context, held, work).await,
         Ok(Verdict::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
         Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
         Ok(Verdict::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
@@ -71,11 +71,13 @@ pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T
 /// state.
 async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
     let mut request = context.policy.request(key.clone(), fingerprint);
-    let mut backoff = Backoff::new(context.policy.patience());
+    let mut backoff = None;
     loop {
         match claim(context, &request).await? {
             Verdict::Held(mut held) if held.is_over() => {
-                if !backoff.pause().await {
+                let backoff =
+                    backoff.get_or_insert_with(|| Backoff::new(context.policy.patience()));
+                if !Box::pin(backoff.pause()).await {
                     return Err(Error::new(
                         ErrorKind::Unavailable,
                         Effect::None,
@@ -151,7 +153,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
     value: T,
 ) -> Result<Outcome<T>, RunError<E, T>> {
     held.set_on_drop(unstorable());
-    let limits = context.policy.limits(context.store.limits());
+    let limits = context.policy.limits(context.store().limits());
     let source = match encode::<C, T>(&value, &limits) {
         Ok(response) => match held.settle(Ending::Complete(response)).await {
             Ok(()) => return Ok(Outcome::Fresh(value)),
@@ -167,7 +169,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
 
 fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
     let response = C::encode(value)?;
-    check::response(&response, limits)?;
+    check::response_fits(&response, limits)?;
     Ok(response)
 }
 
@@ -186,7 +188,7 @@ fn after_error(context: &Context, error: &impl Display) -> Ending {
             let mut message = error.to_string();
             message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
             let failure = Failure::new(Failure::FAILED, message);
-            let fits = check::failure(&failure, &context.store.limits()).is_ok();
+            let fits = check::failure(&failure, &context.store().limits()).is_ok();
             Ending::Fail(if fits {
                 failure
             } else {

@@ -78,6 +78,6 @@ impl Idempotency {
     /// Returns the policy that a run of this key follows, if it starts now.
     #[must_use]
     pub fn policy_for(&self, key: &Key) -> Arc<Policy> {
-        Arc::clone(self.policies().policy_for(key.operation()))
+        self.shared.policies.policy_for(key.operation())
     }
 }

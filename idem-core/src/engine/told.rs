@@ -63,7 +63,7 @@ impl Context {
 
     async fn since_first_seen(&self, key: &Key) -> Option<Duration> {
         let limit = self.policy.try_limit();
-        match in_time(limit, "get", self.store.get(key)).await.ok()?? {
+        match in_time(limit, "get", self.store().get(key)).await.ok()?? {
             Record::Completed(completed) => {
                 let created_at = completed.info.created_at;
                 Some(completed.sealed_at.saturating_since(created_at))

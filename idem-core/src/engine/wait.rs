@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::BusyPolicy;
-use super::context::{Context, Doubt, in_time};
+use super::context::{Context, Doubt, in_time, in_time_since};
 use super::held::Held;
 use super::observe::Decision;
 use crate::backend::{MAX_LOCK_WAIT, Subscription};
@@ -45,14 +45,17 @@ impl Verdict {
 /// stops, except when a claim may have been granted without an answer. A granted claim is released,
 /// because the work never started.
 pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Verdict> {
+    let begun = Instant::now();
     let (_here, gone) = oneshot::channel();
-    let asking = Asking {
+    let mut asking = Asking {
         context: context.clone(),
         request: request.clone(),
         caller: Caller { gone: Some(gone) },
         doubt: Doubt::default(),
     };
-    context.to_its_end(asking.run()).await
+    context
+        .to_its_end(async move { asking.run(begun).await })
+        .await
 }
 
 /// Why the key cannot be acquired now.
@@ -95,62 +98,54 @@ struct Asking {
 }
 
 impl Asking {
-    async fn run(mut self) -> Result<Verdict> {
-        let mut wait = match self.context.policy.on_busy() {
-            BusyPolicy::Refuse => None,
-            BusyPolicy::Wait { limit } => Some(Backoff::new(limit)),
-        };
+    /// Claims, and waits as the policy says.
+    async fn run(&mut self, begun: Instant) -> Result<Verdict> {
         let patience = self.context.policy.patience();
-        let mut found: Option<Busy> = None;
-        let mut ears = None;
-        let mut _place = None;
-        let mut _waits = None;
+        let BusyPolicy::Wait { limit } = self.context.policy.on_busy() else {
+            return self.ask(begun, patience, patience).await;
+        };
+        // A short race for the key does not count as a wait.
+        let contended = patience.min(MAX_LOCK_WAIT);
+        let busy = match self.ask(begun, patience, contended).await {
+            Ok(Verdict::InFlight(in_flight)) => Busy::InFlight(in_flight),
+            Err(error) if is_contended(&error) => Busy::Contended(error),
+            answer => return answer,
+        };
+        // Boxed, so that a claim that is answered at once makes a small future.
+        Box::pin(self.wait(busy, Backoff::since(begun, limit))).await
+    }
+
+    /// Repeats the claim until it is decided or the time is up.
+    async fn wait(&mut self, mut busy: Busy, mut backoff: Backoff) -> Result<Verdict> {
+        let Some(_place) = self.context.shared.waiting.place() else {
+            return busy.verdict();
+        };
+        let _waits = self.context.observers.waits(self.request.key());
+        let mut ears = self.listen(backoff.left()).await;
+        let patience = self.context.policy.patience();
         loop {
-            let is_first = found.is_none();
-            let limit = match (&wait, &found) {
-                (Some(wait), Some(_)) => wait.left().min(patience),
-                _ => patience,
-            };
-            let contended = match (&wait, &found) {
-                (None, _) => patience,
-                // A short race for the key does not count as a wait.
-                (Some(_), None) => patience.min(MAX_LOCK_WAIT),
-                (Some(_), Some(_)) => Duration::ZERO,
-            };
-            let busy = match (self.ask(limit, contended).await, found) {
-                (Ok(Verdict::InFlight(in_flight)), _) => Busy::InFlight(in_flight),
-                (Ok(verdict), _) => return Ok(verdict),
-                (Err(error), found) if is_contended(&error) && wait.is_some() => match found {
+            // The first of these claims finds a change from before the listening began.
+            let limit = backoff.left().min(patience);
+            busy = match self.ask(Instant::now(), limit, Duration::ZERO).await {
+                Ok(Verdict::InFlight(in_flight)) => Busy::InFlight(in_flight),
+                Ok(verdict) => return Ok(verdict),
+                Err(error) if is_contended(&error) => match busy {
                     // The record that was seen says more.
-                    Some(Busy::InFlight(in_flight)) => Busy::InFlight(in_flight),
-                    _ => Busy::Contended(error),
+                    Busy::InFlight(in_flight) => Busy::InFlight(in_flight),
+                    Busy::Contended(_) => Busy::Contended(error),
                 },
                 // The wait ended in a moment in which the store could not be reached.
-                (Err(error), Some(busy)) if error.is_retryable() && limit < patience => {
-                    return busy.verdict();
-                }
-                (Err(error), _) => return Err(error),
+                Err(error) if error.is_retryable() && limit < patience => return busy.verdict(),
+                Err(error) => return Err(error),
             };
-            let Some(backoff) = &mut wait else {
-                return busy.verdict();
-            };
-            // One more claim, at once, finds a change from before the listening began.
-            let goes_on = if is_first {
-                let Some(free) = self.context.waiting.place() else {
-                    return busy.verdict();
-                };
-                _place = Some(free);
-                _waits = Some(self.context.observers.waits(self.request.key()));
-                ears = Some(self.listen(backoff.left()).await);
-                true
-            } else {
-                let longest = busy.longest_pause();
-                self.caller.waits(backoff, longest, ears.as_mut()).await
-            };
-            if !goes_on {
+            let longest = busy.longest_pause();
+            if !self
+                .caller
+                .waits(&mut backoff, longest, Some(&mut ears))
+                .await
+            {
                 return busy.verdict();
             }
-            found = Some(busy);
         }
     }
 
@@ -158,8 +153,8 @@ impl Asking {
     /// quickly available.
     async fn listen(&self, left: Duration) -> Subscriptions {
         let key = self.request.key();
-        let here = self.context.waiting.listen(key);
-        let elsewhere = match &self.context.wakes {
+        let here = self.context.shared.waiting.listen(key);
+        let elsewhere = match &self.context.shared.wakes {
             Some(wakes) => {
                 let limit = self.context.policy.try_limit().min(left);
                 in_time(limit, "listen", wakes.listen(key)).await.ok()
@@ -172,13 +167,18 @@ impl Asking {
     /// Repeats the claim until the store answers or the time is up. It is always the same attempt,
     /// so that the store recognises a claim whose answer was lost. A store that answers
     /// `Contention` is reachable: that case has a limit of its own.
-    async fn ask(&mut self, limit: Duration, contended: Duration) -> Result<Verdict> {
-        let mut away = Backoff::new(limit);
-        let mut contended = Backoff::new(contended);
+    async fn ask(
+        &mut self,
+        mut sent: Instant,
+        limit: Duration,
+        contended: Duration,
+    ) -> Result<Verdict> {
+        let mut away = Backoff::since(sent, limit);
+        let mut contended = Backoff::since(sent, contended);
         loop {
-            let sent = Instant::now();
-            let call = self.context.store.claim(&self.request);
-            match in_time(self.context.policy.try_limit(), "claim", call).await {
+            let call = self.context.store().claim(&self.request);
+            let limit = self.context.policy.try_limit();
+            match in_time_since(sent, limit, "claim", call).await {
                 Ok(outcome) => {
                     self.doubt.clear();
                     return Ok(self.verdict(outcome, sent));
@@ -189,11 +189,12 @@ impl Asking {
                         true => &mut contended,
                         false => &mut away,
                     };
-                    if !error.is_retryable() || !self.pause(backoff).await {
+                    if !error.is_retryable() || !Box::pin(self.pause(backoff)).await {
                         return Err(error);
                     }
                     let observers = &self.context.observers;
                     observers.retried(self.request.key(), "claim", &error);
+                    sent = Instant::now();
                 }
             }
         }

@@ -17,16 +17,14 @@ pub struct Work {
     key: Key,
     lease: Option<Arc<Lease>>,
     context: Option<Context>,
-    others: Option<Arc<Others>>,
 }
 
 impl Work {
-    pub(super) fn claimed(context: Context, lease: Arc<Lease>, others: Arc<Others>) -> Self {
+    pub(super) fn claimed(context: Context, lease: Arc<Lease>) -> Self {
         Self {
             key: lease.with_claim(|claim| claim.key().clone()),
             lease: Some(lease),
             context: Some(context),
-            others: Some(others),
         }
     }
 
@@ -37,7 +35,6 @@ impl Work {
             key: Key::new("unkeyed", "unkeyed", id)?,
             lease: None,
             context: None,
-            others: None,
         })
     }
 
@@ -47,8 +44,8 @@ impl Work {
     }
 
     /// Returns the claims beside its own; `None` without a key.
-    pub(super) fn others(&self) -> Option<&Arc<Others>> {
-        self.others.as_ref()
+    pub(super) fn others(&self) -> Option<&Others> {
+        self.lease.as_deref().map(Lease::others)
     }
 
     /// Returns the key; without one, a random key that nobody else has.

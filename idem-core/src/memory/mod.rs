@@ -125,9 +125,8 @@ impl MemoryStore {
         let retention = check::retention(retention)?;
         let limits = &self.shared.limits;
         match result {
-            // This store does not keep the stored form, so it is made only where it is refused.
-            Sealing::Response(response) if response.fits(limits.max_result_bytes) => {}
-            Sealing::Response(response) => drop(check::response(response, limits)?),
+            // This store does not keep the stored form.
+            Sealing::Response(response) => check::response_fits(response, limits)?,
             Sealing::Failure(failure) => drop(check::failure(failure, limits)?),
         }
         self.on_shard(claim.key(), |shard, place, now| {

@@ -35,7 +35,11 @@ pub(crate) fn build(options: &BenchOptions) -> Command {
 /// builds with it all the same.
 pub(crate) fn build_rival(target: &Path) -> Command {
     let mut command = cargo(&["build", "--release", "--quiet", "--ignore-rust-version"]);
-    command.args(["--locked", "--manifest-path", "benches/idempotent/Cargo.toml"]);
+    command.args([
+        "--locked",
+        "--manifest-path",
+        "benches/idempotent/Cargo.toml",
+    ]);
     command.arg("--target-dir").arg(target);
     command
 }

@@ -14,19 +14,22 @@ use crate::{Error, ErrorKind, Key};
 /// All observers of one run, and its span.
 #[derive(Clone)]
 pub(in crate::engine) struct Observers {
-    all: Arc<[Arc<dyn Observer>]>,
+    /// `None` where there are none: the reference count is one that all runs share.
+    all: Option<Arc<[Arc<dyn Observer>]>>,
     span: RunSpan,
 }
 
 impl Observers {
-    pub(in crate::engine) fn new(all: Arc<[Arc<dyn Observer>]>, key: &Key) -> Self {
-        let span = RunSpan::of(&all, key);
-        Self { all, span }
+    pub(in crate::engine) fn new(all: &Arc<[Arc<dyn Observer>]>, key: &Key) -> Self {
+        Self {
+            span: RunSpan::of(all, key),
+            all: (!all.is_empty()).then(|| Arc::clone(all)),
+        }
     }
 
     /// Returns whether there is no observer.
     pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_none()
     }
 
     /// Returns the future within the run's span.
@@ -38,8 +41,8 @@ impl Observers {
     }
 
     fn tell(&self, tell: impl Fn(&dyn Observer)) {
-        if !self.is_empty() {
-            let tell_all = || self.all.iter().for_each(|observer| tell(&**observer));
+        if let Some(all) = &self.all {
+            let tell_all = || all.iter().for_each(|observer| tell(&**observer));
             self.span.enter(tell_all);
         }
     }
@@ -104,7 +107,9 @@ impl Observers {
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all.iter()).finish()
+        f.debug_list()
+            .entries(self.all.iter().flat_map(|all| all.iter()))
+            .finish()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Policies;
+use crate::Policy;
 
 /// The policies that runs read when they start. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +16,13 @@ impl LivePolicies {
 
     pub(in crate::engine) fn get(&self) -> Arc<Policies> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the policy of an operation, without a reference to the others, whose count all runs
+    /// would share.
+    pub(in crate::engine) fn policy_for(&self, operation: &str) -> Arc<Policy> {
+        let policies = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(policies.policy_for(operation))
     }
 
     pub(in crate::engine) fn set(&self, policies: Policies) {
