@@ -1,10 +1,12 @@
-//! Instructions that a client executes per operation, counted by callgrind: the numbers that do not wobble.
+//! Instructions that a client executes per operation, counted by callgrind: the numbers that do not
+//! wobble.
 //!
-//! Needs `valgrind` and `gungraun-runner` of the version of the crate `gungraun`, on the path or named by
-//! `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`:
-//! `cargo bench -p idem-benches --features instructions --bench instructions`, with `--save-summary=json` behind `--`
-//! for numbers that a program reads. Each count is of [`OPERATIONS`] operations. Valgrind knows fewer instructions
-//! than processors do: hashing takes more of them here than where SHA-256 is one.
+//! Needs `valgrind` and `gungraun-runner` of the version of the crate `gungraun`, on the path or
+//! named by `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`: `cargo bench -p
+//! idem-benches --features instructions --bench instructions`, with `--save-summary=json` behind
+//! `--` for numbers that a program reads. Each count is of [`OPERATIONS`] operations. Valgrind
+//! knows fewer instructions than processors do: hashing takes more of them here than where SHA-256
+//! is one.
 
 #![expect(
     missing_docs,
@@ -31,7 +33,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// An order of about 200 bytes.
 const BODY: &str = r#"{"amount": 1200, "currency": "EUR", "customer": {"id": "cus_4QFJOjw2pOmAGJ", "name": "Zoë"}, "items": [{"sku": "A-17", "count": 2, "price": 349.5}, {"sku": "B-4", "count": 1, "price": 501.0}]}"#;
 
-/// What is made before counting begins. Returned by each benchmark, so that it is dropped after counting has ended.
+/// What is made before counting begins. Returned by each benchmark, so that it is dropped after
+/// counting has ended.
 struct Prepared<S> {
     runtime: Runtime,
     store: S,

@@ -30,7 +30,8 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// Bare statements on a connection that the caller keeps, shared as [`share`](Self::share) says.
+    /// Bare statements on a connection that the caller keeps, shared as [`share`](Self::share)
+    /// says.
     async fn held(&self, _namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Err("there are no bare statements".into())
     }

@@ -8,8 +8,8 @@ pub(crate) const SCOPE: &str = "bench";
 /// For which intent.
 pub(crate) const OPERATION: &str = "payments.create";
 
-/// A series of random ids: 32 hexadecimal digits in no order, as clients make them, so that no index
-/// is filled at its end only.
+/// A series of random ids: 32 hexadecimal digits in no order, as clients make them, so that no
+/// index is filled at its end only.
 pub(crate) struct Ids(Rng);
 
 impl Ids {

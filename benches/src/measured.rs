@@ -13,8 +13,8 @@ use crate::{Contender, Length, Round};
 /// Nanoseconds: a minute. What takes longer counts as a minute.
 const LONGEST: u64 = 60_000_000_000;
 
-/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to round,
-/// so that connecting and preparing statements is done before the first round that counts.
+/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to
+/// round, so that connecting and preparing statements is done before the first round that counts.
 pub(crate) struct Measured<O: Operation> {
     name: String,
     operation: Arc<O>,

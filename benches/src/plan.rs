@@ -11,7 +11,8 @@ pub struct Plan {
     pub round: Duration,
     /// The length of the first, which does not count.
     pub warm_up: Duration,
-    /// Whether only what is needed for a first impression is measured: fewer concurrencies, sizes and rows.
+    /// Whether only what is needed for a first impression is measured: fewer concurrencies, sizes
+    /// and rows.
     pub quick: bool,
 }
 

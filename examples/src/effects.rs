@@ -1,7 +1,7 @@
 //! [`Effects`]: a store, and beside it a ledger that would show whether an effect happened twice.
 //!
-//! The stores are those of [`storm`](crate::storm), and so is how an effect and its seal are one: a transaction holds
-//! both, or, on Redis, the ledger honours a key of its own.
+//! The stores are those of [`storm`](crate::storm), and so is how an effect and its seal are one: a
+//! transaction holds both, or, on Redis, the ledger honours a key of its own.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::storm::url;
 
 const CONNECTIONS: u32 = 8;
 
-/// A store and a ledger of effects. The ledger has no unique constraint: what happens twice is there twice.
+/// A store and a ledger of effects. The ledger has no unique constraint: what happens twice is
+/// there twice.
 #[derive(Debug)]
 pub struct Effects {
     backend: Box<dyn Backend>,
@@ -36,8 +37,8 @@ pub struct Effect {
 }
 
 impl Effects {
-    /// In this store, or in a SQLite file in a temporary folder; with tables or keys of their own, that begin with
-    /// `name`.
+    /// In this store, or in a SQLite file in a temporary folder; with tables or keys of their own,
+    /// that begin with `name`.
     ///
     /// # Errors
     ///
@@ -59,7 +60,8 @@ impl Effects {
         Ok(effects)
     }
 
-    /// In this store, with tables or keys that begin with `namespace`, made unless they are there; they stay.
+    /// In this store, with tables or keys that begin with `namespace`, made unless they are there;
+    /// they stay.
     ///
     /// # Errors
     ///
@@ -70,7 +72,8 @@ impl Effects {
         Ok(effects)
     }
 
-    /// What another process has created, by its [`url`](Self::url) and [`namespace`](Self::namespace).
+    /// What another process has created, by its [`url`](Self::url) and
+    /// [`namespace`](Self::namespace).
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Orders whose table carries the idempotency key: no record beside the entity, no claim, no lease. It is enough where
-//! one request makes one row and does nothing else.
+//! Orders whose table carries the idempotency key: no record beside the entity, no claim, no lease.
+//! It is enough where one request makes one row and does nothing else.
 
 use std::fmt;
 
@@ -98,10 +98,11 @@ impl Orders {
 
     /// Places an order once per key.
     ///
-    /// First a look, because most repetitions come when the order is there, and what precedes an insert (a check of the
-    /// stock, a call to somebody) is not to be done again for them. The look decides nothing: the insert does, by the
-    /// unique constraint, and whoever it refuses looks again. `ON CONFLICT` waits for a transaction that is about to
-    /// commit the same key, so that the second look finds it.
+    /// First a look, because most repetitions come when the order is there, and what precedes an
+    /// insert (a check of the stock, a call to somebody) is not to be done again for them. The look
+    /// decides nothing: the insert does, by the unique constraint, and whoever it refuses looks
+    /// again. `ON CONFLICT` waits for a transaction that is about to commit the same key, so that
+    /// the second look finds it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Drives the programs that show one pattern each, on the embedded store and on every server that there is.
+//! Drives the programs that show one pattern each, on the embedded store and on every server that
+//! there is.
 
 #[path = "support/servers.rs"]
 mod servers;

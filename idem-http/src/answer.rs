@@ -100,8 +100,8 @@ pub(crate) fn reused(policy: &HttpPolicy, differences: Option<Value>) -> Problem
     }
 }
 
-/// Whether the store could not be reached, as opposed to being wrongly set up, or to have answered that the key is
-/// contended.
+/// Whether the store could not be reached, as opposed to being wrongly set up, or to have answered
+/// that the key is contended.
 pub(crate) fn is_unreachable(error: &Error) -> bool {
     error.is_retryable() && !is_contended(error)
 }

@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-/// The body of every response that the layer gives: bytes of its own, the service's body untouched, or what was
-/// read of that followed by the rest.
+/// The body of every response that the layer gives: bytes of its own, the service's body untouched,
+/// or what was read of that followed by the rest.
 ///
-/// It also serves as a request body where there is none that can be made of bytes, as with plain `hyper`: map
-/// requests with [`Body::new`] before the layer.
+/// It also serves as a request body where there is none that can be made of bytes, as with plain
+/// `hyper`: map requests with [`Body::new`] before the layer.
 pub struct Body<B: HttpBody<Data = Bytes>> {
     read: VecDeque<Result<Frame<Bytes>, B::Error>>,
     rest: Option<Pin<Box<B>>>,
@@ -113,8 +113,8 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        // A server that is given the data and the error in one go drops the connection before it has sent the data. It
-        // sends when nothing more is there, so for a moment nothing is.
+        // A server that is given the data and the error in one go drops the connection before it
+        // has sent the data. It sends when nothing more is there, so for a moment nothing is.
         if matches!(self.read.front(), Some(Err(_))) && !self.has_paused {
             self.has_paused = true;
             context.waker().wake_by_ref();
@@ -142,7 +142,8 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         let read = frames.map(data_len).sum::<usize>() as u64;
         let mut whole = SizeHint::new();
         whole.set_lower(size.lower() + read);
-        // A length that is known rules out trailers on HTTP/1, and promises what an error does not keep.
+        // A length that is known rules out trailers on HTTP/1, and promises what an error does not
+        // keep.
         let is_plain =
             |frame: &Result<Frame<Bytes>, B::Error>| frame.as_ref().is_ok_and(Frame::is_data);
         if let Some(upper) = size.upper().filter(|_| self.read.iter().all(is_plain)) {

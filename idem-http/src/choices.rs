@@ -15,10 +15,12 @@ pub enum Requirement {
 /// Which forms of the header are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyForm {
-    /// The structured field's string, `"8e03978e"`, and the bare form, `8e03978e`; both are the same key.
+    /// The structured field's string, `"8e03978e"`, and the bare form, `8e03978e`; both are the
+    /// same key.
     ///
-    /// Bare are UUIDs, tokens and numbers, as the text that they are (`1` and `1.0` are two keys). What begins like
-    /// another type of structured field is refused: `?1`, `:YWJj:`, `@1659578233`, `%"a"`, `("a")`.
+    /// Bare are UUIDs, tokens and numbers, as the text that they are (`1` and `1.0` are two keys).
+    /// What begins like another type of structured field is refused: `?1`, `:YWJj:`, `@1659578233`,
+    /// `%"a"`, `("a")`.
     #[default]
     Lenient,
     /// The structured field's string only, as the draft has it.
@@ -31,7 +33,8 @@ pub enum KeyFormat {
     /// 1 to 255 printable ASCII characters.
     #[default]
     Any,
-    /// A UUID in its usual text form, 32 hexadecimal digits in five groups; upper and lower case are the same.
+    /// A UUID in its usual text form, 32 hexadecimal digits in five groups; upper and lower case
+    /// are the same.
     Uuid,
 }
 
@@ -41,10 +44,11 @@ pub enum OnStoreError {
     /// It is refused with `503`: nothing runs that could run twice.
     #[default]
     Closed,
-    /// It is handled as if it had no key. A retry runs again, also one of a request that was answered before the
-    /// store went away: choose it only where being away is worse than happening twice.
+    /// It is handled as if it had no key. A retry runs again, also one of a request that was
+    /// answered before the store went away: choose it only where being away is worse than happening
+    /// twice.
     ///
-    /// It holds for a store that is out of reach or overloaded, not for one that is wrongly set up, nor for a key that a
-    /// transaction holds which is still open: that is answered with `409`.
+    /// It holds for a store that is out of reach or overloaded, not for one that is wrongly set up,
+    /// nor for a key that a transaction holds which is still open: that is answered with `409`.
     Open,
 }

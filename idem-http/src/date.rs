@@ -28,8 +28,8 @@ fn index(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// Year, month and day in the Gregorian calendar, counted in years that begin in March, so that the leap day is
-/// the last.
+/// Year, month and day in the Gregorian calendar, counted in years that begin in March, so that the
+/// leap day is the last.
 fn civil(days_since_1970: i64) -> (i64, i64, i64) {
     let days = days_since_1970 + 719_468;
     let era = days.div_euclid(146_097);

@@ -187,8 +187,8 @@ impl Guard {
     }
 }
 
-/// Ends when the client goes away before its request was begun, as while it waits for another's answer: there is
-/// nothing to finish then.
+/// Ends when the client goes away before its request was begun, as while it waits for another's
+/// answer: there is nothing to finish then.
 async fn given_up(gone: oneshot::Receiver<()>, has_begun: &AtomicBool) {
     let _ = gone.await;
     if has_begun.load(Ordering::Relaxed) {

@@ -9,7 +9,8 @@ use crate::media;
 
 /// The fingerprint of method, path, query, media type and body, and of what the policy adds.
 ///
-/// A JSON body counts by its value. One that is not well-formed, and any other, counts by its bytes.
+/// A JSON body counts by its value. One that is not well-formed, and any other, counts by its
+/// bytes.
 pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -> Fingerprint {
     let essence = media::essence(&parts.headers);
     let canonical = media::is_json(&parts.headers, &essence)

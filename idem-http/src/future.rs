@@ -19,8 +19,9 @@ pub(crate) type Guarded<B, E> =
 pin_project! {
     /// The future of [`IdempotencyService`](crate::IdempotencyService).
     ///
-    /// A request without a key goes straight to the service. One with a key is read and then handled in a task of
-    /// its own: dropping this future after that leaves the handler running, and its answer is sealed.
+    /// A request without a key goes straight to the service. One with a key is read and then
+    /// handled in a task of its own: dropping this future after that leaves the handler running,
+    /// and its answer is sealed.
     pub struct ResponseFuture<F, B, E>
     where
         B: HttpBody<Data = Bytes>,

@@ -1,9 +1,10 @@
 //! Keys of gRPC calls, which travel as metadata.
 //!
-//! A gRPC response has its status in trailers, which the layer does not store: it lets such responses pass
-//! through. A method that is to run once asks the engine itself:
+//! A gRPC response has its status in trailers, which the layer does not store: it lets such
+//! responses pass through. A method that is to run once asks the engine itself:
 //!
-//! 1. [`key`] reads `idempotency-key` from the metadata: with tonic, `request.metadata().clone().into_headers()`;
+//! 1. [`key`] reads `idempotency-key` from the metadata: with tonic,
+//!    `request.metadata().clone().into_headers()`;
 //! 2. [`Idempotency::run_with`](idem_core::Idempotency::run_with) or
 //!    [`run_response`](idem_core::Idempotency::run_response) with the encoded reply runs the work;
 //! 3. [`code`] turns what went wrong into a status code.
@@ -35,8 +36,8 @@ pub fn key(metadata: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyError> {
     IdempotencyKey::from_headers(metadata, &IDEMPOTENCY_KEY, KeyForm::Lenient)
 }
 
-/// The gRPC status code of a run without an answer; `None` for the work's own error, and where the work has run
-/// and its value only was not stored: answer with that.
+/// The gRPC status code of a run without an answer; `None` for the work's own error, and where the
+/// work has run and its value only was not stored: answer with that.
 #[must_use]
 pub fn code<E, T>(error: &RunError<E, T>) -> Option<i32> {
     match error {

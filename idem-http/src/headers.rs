@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Set by the first exchange for itself, by the connection, or by the server for each response anew.
+/// Set by the first exchange for itself, by the connection, or by the server for each response
+/// anew.
 const NEVER: [HeaderName; 15] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
@@ -40,14 +41,15 @@ const DEFAULT: [HeaderName; 14] = [
     header::WWW_AUTHENTICATE,
 ];
 
-/// The headers of a response that are stored with it and replayed. All others belong to the first exchange.
+/// The headers of a response that are stored with it and replayed. All others belong to the first
+/// exchange.
 ///
-/// Unless told: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`, `Content-Language`,
-/// `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`, `Location`, `Retry-After`, `Vary`,
-/// `WWW-Authenticate`.
+/// Unless told: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`,
+/// `Content-Language`, `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`,
+/// `Location`, `Retry-After`, `Vary`, `WWW-Authenticate`.
 ///
-/// Never, also when asked for: `Set-Cookie`, the hop-by-hop headers of RFC 9110, 7.6.1, those that the response's
-/// `Connection` names, and what a server makes anew: `Content-Length`, `Date`.
+/// Never, also when asked for: `Set-Cookie`, the hop-by-hop headers of RFC 9110, 7.6.1, those that
+/// the response's `Connection` names, and what a server makes anew: `Content-Length`, `Date`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayedHeaders(Vec<HeaderName>);
 

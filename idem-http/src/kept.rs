@@ -16,10 +16,11 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 /// Which requests are kept, and what is masked in them before they reach the store.
 ///
-/// The JSON body of a request that is handled is kept in a record of its own, under a key that is derived from the
-/// request's, for as long as its answer. A conflict then carries `differences`: a JSON Patch (RFC 6902) that turns
-/// the body that came first into this one. Bodies that are not JSON, or over the limit, are not kept. Keeping and
-/// finding them never fails a request; where it does not work, the conflict has no `differences`.
+/// The JSON body of a request that is handled is kept in a record of its own, under a key that is
+/// derived from the request's, for as long as its answer. A conflict then carries `differences`: a
+/// JSON Patch (RFC 6902) that turns the body that came first into this one. Bodies that are not
+/// JSON, or over the limit, are not kept. Keeping and finding them never fails a request; where it
+/// does not work, the conflict has no `differences`.
 ///
 /// ```
 /// let kept = idem_http::KeptRequests::new().with_masked("/card/number").with_masked("/items/*/secret");
@@ -49,9 +50,10 @@ impl KeptRequests {
         }
     }
 
-    /// The same with `***` in place of what this JSON Pointer (RFC 6901) names in the body, such as `/card/number`;
-    /// `*` stands for every element or member, as in `/cards/*/number`. What is masked is not stored and never
-    /// counts as a difference; a conflict over nothing else has an empty patch.
+    /// The same with `***` in place of what this JSON Pointer (RFC 6901) names in the body, such as
+    /// `/card/number`; `*` stands for every element or member, as in `/cards/*/number`. What is
+    /// masked is not stored and never counts as a difference; a conflict over nothing else has an
+    /// empty patch.
     #[must_use]
     pub fn with_masked(mut self, pointer: &str) -> Self {
         self.masks.push(Mask::new(pointer));
@@ -136,8 +138,8 @@ pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Va
     serde_json::to_value(json_patch::diff(&first, this)).ok()
 }
 
-/// Where a request with this fingerprint is kept: requests that share a key one after the other, because the first
-/// was released, do not share this.
+/// Where a request with this fingerprint is kept: requests that share a key one after the other,
+/// because the first was released, do not share this.
 fn side_key(key: &Key, fingerprint: &Fingerprint) -> Key {
     key.derive(&format!("idem-http/request/{fingerprint}"))
 }

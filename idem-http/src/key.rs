@@ -116,9 +116,10 @@ fn quoted(value: &[u8]) -> Result<String, KeyError> {
     }
 }
 
-/// What could be the start of parameters or of a second value, or an escape, is left to the quoted form, and so is what
-/// begins like a value that is no string: whoever sends `:YWJj:` may mean the three bytes. Tokens and numbers are what
-/// clients send who know nothing of structured fields, so they are the text that they are: `1.0` is not `1`.
+/// What could be the start of parameters or of a second value, or an escape, is left to the quoted
+/// form, and so is what begins like a value that is no string: whoever sends `:YWJj:` may mean the
+/// three bytes. Tokens and numbers are what clients send who know nothing of structured fields, so
+/// they are the text that they are: `1.0` is not `1`.
 fn bare(value: &[u8]) -> Result<String, KeyError> {
     let another_type = match value.first() {
         Some(b'?') => Some("a boolean"),

@@ -12,9 +12,10 @@ use crate::{HttpPolicy, IdempotencyService, ScopeExtractor};
 
 /// Handles requests with an `Idempotency-Key` once, and replays their responses.
 ///
-/// It goes around any service of requests whose body can be made of bytes, such as axum's. Put it inside of what
-/// authenticates callers and compresses responses, and outside of what handles requests. Cloning costs a few
-/// reference counts: give each route a clone with a policy of its own.
+/// It goes around any service of requests whose body can be made of bytes, such as axum's. Put it
+/// inside of what authenticates callers and compresses responses, and outside of what handles
+/// requests. Cloning costs a few reference counts: give each route a clone with a policy of its
+/// own.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(crate) idempotency: Idempotency,
@@ -24,7 +25,8 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// A layer with [`HttpPolicy::default`]. The scope of each request is what `scope` says; there is no other.
+    /// A layer with [`HttpPolicy::default`]. The scope of each request is what `scope` says; there
+    /// is no other.
     pub fn new(idempotency: Idempotency, scope: impl ScopeExtractor) -> Self {
         Self {
             idempotency,

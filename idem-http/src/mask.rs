@@ -5,13 +5,14 @@ use serde_json::Value;
 /// What stands where a value was masked.
 const MASKED: &str = "***";
 
-/// A JSON Pointer (RFC 6901) to what is masked, with `*` for every element of an array and every member of an
-/// object.
+/// A JSON Pointer (RFC 6901) to what is masked, with `*` for every element of an array and every
+/// member of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask(Vec<String>);
 
 impl Mask {
-    /// A pointer that does not begin with `/` is read as if it did: better too much masked than too little.
+    /// A pointer that does not begin with `/` is read as if it did: better too much masked than too
+    /// little.
     pub(crate) fn new(pointer: &str) -> Self {
         let pointer = pointer
             .strip_prefix('/')

@@ -3,7 +3,8 @@
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-/// Types whose bodies have no end that is worth waiting for, and gRPC, whose status comes in trailers.
+/// Types whose bodies have no end that is worth waiting for, and gRPC, whose status comes in
+/// trailers.
 const STREAMED: [&str; 7] = [
     "text/event-stream",
     "application/x-ndjson",
@@ -23,7 +24,8 @@ pub(crate) fn essence(headers: &HeaderMap) -> String {
     essence.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether the body is JSON as it stands: `application/json` or a `+json` type, without a content coding.
+/// Whether the body is JSON as it stands: `application/json` or a `+json` type, without a content
+/// coding.
 pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
     let is_plain = headers
         .get_all(CONTENT_ENCODING)

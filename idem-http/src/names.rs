@@ -8,6 +8,6 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 /// `Idempotent-Replayed: true`, in a response that was made for an earlier request.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// `Idempotency-First-Answered`, in a replay: when the first answer was sealed, by the store's clock, as an
-/// HTTP date.
+/// `Idempotency-First-Answered`, in a replay: when the first answer was sealed, by the store's
+/// clock, as an HTTP date.
 pub const FIRST_ANSWERED: HeaderName = HeaderName::from_static("idempotency-first-answered");

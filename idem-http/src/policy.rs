@@ -80,8 +80,8 @@ impl HttpPolicy {
         }
     }
 
-    /// As clients of Stripe expect it: `400` for a key that was used for another request, kept for 24 hours,
-    /// `POST` only.
+    /// As clients of Stripe expect it: `400` for a key that was used for another request, kept for
+    /// 24 hours, `POST` only.
     #[must_use]
     pub fn stripe() -> Self {
         Self {
@@ -129,24 +129,24 @@ impl HttpPolicy {
         self
     }
 
-    /// The methods whose keys are looked at, instead of all but `GET`, `HEAD`, `OPTIONS`, `TRACE` and `CONNECT`. Of
-    /// these five none is ever.
+    /// The methods whose keys are looked at, instead of all but `GET`, `HEAD`, `OPTIONS`, `TRACE`
+    /// and `CONNECT`. Of these five none is ever.
     #[must_use]
     pub fn with_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
         self
     }
 
-    /// The operation of this route's keys, 1 to 128 bytes such as `payments.create`: keys of different operations
-    /// never meet, and metrics and the engine's policies go by it.
+    /// The operation of this route's keys, 1 to 128 bytes such as `payments.create`: keys of
+    /// different operations never meet, and metrics and the engine's policies go by it.
     #[must_use]
     pub fn with_operation(mut self, name: impl Into<String>) -> Self {
         self.operation = Operation::Named(name.into());
         self
     }
 
-    /// The operation as a function of the request. Give few different names: a path with ids in it makes a metric
-    /// per id, and may be too long.
+    /// The operation as a function of the request. Give few different names: a path with ids in it
+    /// makes a metric per id, and may be too long.
     #[must_use]
     pub fn with_operation_by(
         mut self,
@@ -156,8 +156,8 @@ impl HttpPolicy {
         self
     }
 
-    /// What else makes two requests different, beside method, path, query and body: an API version, or the path
-    /// that the client asked for where a router has shortened it.
+    /// What else makes two requests different, beside method, path, query and body: an API version,
+    /// or the path that the client asked for where a router has shortened it.
     #[must_use]
     pub fn with_also_fingerprinted(
         mut self,
@@ -174,8 +174,8 @@ impl HttpPolicy {
         self
     }
 
-    /// The statuses whose responses are sealed; [`Statuses::default`] unless told. After others the key is free
-    /// again, unless the engine's policy records errors: then every status is sealed.
+    /// The statuses whose responses are sealed; [`Statuses::default`] unless told. After others the
+    /// key is free again, unless the engine's policy records errors: then every status is sealed.
     #[must_use]
     pub fn with_kept_statuses(mut self, statuses: Statuses) -> Self {
         self.kept = statuses;
@@ -189,16 +189,17 @@ impl HttpPolicy {
         self
     }
 
-    /// The longest request body that is read for a fingerprint; a longer one is refused with `413`. 2 MiB unless
-    /// told. Requests without a key are not read.
+    /// The longest request body that is read for a fingerprint; a longer one is refused with `413`.
+    /// 2 MiB unless told. Requests without a key are not read.
     #[must_use]
     pub fn with_max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = bytes;
         self
     }
 
-    /// The longest response body that is stored; 1 MiB unless told, and never more than the store takes. A longer
-    /// one reaches its caller, and the record is sealed with a marker: a retry gets `410`, and nothing runs twice.
+    /// The longest response body that is stored; 1 MiB unless told, and never more than the store
+    /// takes. A longer one reaches its caller, and the record is sealed with a marker: a retry gets
+    /// `410`, and nothing runs twice.
     #[must_use]
     pub fn with_max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
@@ -219,15 +220,16 @@ impl HttpPolicy {
         self
     }
 
-    /// Where people read about keys on this route: each problem names it, in its body and as `Link` with
-    /// `rel="describedby"`.
+    /// Where people read about keys on this route: each problem names it, in its body and as `Link`
+    /// with `rel="describedby"`.
     #[must_use]
     pub fn with_documentation(mut self, uri: Uri) -> Self {
         self.documentation = Some(uri);
         self
     }
 
-    /// Keeps the JSON bodies of requests, so that a conflict tells what differs; they are not kept unless told.
+    /// Keeps the JSON bodies of requests, so that a conflict tells what differs; they are not kept
+    /// unless told.
     #[cfg(feature = "diff")]
     #[must_use]
     pub fn with_kept_requests(mut self, kept: KeptRequests) -> Self {

@@ -18,11 +18,13 @@ use http::StatusCode;
 /// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store cannot be reached (an open route handles the request instead), or the server is shutting down |
 /// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is no part of a key, or the store is not set up; the log says more |
 ///
-/// A problem means that nothing ran for this request, except while the server shuts down: then the retry shows the truth.
+/// A problem means that nothing ran for this request, except while the server shuts down: then the
+/// retry shows the truth.
 ///
-/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`; `retryAfter` in seconds where
-/// there is a `Retry-After`; `documentation`, and a `Link` with `rel="describedby"`, if the policy names a page. The
-/// extensions of the response carry this type, so that a layer outside can word the problem in another way.
+/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`; `retryAfter`
+/// in seconds where there is a `Retry-After`; `documentation`, and a `Link` with
+/// `rel="describedby"`, if the policy names a page. The extensions of the response carry this type,
+/// so that a layer outside can word the problem in another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemType {
@@ -32,8 +34,8 @@ pub enum ProblemType {
     KeyMalformed,
     /// The key was used for another request: `422`, or as the policy says.
     KeyReused,
-    /// The request with this key is being worked on, or a transaction that is still open holds it: `409` with
-    /// `Retry-After`.
+    /// The request with this key is being worked on, or a transaction that is still open holds it:
+    /// `409` with `Retry-After`.
     RequestInFlight,
     /// The request's body is over the limit: `413`.
     RequestTooLarge,

@@ -3,14 +3,15 @@
 use http::HeaderValue;
 use http::request::Parts;
 
-/// Tells on whose behalf a request is made: the account, tenant or API key that it was *authenticated* as.
+/// Tells on whose behalf a request is made: the account, tenant or API key that it was
+/// *authenticated* as.
 ///
-/// A key is only looked up within its scope, so a scope that a client may choose freely lets it read the answers
-/// given to others. Take it from what the authentication left in the request's extensions, not from a header
-/// that nobody checked.
+/// A key is only looked up within its scope, so a scope that a client may choose freely lets it
+/// read the answers given to others. Take it from what the authentication left in the request's
+/// extensions, not from a header that nobody checked.
 ///
-/// A closure that gives `None` for a caller who is not known is an extractor: its requests are refused
-/// with `403`. There is no default; a service without callers says so with a constant.
+/// A closure that gives `None` for a caller who is not known is an extractor: its requests are
+/// refused with `403`. There is no default; a service without callers says so with a constant.
 pub trait ScopeExtractor: Send + Sync + 'static {
     /// The scope of this request: 1 to 255 bytes without control characters.
     ///

@@ -1,8 +1,9 @@
 //! Many claims or completions at once.
 //!
-//! One command looks at all keys of a batch of claims whose operations mostly meet a record, so duplicates cost one round
-//! trip together. What is written is written key by key, some at a time: the answers of `bulkWrite` (MongoDB 8.0) and of an
-//! `update` with many statements are counts, which prove of no single item that it has won.
+//! One command looks at all keys of a batch of claims whose operations mostly meet a record, so
+//! duplicates cost one round trip together. What is written is written key by key, some at a time:
+//! the answers of `bulkWrite` (MongoDB 8.0) and of an `update` with many statements are counts,
+//! which prove of no single item that it has won.
 
 use std::collections::HashMap;
 

@@ -50,8 +50,8 @@ impl Operations {
     }
 }
 
-/// A field of the document, set in one update whose filter is the ownership; it counts against the limit of a result, in
-/// whose place it stands.
+/// A field of the document, set in one update whose filter is the ownership; it counts against the
+/// limit of a result, in whose place it stands.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl CheckpointStore for MongoStore {

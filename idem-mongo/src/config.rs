@@ -16,20 +16,22 @@ pub struct Config {
     batching: bool,
 }
 
-/// What a write has reached when it is acknowledged, and so what a failure of servers may take back.
+/// What a write has reached when it is acknowledged, and so what a failure of servers may take
+/// back.
 ///
 /// Whatever the caller's client is set to, the store's own choice is sent with each write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// `w: "majority", j: true`, and reads with `majority`: on the journals of most voting members. No crash and no
-    /// failover takes it back.
+    /// `w: "majority", j: true`, and reads with `majority`: on the journals of most voting members.
+    /// No crash and no failover takes it back.
     #[default]
     MajorityJournaled,
-    /// `w: 1, j: true`, and reads with `local`: on the primary's journal. A failover takes back what the new primary
-    /// had not received: a completed key is free again and its work may run twice; a claim may have two winners.
+    /// `w: 1, j: true`, and reads with `local`: on the primary's journal. A failover takes back
+    /// what the new primary had not received: a completed key is free again and its work may run
+    /// twice; a claim may have two winners.
     PrimaryJournaled,
-    /// `w: 1, j: false`, and reads with `local`: in the primary's memory. As above, and a crash of the server takes
-    /// back the last 100 ms (`storage.journal.commitIntervalMs`) or so.
+    /// `w: 1, j: false`, and reads with `local`: in the primary's memory. As above, and a crash of
+    /// the server takes back the last 100 ms (`storage.journal.commitIntervalMs`) or so.
     PrimaryMemory,
 }
 
@@ -46,8 +48,9 @@ impl Durability {
         concern
     }
 
-    /// A majority read shows only what can no longer be rolled back, so no caller is given a response that vanishes.
-    /// With a weaker write concern it would not show what was just acknowledged.
+    /// A majority read shows only what can no longer be rolled back, so no caller is given a
+    /// response that vanishes. With a weaker write concern it would not show what was just
+    /// acknowledged.
     pub(crate) fn read_concern(self) -> ReadConcern {
         match self {
             Self::MajorityJournaled => ReadConcern::majority(),
@@ -60,16 +63,16 @@ impl Durability {
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// MongoDB's own limit for a document, result and metadata and all.
 const MAX_DOCUMENT_BYTES: usize = 16 << 20;
-/// More than is left of a record without result and metadata, and of the command around it: the longest key has
-/// 1,916 bytes as an `_id` and stands in it twice.
+/// More than is left of a record without result and metadata, and of the command around it: the
+/// longest key has 1,916 bytes as an `_id` and stands in it twice.
 const OVERHEAD_BYTES: usize = 16 << 10;
 /// MongoDB's limits: 63 bytes for a database, 255 for database and collection together.
 const MAX_DATABASE_BYTES: usize = 63;
 const MAX_COLLECTION_BYTES: usize = 120;
 
 impl Config {
-    /// The collection `idem_records` in the database that the URL names, or `idem`; results up to 8 MiB; journaled by
-    /// a majority; 10 s for an operation.
+    /// The collection `idem_records` in the database that the URL names, or `idem`; results up to 8
+    /// MiB; journaled by a majority; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -82,7 +85,8 @@ impl Config {
         }
     }
 
-    /// The database, instead of the one that the URL names: 1 to 63 ASCII letters, digits, hyphens and underscores.
+    /// The database, instead of the one that the URL names: 1 to 63 ASCII letters, digits, hyphens
+    /// and underscores.
     ///
     /// # Errors
     ///
@@ -92,8 +96,8 @@ impl Config {
         Ok(self)
     }
 
-    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks: 1 to 120 ASCII
-    /// letters, digits, hyphens and underscores.
+    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks:
+    /// 1 to 120 ASCII letters, digits, hyphens and underscores.
     ///
     /// # Errors
     ///
@@ -103,8 +107,8 @@ impl Config {
         Ok(self)
     }
 
-    /// Other limits. A document has at most 16 MiB, so result and metadata together have to stay 16 KiB below that; 15 MiB
-    /// for a result is a good most.
+    /// Other limits. A document has at most 16 MiB, so result and metadata together have to stay 16
+    /// KiB below that; 15 MiB for a result is a good most.
     ///
     /// # Errors
     ///
@@ -125,23 +129,25 @@ impl Config {
         Ok(self)
     }
 
-    /// Another worth of an acknowledgement; anything but the default loses records when servers fail.
+    /// Another worth of an acknowledgement; anything but the default loses records when servers
+    /// fail.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Whether the claims of nine or more concurrent callers of this process read their records by one command; on by
-    /// default. Each write is a command of its own either way.
+    /// Whether the claims of nine or more concurrent callers of this process read their records by
+    /// one command; on by default. Each write is a command of its own either way.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
         self
     }
 
-    /// How long an operation may take, finding a server and waiting for a connection included, before it is answered
-    /// with `Unavailable`; a day at most. What the server was sent may still take effect then.
+    /// How long an operation may take, finding a server and waiting for a connection included,
+    /// before it is answered with `Unavailable`; a day at most. What the server was sent may still
+    /// take effect then.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);

@@ -55,8 +55,8 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
             let (kind, _, message) = by_code(error.code);
             (kind, Effect::Unknown, message)
         }
-        // The driver reports these three only where nothing was sent: after a try whose answer was lost it reports
-        // that one (retryable writes).
+        // The driver reports these three only where nothing was sent: after a try whose answer was
+        // lost it reports that one (retryable writes).
         MongoKind::ServerSelection { .. } | MongoKind::DnsResolve { .. } => (
             Unavailable,
             Effect::None,
@@ -144,7 +144,8 @@ pub(crate) fn code(error: &MongoError) -> Option<i32> {
     }
 }
 
-/// Whether a statement outside of a transaction has lost a race, and was undone: it may be sent again at once.
+/// Whether a statement outside of a transaction has lost a race, and was undone: it may be sent
+/// again at once.
 pub(crate) fn is_lost_race(error: &MongoError) -> bool {
     !matches!(
         &*error.kind,
@@ -152,8 +153,9 @@ pub(crate) fn is_lost_race(error: &MongoError) -> bool {
     ) && matches!(code(error), Some(DUPLICATE_KEY | WRITE_CONFLICT))
 }
 
-/// Whether the server ended a statement because its time (`maxTimeMS`) was over before it had written. The time-out of a
-/// write that is done and waits for its write concern comes beside the answer, as a write concern error:
+/// Whether the server ended a statement because its time (`maxTimeMS`) was over before it had
+/// written. The time-out of a write that is done and waits for its write concern comes beside the
+/// answer, as a write concern error:
 /// <https://github.com/mongodb/specifications/blob/master/source/client-side-operations-timeout/client-side-operations-timeout.md>.
 pub(crate) fn is_out_of_time(error: &MongoError) -> bool {
     matches!(&*error.kind, MongoKind::Command(error) if error.code == MAX_TIME_EXPIRED)
@@ -173,9 +175,9 @@ pub(crate) fn is_write_conflict(error: &MongoError) -> bool {
     code(error) == Some(WRITE_CONFLICT)
 }
 
-/// Whether the whole transaction is to be repeated after this error, or one that it comes from: it carries the label
-/// `TransientTransactionError`, as write conflicts (112) in a transaction do, or is a
-/// [`Contention`](ErrorKind::Contention) of this crate's.
+/// Whether the whole transaction is to be repeated after this error, or one that it comes from: it
+/// carries the label `TransientTransactionError`, as write conflicts (112) in a transaction do, or
+/// is a [`Contention`](ErrorKind::Contention) of this crate's.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);

@@ -1,9 +1,11 @@
-//! Whether a collection and its indexes are as this crate wants them, by what the server tells of them.
+//! Whether a collection and its indexes are as this crate wants them, by what the server tells of
+//! them.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use mongodb::bson::{Bson, Document};
 
-/// Keys are compared byte for byte, which only the simple collation does; of a capped collection nothing can be deleted.
+/// Keys are compared byte for byte, which only the simple collation does; of a capped collection
+/// nothing can be deleted.
 pub(crate) fn check_collection(collection: &Document) -> Result<()> {
     if collection.get_str("type").unwrap_or("collection") != "collection" {
         return Err(misconfigured(
@@ -63,8 +65,8 @@ pub(crate) fn is_index(index: &Document, field: &str) -> bool {
         && (field != "purge_at" || expires == Some(0))
 }
 
-/// Refuses indexes that this crate has not made and that change what the store promises: one that keeps documents of two
-/// keys apart, and one by which the server deletes live records.
+/// Refuses indexes that this crate has not made and that change what the store promises: one that
+/// keeps documents of two keys apart, and one by which the server deletes live records.
 pub(crate) fn check_index(index: &Document) -> Result<()> {
     let name = index.get_str("name").unwrap_or("?");
     let keys = index.get_document("key");

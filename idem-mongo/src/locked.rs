@@ -1,25 +1,28 @@
 //! Writes that wait for nobody's open transaction for long.
 //!
-//! A write outside of a transaction that meets a document which an open transaction has written is sent again by the
-//! server itself, until that transaction ends or the write's `maxTimeMS` is over:
+//! A write outside of a transaction that meets a document which an open transaction has written is
+//! sent again by the server itself, until that transaction ends or the write's `maxTimeMS` is over:
 //! <https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts>.
-//! So each deciding write is given [`MAX_LOCK_WAIT`]. Its end by `maxTimeMS` may have two other reasons, a server that is
-//! slow and members that confirm slowly, and neither may fail a write:
+//! So each deciding write is given [`MAX_LOCK_WAIT`]. Its end by `maxTimeMS` may have two other
+//! reasons, a server that is slow and members that confirm slowly, and neither may fail a write:
 //!
-//! * members that confirm slowly: the server answers with the document and a write concern error. The write is
-//!   repeated, which changes nothing, with all the time that is left, and the next ones are given longer
-//!   ([`Patience`]);
-//! * before it wrote: a transaction of the store's own touches the document and is aborted. In a transaction a conflict is
-//!   answered at once (112), so this tells a lock from a slow server, for which the write is repeated with more time.
+//! * members that confirm slowly: the server answers with the document and a write concern error.
+//!   The write is repeated, which changes nothing, with all the time that is left, and the next
+//!   ones are given longer ([`Patience`]);
+//! * before it wrote: a transaction of the store's own touches the document and is aborted. In a
+//!   transaction a conflict is answered at once (112), so this tells a lock from a slow server, for
+//!   which the write is repeated with more time.
 //!
-//! That transaction runs in the session of the write. A server takes no statement of a session that is older than one that it
-//! has taken already (`TransactionTooOld`), so a first try of the driver's that is still under way
-//! cannot take effect after it: <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
+//! That transaction runs in the session of the write. A server takes no statement of a session that
+//! is older than one that it has taken already (`TransactionTooOld`), so a first try of the
+//! driver's that is still under way cannot take effect after it:
+//! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 //!
-//! At most one caller of a process waits for one key. A key that was found locked is refused without a wait for 100 ms to
-//! 1 s, and looked up once in 25 ms. Seen on secantusd: a write outside waits for the transaction's end or its `maxTimeMS`
-//! (50), a write inside another transaction gets 112 at once, an upsert of a key that is being inserted conflicts likewise.
-//! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
+//! At most one caller of a process waits for one key. A key that was found locked is refused
+//! without a wait for 100 ms to 1 s, and looked up once in 25 ms. Seen on secantusd: a write
+//! outside waits for the transaction's end or its `maxTimeMS` (50), a write inside another
+//! transaction gets 112 at once, an upsert of a key that is being inserted conflicts likewise. A
+//! `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -75,8 +78,8 @@ impl Documents {
     }
 }
 
-/// When keys that are locked were looked for. Callers who ask for such a key all the time share one look each moment;
-/// otherwise their reads would take the server's time from others.
+/// When keys that are locked were looked for. Callers who ask for such a key all the time share one
+/// look each moment; otherwise their reads would take the server's time from others.
 #[derive(Debug, Default)]
 struct Looked {
     keys: Mutex<HashMap<String, Instant>>,
@@ -95,7 +98,8 @@ impl Looked {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the key is not locked, as far as is known, or nobody has just looked, so that this caller does.
+    /// Whether the key is not locked, as far as is known, or nobody has just looked, so that this
+    /// caller does.
     fn is_due(&self, key: &Key) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return true;
@@ -131,8 +135,8 @@ impl Looked {
     }
 }
 
-/// How long a write may take before it is asked whether its document is locked: [`MAX_LOCK_WAIT`], or longer where
-/// members confirm slowly, because a write that is asked about is sent twice.
+/// How long a write may take before it is asked whether its document is locked: [`MAX_LOCK_WAIT`],
+/// or longer where members confirm slowly, because a write that is asked about is sent twice.
 #[derive(Debug)]
 pub(crate) struct Patience(AtomicU64);
 
@@ -171,11 +175,13 @@ impl Patience {
 }
 
 impl Operations {
-    /// Writes the document of this key. In a caller's transaction a conflict is answered at once, as `Contention`.
+    /// Writes the document of this key. In a caller's transaction a conflict is answered at once,
+    /// as `Contention`.
     ///
     /// # Errors
     ///
-    /// `Contention`, without effect, when another transaction that is still open has written the document.
+    /// `Contention`, without effect, when another transaction that is still open has written the
+    /// document.
     pub(crate) async fn write_document(
         &self,
         session: &mut Session<'_>,
@@ -222,8 +228,9 @@ impl Operations {
         }
     }
 
-    /// What a holder is told whose claim no statement has found: that it is lost, or, while an open transaction
-    /// holds the document, that the claim may be in that. `None` when it was committed in between: ask again.
+    /// What a holder is told whose claim no statement has found: that it is lost, or, while an open
+    /// transaction holds the document, that the claim may be in that. `None` when it was committed
+    /// in between: ask again.
     pub(crate) async fn lost(
         &self,
         session: &mut Session<'_>,
@@ -262,8 +269,9 @@ impl Operations {
     }
 }
 
-/// Whether a transaction that is still open has written the key's document: another that writes it too, and is aborted,
-/// fails at once then. What cannot be asked is left to the write itself, which has its time.
+/// Whether a transaction that is still open has written the key's document: another that writes it
+/// too, and is aborted, fails at once then. What cannot be asked is left to the write itself, which
+/// has its time.
 async fn touch(
     session: &Session<'_>,
     collection: &Collection<Document>,

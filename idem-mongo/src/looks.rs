@@ -16,11 +16,12 @@ use crate::store::MongoStore;
 /// What one command reads at most; each record may come with its result.
 const MOST: usize = 128;
 
-/// So many commands read at a time: while one is under way, those who come wait for the next, which then has more to read.
+/// So many commands read at a time: while one is under way, those who come wait for the next, which
+/// then has more to read.
 const AT_A_TIME: usize = 2;
 
-/// Reads for claims, each by its document's `_id`. When there are many at a time, a command reads for many of them. A read
-/// changes nothing and waits for nobody's write.
+/// Reads for claims, each by its document's `_id`. When there are many at a time, a command reads
+/// for many of them. A read changes nothing and waits for nobody's write.
 #[derive(Clone)]
 pub(crate) struct Looks(Arc<Batcher<String, Result<Option<Row>>>>);
 
@@ -63,7 +64,8 @@ impl Operations {
 }
 
 impl MongoStore {
-    /// A claim; where keys mostly have a record, its look is one with those of the others who claim now, if there are many.
+    /// A claim; where keys mostly have a record, its look is one with those of the others who claim
+    /// now, if there are many.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         if !self.operations.records.may_look(request.key()) {
             return Err(LockedKeys::error());

@@ -1,5 +1,5 @@
-//! Purge and sweep: a batch of ids is read through an index, then changed in one statement each hundred or so, in which the
-//! clock and the state of each document decide again.
+//! Purge and sweep: a batch of ids is read through an index, then changed in one statement each
+//! hundred or so, in which the clock and the state of each document decide again.
 
 use idem_core::backend::{check, encode_failure};
 use idem_core::{Effect, Error, Failure, Result};
@@ -11,7 +11,8 @@ use crate::operations::Operations;
 use crate::session::Session;
 use crate::statements;
 
-/// Most documents that one statement changes: their ids, of at most 1,916 bytes, have to fit into a command.
+/// Most documents that one statement changes: their ids, of at most 1,916 bytes, have to fit into a
+/// command.
 const MAX_ITEMS: u64 = 500;
 
 /// What is done to the documents that a filter finds.
@@ -60,8 +61,8 @@ impl Operations {
             .await
     }
 
-    /// Goes on until the limit is reached or nothing more is found: what others have changed in between does not count.
-    /// A failure after the first round leaves what was done before.
+    /// Goes on until the limit is reached or nothing more is found: what others have changed in
+    /// between does not count. A failure after the first round leaves what was done before.
     async fn in_rounds(
         &self,
         session: &mut Session<'_>,

@@ -27,8 +27,8 @@ pub(crate) struct Operations {
     /// The watermarks, with the same concerns.
     pub(crate) watermarks: Documents,
     pub(crate) database: Database,
-    /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the first write, without
-    /// its indexes.
+    /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the
+    /// first write, without its indexes.
     pub(crate) is_ready: AtomicBool,
     /// The same of the watermarks', which came later: who uses none needs none.
     pub(crate) has_watermarks: AtomicBool,
@@ -79,8 +79,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Where keys are mostly fresh, the update that decides comes first. Otherwise the look does, because a duplicate is then
-    /// answered without a write, however many there are.
+    /// Where keys are mostly fresh, the update that decides comes first. Otherwise the look does,
+    /// because a duplicate is then answered without a write, however many there are.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -108,8 +108,8 @@ impl Operations {
         Ok(outcome)
     }
 
-    /// From what a look has seen, or, where it was not looked, from nothing. What it has written is proven by the document
-    /// that carries this attempt's id.
+    /// From what a look has seen, or, where it was not looked, from nothing. What it has written is
+    /// proven by the document that carries this attempt's id.
     async fn claim_seen(
         &self,
         session: &mut Session<'_>,
@@ -337,7 +337,8 @@ impl Operations {
         Err(changed_too_often())
     }
 
-    /// What a holder is told whose update has found no claim that it holds; `None` when it is held after all.
+    /// What a holder is told whose update has found no claim that it holds; `None` when it is held
+    /// after all.
     pub(crate) async fn not_held(
         &self,
         session: &mut Session<'_>,

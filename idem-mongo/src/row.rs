@@ -87,7 +87,8 @@ impl Row {
         }
     }
 
-    /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
+    /// Whether this claim may not have the key, as far as this look tells: as the update of a claim
+    /// decides it.
     pub(crate) fn is_held_against(&self, asked: &ClaimParams<'_>) -> Result<bool> {
         let request = asked.request;
         if !self.is_live()? {
@@ -124,8 +125,8 @@ impl Row {
         self.stored(result, now)?.record().map(Some)
     }
 
-    /// What the update of a claim has made of the record: the claim, if it carries this attempt's id in flight; a failure,
-    /// if the update has failed it; nothing, if somebody else came first.
+    /// What the update of a claim has made of the record: the claim, if it carries this attempt's
+    /// id in flight; a failure, if the update has failed it; nothing, if somebody else came first.
     ///
     /// The clock of the update is told by the end of the lease, or by the moment of the failure.
     pub(crate) fn decided(
@@ -142,8 +143,8 @@ impl Row {
                 let claim = self.stored(None, now)?.claim(request);
                 Ok(Some(ClaimOutcome::Acquired(claim)))
             }
-            // Of a live record that was failed before, a claim that retries failures would have made one in flight; to
-            // one that does not it is the same.
+            // Of a live record that was failed before, a claim that retries failures would have
+            // made one in flight; to one that does not it is the same.
             StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NIL.as_bytes() => {
                 let now = self.number("sealed_at")?;
                 let stored = self.stored(Some(failure.clone()), now)?;

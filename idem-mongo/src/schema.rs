@@ -21,7 +21,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// The `_id` of the document that holds the version. No key's is like it: theirs have two colons.
 const VERSION_ID: &str = "idem";
 
-/// Of MongoDB 5.0: <https://github.com/mongodb/specifications/blob/master/source/wireversion-featurelist/wireversion-featurelist.md>.
+/// Of MongoDB 5.0:
+/// <https://github.com/mongodb/specifications/blob/master/source/wireversion-featurelist/wireversion-featurelist.md>.
 const MIN_WIRE_VERSION: i64 = 13;
 
 const NAMESPACE_EXISTS: i32 = 48;
@@ -32,7 +33,8 @@ const SWEEP_INDEX: &str = "idem_sweep_at";
 
 /// What people run themselves in `mongosh`; [`MongoStore::migrate`] does the same.
 ///
-/// It may be run any number of times, except the lines that create a collection, which fail when it is there.
+/// It may be run any number of times, except the lines that create a collection, which fail when it
+/// is there.
 ///
 /// A record's document; numbers are 64-bit integers:
 ///
@@ -50,9 +52,10 @@ const SWEEP_INDEX: &str = "idem_sweep_at";
 /// }
 /// ```
 ///
-/// A watermark is `{ _id: "scope:operation:id", version, writer, expires_at, purge_at }`; `writer` is the random id of the
-/// advance that raised it. `{ _id: "idem", schema_version: 1 }` stands beside the records. The TTL monitor runs each minute
-/// and deletes a record one minute after its retention at the earliest, so that members may differ by that.
+/// A watermark is `{ _id: "scope:operation:id", version, writer, expires_at, purge_at }`; `writer`
+/// is the random id of the advance that raised it. `{ _id: "idem", schema_version: 1 }` stands
+/// beside the records. The TTL monitor runs each minute and deletes a record one minute after its
+/// retention at the earliest, so that members may differ by that.
 #[must_use]
 pub fn schema_commands(config: &Config) -> String {
     let (name, marks) = (config.collection(), config.watermarks());
@@ -78,8 +81,9 @@ db.getCollection("{marks}").createIndex({{ purge_at: 1 }}, {{ name: "{PURGE_INDE
 }
 
 impl MongoStore {
-    /// Creates the collection of the records, that of the watermarks and their indexes where they are missing, and checks
-    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the collection of the records, that of the watermarks and their indexes where they
+    /// are missing, and checks server and version. Safe when many processes start at once, and when
+    /// there is nothing to do it only reads.
     ///
     /// The user needs `readWrite` on the database, as for everything else.
     ///
@@ -87,8 +91,9 @@ impl MongoStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MongoDB 5.0, the collection has a collation, is capped, a view or a
-    /// time series, has other indexes by the same names, or is of a later version; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than MongoDB 5.0, the collection has a collation,
+    /// is capped, a view or a time series, has other indexes by the same names, or is of a later
+    /// version; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -98,13 +103,15 @@ impl MongoStore {
         self.operations.migrate(&self.session()).await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with, that the collections are there, as this crate wants them,
-    /// and of this version, that no validator and no index of somebody else refuses or deletes records, and, by statements
-    /// that change nothing, that the user may write and that the write concern can be met.
+    /// Checks that the server is one that this crate works with, that the collections are there, as
+    /// this crate wants them, and of this version, that no validator and no index of somebody else
+    /// refuses or deletes records, and, by statements that change nothing, that the user may write
+    /// and that the write concern can be met.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual, also on a member that is not primary.
+    /// `Misconfigured` with what is to be done; `Unavailable` as usual, also on a member that is
+    /// not primary.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         let (operations, session) = (&self.operations, self.session());
@@ -139,7 +146,8 @@ impl Operations {
         self.verify(session).await
     }
 
-    /// The collection, if it is missing, and its indexes. What is there and does not suit is refused first.
+    /// The collection, if it is missing, and its indexes. What is there and does not suit is
+    /// refused first.
     async fn create(
         &self,
         session: &Session<'_>,
@@ -161,8 +169,9 @@ impl Operations {
         self.verify_watermarks(session).await
     }
 
-    /// One statement of each kind that records need, with the store's own write concern, none of which finds or changes
-    /// anything: an upsert of the version that is there, and an update and a deletion of one that no collection has.
+    /// One statement of each kind that records need, with the store's own write concern, none of
+    /// which finds or changes anything: an upsert of the version that is there, and an update and a
+    /// deletion of one that no collection has.
     async fn try_writes(&self, session: &Session<'_>) -> Result<()> {
         self.write_version(session).await?;
         for collection in [&self.records.collection, &self.watermarks.collection] {

@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::error::{Access, classify, is_lost_race, is_out_of_time, is_unconfirmed};
 
-/// How often an operation asks again after a statement that lost a race (11000, 112) or found the record changed under
-/// it. Each time somebody else got on, so more than a few is a sign of trouble.
+/// How often an operation asks again after a statement that lost a race (11000, 112) or found the
+/// record changed under it. Each time somebody else got on, so more than a few is a sign of
+/// trouble.
 pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// Longest pause before the last ask; the first is a sixteenth of it.
@@ -43,8 +44,9 @@ pub(crate) struct Change {
 pub(crate) enum Changed {
     /// The document as it is after it.
     Document(Document),
-    /// The server answered without a document: the filter found none. No `mongod` answers so after an upsert, but
-    /// servers like it do when a claim loses a race, so its effect is not known then.
+    /// The server answered without a document: the filter found none. No `mongod` answers so after
+    /// an upsert, but servers like it do when a claim loses a race, so its effect is not known
+    /// then.
     Nothing,
     /// It lost a race and was undone; only outside of a transaction.
     LostRace,
@@ -111,8 +113,8 @@ impl<'s> Session<'s> {
         found?.map_err(|error| classify(error, sent))
     }
 
-    /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it is then, without its
-    /// result and its checkpoint.
+    /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it
+    /// is then, without its result and its checkpoint.
     pub(crate) async fn change(
         &mut self,
         collection: &Collection<Document>,
@@ -145,7 +147,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The same in a session of the store's own, outside of a transaction; the server ends it after this time.
+    /// The same in a session of the store's own, outside of a transaction; the server ends it after
+    /// this time.
     pub(crate) async fn try_change(
         &self,
         collection: &Collection<Document>,
@@ -197,8 +200,9 @@ impl<'s> Session<'s> {
     }
 
     /// The driver wants its futures polled to their end: one that is dropped closes its connection
-    /// (<https://docs.rs/mongodb/latest/mongodb/#warning-about-timeouts--cancellation>). So each runs in a task of its own,
-    /// which goes on when the operation's time is over or nobody waits for it any more.
+    /// (<https://docs.rs/mongodb/latest/mongodb/#warning-about-timeouts--cancellation>). So each
+    /// runs in a task of its own, which goes on when the operation's time is over or nobody waits
+    /// for it any more.
     pub(crate) async fn by_itself<T: Send + 'static>(
         &self,
         sent: Access,
@@ -253,7 +257,8 @@ fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
     }
 }
 
-/// In a transaction a statement that is given up closes the connection, and with it the transaction.
+/// In a transaction a statement that is given up closes the connection, and with it the
+/// transaction.
 async fn in_time<T>(
     deadline: Instant,
     timeout: Duration,

@@ -1,15 +1,18 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! Each changes one document in one command, which MongoDB does atomically: a pipeline update reads the document as it
-//! is when it is written, and of two at once one is undone and run again, by the server or by this crate (112). See
-//! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is the key, so the one
-//! index that every collection has lets one record in for each key, on every shard where the shard key is the `_id`.
+//! Each changes one document in one command, which MongoDB does atomically: a pipeline update reads
+//! the document as it is when it is written, and of two at once one is undone and run again, by the
+//! server or by this crate (112). See
+//! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is
+//! the key, so the one index that every collection has lets one record in for each key, on every
+//! shard where the shard key is the `_id`.
 //!
-//! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate keeps microseconds. It is
-//! read before any wait: an instant that is a little old lets a lease look live for longer, never stale too early.
+//! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate keeps
+//! microseconds. It is read before any wait: an instant that is a little old lets a lease look live
+//! for longer, never stale too early.
 //!
-//! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter (224), and dates are made
-//! of numbers, because not every server can add to a date.
+//! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter
+//! (224), and dates are made of numbers, because not every server can add to a date.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
@@ -20,9 +23,10 @@ use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 
-/// How much later than it may, in microseconds, a record is deleted by the server itself: a minute. The TTL monitor goes
-/// by the clock of the member that is primary then; one that is ahead by less than this deletes nothing that another
-/// still counts as live, and no token that another's clock has not passed.
+/// How much later than it may, in microseconds, a record is deleted by the server itself: a minute.
+/// The TTL monitor goes by the clock of the member that is primary then; one that is ahead by less
+/// than this deletes nothing that another still counts as live, and no token that another's clock
+/// has not passed.
 pub(crate) const TTL_MARGIN: i64 = 60_000_000;
 
 /// The server's clock in microseconds.
@@ -80,9 +84,10 @@ pub(crate) fn held_filter(claim: &Claim) -> Document {
 
 /// The record of the key as it is, with the clock in `now`; the result only for the same request.
 ///
-/// A look before a claim, and after one that lost. It proves nothing about who has won: a claim that finds the key free
-/// here still has to write. What it tells a duplicate can only have become true, and is read with the read concern
-/// that goes with the writes, so it is not rolled back either.
+/// A look before a claim, and after one that lost. It proves nothing about who has won: a claim
+/// that finds the key free here still has to write. What it tells a duplicate can only have become
+/// true, and is read with the read concern that goes with the writes, so it is not rolled back
+/// either.
 pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
     vec![doc! { "$match": key_filter(key) }, with_clock(fingerprint)]
 }
@@ -111,9 +116,9 @@ pub(crate) fn get(key: &Key) -> Vec<Document> {
     vec![doc! { "$match": key_filter(key) }, as_told()]
 }
 
-/// The claim's own record, while it is the latest acquisition, with the clock. What a statement that changed nothing has
-/// met: a no-op with a majority write concern waits until what it has seen is confirmed, so a majority read after it
-/// sees that, too.
+/// The claim's own record, while it is the latest acquisition, with the clock. What a statement
+/// that changed nothing has met: a no-op with a majority write concern waits until what it has seen
+/// is confirmed, so a majority read after it sees that, too.
 ///
 /// The other rows of a seal, a release and a renewal.
 pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
@@ -155,12 +160,14 @@ impl<'r> ClaimParams<'r> {
     }
 }
 
-/// The update of a claim, for an upsert on the key: all that a claim may come to, decided where it is written.
+/// The update of a claim, for an upsert on the key: all that a claim may come to, decided where it
+/// is written.
 ///
-/// Of any number of claims of a free key one inserts; the others meet its document, at once or when they are sent again
-/// after 11000 or 112, and the pipeline leaves it as it is: a replacement by itself, of which the server writes nothing. The
-/// document that comes back carries this attempt's id in a record in flight if, and only if, it has won. `failure` is the
-/// stored form of the failure of a stale record that may not be taken over.
+/// Of any number of claims of a free key one inserts; the others meet its document, at once or when
+/// they are sent again after 11000 or 112, and the pipeline leaves it as it is: a replacement by
+/// itself, of which the server writes nothing. The document that comes back carries this attempt's
+/// id in a record in flight if, and only if, it has won. `failure` is the stored form of the
+/// failure of a stale record that may not be taken over.
 pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     let decided = bson!({ "$switch": {
         "branches": [
@@ -209,8 +216,8 @@ fn verdict(asked: &ClaimParams<'_>) -> Bson {
     } })
 }
 
-/// The record in flight. An attempt that asks again for what is its own keeps its token; it and a takeover keep the
-/// checkpoint.
+/// The record in flight. An attempt that asks again for what is its own keeps its token; it and a
+/// takeover keep the checkpoint.
 fn acquired(asked: &ClaimParams<'_>) -> Bson {
     let next_token = bson!({ "$max": [
         "$$clock",
@@ -232,7 +239,8 @@ fn acquired(asked: &ClaimParams<'_>) -> Bson {
         "created_at": by_verdict("$$clock".into(), "$created_at", "$created_at".into()),
         "lease_ends_at": later(asked.lease),
         "expires_at": later(asked.kept),
-        // Of a failure that is tried again there is none; a version of this crate that knew of none may have left one.
+        // Of a failure that is tried again there is none; a version of this crate that knew of none
+        // may have left one.
         "checkpoint": { "$cond": [
             { "$and": [{ "$ne": ["$$verdict", "fresh"] }, { "$eq": ["$state", StoredRecord::IN_FLIGHT] }] },
             "$checkpoint",
@@ -250,7 +258,8 @@ fn acquired(asked: &ClaimParams<'_>) -> Bson {
     record.into()
 }
 
-/// The stale record as a failed one. Nobody owns it then, and its checkpoint is gone; its retention is unchanged.
+/// The stale record as a failed one. Nobody owns it then, and its checkpoint is gone; its retention
+/// is unchanged.
 fn abandoned(failure: &[u8]) -> Bson {
     bson!({
         "_id": "$_id",
@@ -269,8 +278,8 @@ fn abandoned(failure: &[u8]) -> Bson {
     })
 }
 
-/// The update of a completion or failure, for the document that [`held_filter`] finds. Ownership is judged on the document
-/// as it is when it is written.
+/// The update of a completion or failure, for the document that [`held_filter`] finds. Ownership is
+/// judged on the document as it is when it is written.
 pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     vec![
         // First, so that never both of checkpoint and result are in the document.
@@ -285,8 +294,8 @@ pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     ]
 }
 
-/// The update of a release. The document stays for a while, so that a release can be repeated and the next token is
-/// greater whatever the clock does; it counts as absent.
+/// The update of a release. The document stays for a while, so that a release can be repeated and
+/// the next token is greater whatever the clock does; it counts as absent.
 pub(crate) fn release() -> Vec<Document> {
     vec![
         doc! { "$set": {
@@ -314,15 +323,17 @@ pub(crate) fn renew(lease: i64) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(renewed) }]
 }
 
-/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention stay as they are.
+/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention
+/// stay as they are.
 pub(crate) fn checkpoint(stored: &[u8]) -> Vec<Document> {
     vec![doc! { "$set": { "checkpoint": binary(stored) } }]
 }
 
 /// The update of an advance, for an upsert on the source: the mark is raised, or stays as it is.
 ///
-/// Judged where it is written, like a claim, so of any number of advances to one version the first raises the mark and
-/// the others meet it. The document that comes back carries this writer's id if, and only if, it has raised it.
+/// Judged where it is written, like a claim, so of any number of advances to one version the first
+/// raises the mark and the others meet it. The document that comes back carries this writer's id
+/// if, and only if, it has raised it.
 pub(crate) fn advance(version: i64, writer: &Bson, retention: i64) -> Vec<Document> {
     let stands = bson!({ "$and": [
         { "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] },
@@ -348,9 +359,9 @@ pub(crate) fn expired_marks(now: i64) -> Document {
     }
 }
 
-/// Records whose retention has ended and whose token the clock has passed: the next token may be made from the clock
-/// alone. `now` is the server's clock a moment ago, which an index can be searched by; the clock at the time of the
-/// statement decides.
+/// Records whose retention has ended and whose token the clock has passed: the next token may be
+/// made from the clock alone. `now` is the server's clock a moment ago, which an index can be
+/// searched by; the clock at the time of the statement decides.
 pub(crate) fn expired(now: i64) -> Document {
     let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
     doc! {

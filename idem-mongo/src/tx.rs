@@ -20,25 +20,28 @@ use crate::error::{Access, classify, is_transaction_retryable, no_transactions};
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
 
-/// The record and the caller's own documents commit together: the only true exactly-once there is. MongoDB has
-/// transactions on replica sets (of one member, too) and sharded clusters; elsewhere beginning one is `Misconfigured`.
+/// The record and the caller's own documents commit together: the only true exactly-once there is.
+/// MongoDB has transactions on replica sets (of one member, too) and sharded clusters; elsewhere
+/// beginning one is `Misconfigured`.
 ///
-/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that writes the
-/// business documents: others see the key in flight while the work runs. Or [`claim_in`](Self::claim_in) and `complete_in`
-/// both run in it: others that claim the key are told `Contention` within about 100 ms, or what the committed record says,
-/// and an abort leaves no trace of the claim.
+/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the
+/// transaction that writes the business documents: others see the key in flight while the work
+/// runs. Or [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the
+/// key are told `Contention` within about 100 ms, or what the committed record says, and an abort
+/// leaves no trace of the claim.
 ///
-/// A transaction is started on the session before the first of these; without one each statement commits by itself. The
-/// read and write concern are the transaction's, so start it with `snapshot` or `majority` and a majority write concern,
-/// as [`Transactions`] does. An error of the server fails the transaction, a lost race with `Contention`: abort it and
-/// repeat it as a whole, with the same key.
+/// A transaction is started on the session before the first of these; without one each statement
+/// commits by itself. The read and write concern are the transaction's, so start it with `snapshot`
+/// or `majority` and a majority write concern, as [`Transactions`] does. An error of the server
+/// fails the transaction, a lost race with `Contention`: abort it and repeat it as a whole, with
+/// the same key.
 impl MongoStore {
     /// [`claim`](idem_core::IdempotencyStore::claim) in the transaction of the caller's session.
     ///
     /// # Errors
     ///
-    /// As for `claim`; also `Contention` when the key was claimed after the transaction's snapshot was taken, and
-    /// `Misconfigured` on a deployment without transactions.
+    /// As for `claim`; also `Contention` when the key was claimed after the transaction's snapshot
+    /// was taken, and `Misconfigured` on a deployment without transactions.
     ///
     /// # Cancellation
     ///
@@ -57,8 +60,8 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's session. When it answers
-    /// `ClaimLost`, abort: somebody else does the work.
+    /// [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's
+    /// session. When it answers `ClaimLost`, abort: somebody else does the work.
     ///
     /// # Errors
     ///
@@ -110,8 +113,9 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the transaction of the caller's session: the step's own
-    /// documents and how far the work got commit together. When it answers `ClaimLost`, abort: somebody else does the work.
+    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the transaction of the caller's
+    /// session: the step's own documents and how far the work got commit together. When it answers
+    /// `ClaimLost`, abort: somebody else does the work.
     ///
     /// # Errors
     ///
@@ -167,8 +171,9 @@ impl MongoStore {
     }
 }
 
-/// Refuses a deployment without transactions; asks the server once. The driver begins one on any, and a server says only at its
-/// first statement, in words about retryable writes, that it has none.
+/// Refuses a deployment without transactions; asks the server once. The driver begins one on any,
+/// and a server says only at its first statement, in words about retryable writes, that it has
+/// none.
 async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     if known.load(Ordering::Relaxed) {
         return Ok(());
@@ -184,8 +189,8 @@ async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Runs transactions, each repeated as a whole after an error that is labelled `TransientTransactionError`, such as a
-/// write conflict (112).
+/// Runs transactions, each repeated as a whole after an error that is labelled
+/// `TransientTransactionError`, such as a write conflict (112).
 #[derive(Debug, Clone)]
 pub struct Transactions {
     client: Client,
@@ -195,7 +200,8 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Transactions of this client, on a snapshot, journaled by a majority, each repeated for at most 10 s.
+    /// Transactions of this client, on a snapshot, journaled by a majority, each repeated for at
+    /// most 10 s.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -228,7 +234,8 @@ impl Transactions {
             .build()
     }
 
-    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
+    /// A transaction that is to be repeated until it goes through: a deadline and a pause that
+    /// grows.
     ///
     /// ```no_run
     /// # async fn pay(store: &idem_mongo::MongoStore, request: &idem_core::ClaimRequest)
@@ -246,8 +253,8 @@ impl Transactions {
     /// # }
     /// ```
     ///
-    /// The work does nothing but through its session, and uses one key: after a commit whose answer was lost the caller
-    /// runs it again and meets the record.
+    /// The work does nothing but through its session, and uses one key: after a commit whose answer
+    /// was lost the caller runs it again and meets the record.
     #[must_use]
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
@@ -292,12 +299,13 @@ impl TransactionRetry {
         begun.map_err(|error| at(classify(error, Access::Read)))
     }
 
-    /// Commits when the result is good and aborts when it is not. `None`, after a pause, when a concurrent transaction got
-    /// in the way and the limit has not passed: begin again.
+    /// Commits when the result is good and aborts when it is not. `None`, after a pause, when a
+    /// concurrent transaction got in the way and the limit has not passed: begin again.
     ///
     /// # Errors
     ///
-    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    /// Those of the work and of the commit, and, once the limit has passed, the last one that could
+    /// be repeated.
     ///
     /// # Cancellation
     ///
@@ -313,7 +321,8 @@ impl TransactionRetry {
                 Err(error) => Err(error.at(BACKEND, "commit").into()),
             },
             Err(error) => {
-                // That the abort failed is not what the caller wants to know: the server aborts it then.
+                // That the abort failed is not what the caller wants to know: the server aborts it
+                // then.
                 let _ = tokio::spawn(async move { session.abort_transaction().await }).await;
                 Err(error)
             }

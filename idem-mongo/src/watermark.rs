@@ -47,8 +47,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Looks first, because a repetition and what is stale are answered without a write. That it has raised the mark is
-    /// proven by the document that carries its id.
+    /// Looks first, because a repetition and what is stale are answered without a write. That it
+    /// has raised the mark is proven by the document that carries its id.
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,
@@ -143,8 +143,8 @@ fn below() -> Error {
     )
 }
 
-/// A mark is a document, raised in one upsert that judges by the server's clock where it writes; what is stale or
-/// repeated is told by a read.
+/// A mark is a document, raised in one upsert that judges by the server's clock where it writes;
+/// what is stale or repeated is told by a read.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl WatermarkStore for MongoStore {

@@ -1,4 +1,5 @@
-//! What needs a server of its own: one that is killed, or that is given a minute to delete what has expired.
+//! What needs a server of its own: one that is killed, or that is given a minute to delete what has
+//! expired.
 
 use std::process::ExitCode;
 use std::time::Duration;

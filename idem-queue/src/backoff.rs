@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Delays that double with each delivery up to a longest one, each drawn between half and all of its length, so that
-/// messages that failed together do not come back together.
+/// Delays that double with each delivery up to a longest one, each drawn between half and all of
+/// its length, so that messages that failed together do not come back together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,

@@ -13,8 +13,8 @@ use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 
 /// Works on each message once, however often it is delivered, and by how many consumers.
 ///
-/// It knows no broker: give it a delivery, do the work in the closure, and tell the broker what [`Handled`] says. The
-/// message is acknowledged only after its result is sealed.
+/// It knows no broker: give it a delivery, do the work in the closure, and tell the broker what
+/// [`Handled`] says. The message is acknowledged only after its result is sealed.
 ///
 /// # If it ends in between
 ///
@@ -25,14 +25,16 @@ use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 /// | after the seal, before the `Ack` has arrived | is a duplicate: acknowledged, nothing runs |
 /// | paused past its lease, and taken over | the late one's seal is refused: it requeues what the other has done |
 ///
-/// So the work *begins* perhaps twice, and is *sealed* once. That its effect happens once is for the work to say: it
-/// commits its rows and the claim ([`Work::claim`]) in one transaction, or it hands on a derived key ([`Work::derive`]).
+/// So the work *begins* perhaps twice, and is *sealed* once. That its effect happens once is for
+/// the work to say: it commits its rows and the claim ([`Work::claim`]) in one transaction, or it
+/// hands on a derived key ([`Work::derive`]).
 ///
 /// # How often a message is tried
 ///
-/// Brokers count deliveries, and so does this; what is released leaves no trace in the store. A delivery that only met
-/// another one at work is counted too: a crash costs up to two. Choose the limit so that this does not matter, and let
-/// the broker deliver without a limit, or with a higher one.
+/// Brokers count deliveries, and so does this; what is released leaves no trace in the store. A
+/// delivery that only met another one at work is counted too: a crash costs up to two. Choose the
+/// limit so that this does not matter, and let the broker deliver without a limit, or with a higher
+/// one.
 ///
 /// # Cancellation
 ///
@@ -54,8 +56,9 @@ impl Consumer {
     /// The failure that is recorded for a message that was delivered too often.
     pub const POISON: &'static str = "idem.poison";
 
-    /// Runs work as these policies say. Errors are to be released ([`ErrorPolicy::Release`](idem_core::ErrorPolicy)),
-    /// as by default: this records what is permanent by itself.
+    /// Runs work as these policies say. Errors are to be released
+    /// ([`ErrorPolicy::Release`](idem_core::ErrorPolicy)), as by default: this records what is
+    /// permanent by itself.
     #[must_use]
     pub fn new(idempotency: Idempotency) -> Self {
         Self {
@@ -65,8 +68,9 @@ impl Consumer {
         }
     }
 
-    /// At which delivery a temporary error is final, and after which a message is not tried any more: one that kills its
-    /// consumer, say. [`MAX_DELIVERIES`](Self::MAX_DELIVERIES) unless told; at least 1.
+    /// At which delivery a temporary error is final, and after which a message is not tried any
+    /// more: one that kills its consumer, say. [`MAX_DELIVERIES`](Self::MAX_DELIVERIES) unless
+    /// told; at least 1.
     #[must_use]
     pub fn with_max_deliveries(mut self, deliveries: u64) -> Self {
         self.max_deliveries = deliveries.max(1);

@@ -18,7 +18,7 @@ pub enum Disposition {
         /// After this time.
         delay: Duration,
     },
-    /// It is not to come again, and was not done. Why is recorded in the store, but for a conflict, whose key belongs to
-    /// another message.
+    /// It is not to come again, and was not done. Why is recorded in the store, but for a conflict,
+    /// whose key belongs to another message.
     Reject,
 }

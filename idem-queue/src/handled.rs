@@ -49,7 +49,8 @@ impl<T> Handled<T> {
     ///
     /// # Errors
     ///
-    /// [`NotDone`]; of a message that was done, and whose value cannot be read as a `T`, [`Reason::Unreadable`].
+    /// [`NotDone`]; of a message that was done, and whose value cannot be read as a `T`,
+    /// [`Reason::Unreadable`].
     pub fn into_result(self) -> Result<Outcome<T>, NotDone> {
         self.0
     }

@@ -4,7 +4,8 @@ use idem_core::key::Target;
 use idem_core::{Fingerprint, Key, Result};
 use serde::Serialize;
 
-/// Who wants what done to which thing: two of the same are one job, within the window of the intent's policy.
+/// Who wants what done to which thing: two of the same are one job, within the window of the
+/// intent's policy.
 ///
 /// What the job is told beside that, its payload, does not count unless asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

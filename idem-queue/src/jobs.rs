@@ -16,9 +16,10 @@ use crate::{Enqueued, Intent, Ran, Ticket};
 /// The entry of a record's metadata that has the job's id.
 const JOB: &str = "idem.job";
 
-/// Against ghost jobs: a second click, a client that sends again, two tabs. The first one enqueues a job; the others are
-/// told which, while it waits, while it runs, and for the window of the intent after it was done. A job that failed or
-/// was cancelled is no duplicate: the next click enqueues another.
+/// Against ghost jobs: a second click, a client that sends again, two tabs. The first one enqueues
+/// a job; the others are told which, while it waits, while it runs, and for the window of the
+/// intent after it was done. A job that failed or was cancelled is no duplicate: the next click
+/// enqueues another.
 ///
 /// The window is the retention of the policy of the intent's name: see
 /// [`Policy::ghost_job`](idem_core::Policy::ghost_job).
@@ -62,8 +63,9 @@ impl Jobs {
         }
     }
 
-    /// How long a job may wait in the queue until another may take its place; 10 minutes unless told, at most
-    /// [`MAX_LEASE`](idem_core::limits::MAX_LEASE). [`enqueue`](Self::enqueue) refuses a longer one.
+    /// How long a job may wait in the queue until another may take its place; 10 minutes unless
+    /// told, at most [`MAX_LEASE`](idem_core::limits::MAX_LEASE). [`enqueue`](Self::enqueue)
+    /// refuses a longer one.
     #[must_use]
     pub fn with_longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait = wait;
@@ -72,12 +74,13 @@ impl Jobs {
 
     /// Enqueues a job of this id, unless there is one for the same intent.
     ///
-    /// `push` puts the ticket into the queue. A process that is killed before that blocks the intent for the policy's
-    /// lease; one that is killed after it has enqueued a job.
+    /// `push` puts the ticket into the queue. A process that is killed before that blocks the
+    /// intent for the policy's lease; one that is killed after it has enqueued a job.
     ///
     /// # Errors
     ///
-    /// [`RunError::Work`] with the error of `push`, after which the intent is free; those of the store.
+    /// [`RunError::Work`] with the error of `push`, after which the intent is free; those of the
+    /// store.
     ///
     /// # Cancellation
     ///
@@ -115,10 +118,11 @@ impl Jobs {
         }
     }
 
-    /// Does a job that was taken from the queue, and keeps its ticket alive meanwhile. After an error it is no duplicate
-    /// any more.
+    /// Does a job that was taken from the queue, and keeps its ticket alive meanwhile. After an
+    /// error it is no duplicate any more.
     ///
-    /// A queue that may deliver a message twice, and at the same time, needs a [`Consumer`](crate::Consumer) around.
+    /// A queue that may deliver a message twice, and at the same time, needs a
+    /// [`Consumer`](crate::Consumer) around.
     ///
     /// # Errors
     ///
@@ -150,11 +154,13 @@ impl Jobs {
         }
     }
 
-    /// Cancels a job that has not begun: it is no duplicate any more, and its ticket is good for nothing.
+    /// Cancels a job that has not begun: it is no duplicate any more, and its ticket is good for
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`ClaimLost`](ErrorKind::ClaimLost) when it was done, or has been superseded; those of the store.
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when it was done, or has been superseded; those of the
+    /// store.
     pub async fn cancel(&self, ticket: &Ticket) -> Result<()> {
         self.idempotency.store().release(&ticket.claim).await
     }

@@ -11,7 +11,8 @@ use crate::{Consumer, JobService, Message, NotDone};
 pub(crate) type Identify<R> = dyn Fn(&R) -> Result<Message> + Send + Sync;
 pub(crate) type Convert = dyn Fn(NotDone) -> BoxError + Send + Sync;
 
-/// Puts a [`Consumer`] in front of a service that works on jobs (`R` is its request), such as a worker of `apalis`.
+/// Puts a [`Consumer`] in front of a service that works on jobs (`R` is its request), such as a
+/// worker of `apalis`.
 ///
 /// What the job queue sees:
 ///
@@ -21,8 +22,8 @@ pub(crate) type Convert = dyn Fn(NotDone) -> BoxError + Send + Sync;
 /// | anything else | `Err` with [`NotDone`], or what [`with_error`](Self::with_error) makes of it |
 ///
 /// A value has to be `Serialize + DeserializeOwned`, for it is stored. An inner error that is
-/// [`WorkError::Permanent`](crate::WorkError::Permanent) is recorded as failed; every other one releases the job.
-/// In the job, [`current_work`](crate::current_work) is its claim.
+/// [`WorkError::Permanent`](crate::WorkError::Permanent) is recorded as failed; every other one
+/// releases the job. In the job, [`current_work`](crate::current_work) is its claim.
 pub struct JobLayer<R> {
     consumer: Consumer,
     identify: Arc<Identify<R>>,
@@ -43,8 +44,8 @@ impl<R> JobLayer<R> {
         }
     }
 
-    /// What the queue understands: `apalis` takes a `RetryAfterError` for what is to come again, and an `AbortError` for
-    /// what is not.
+    /// What the queue understands: `apalis` takes a `RetryAfterError` for what is to come again,
+    /// and an `AbortError` for what is not.
     #[must_use]
     pub fn with_error(
         mut self,

@@ -4,8 +4,9 @@ use idem_core::{Fingerprint, Key};
 
 /// Which message was delivered, what it asks for, and how often it came.
 ///
-/// The key has to be the *message's*: an id that its producer gave it and that is the same when it is published twice.
-/// An id that the broker gives (a sequence number, a receipt) is another one then.
+/// The key has to be the *message's*: an id that its producer gave it and that is the same when it
+/// is published twice. An id that the broker gives (a sequence number, a receipt) is another one
+/// then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     key: Key,
@@ -14,7 +15,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message delivered for the first time; two are the same when their payloads are, byte for byte.
+    /// A message delivered for the first time; two are the same when their payloads are, byte for
+    /// byte.
     #[must_use]
     pub fn new(key: Key, payload: impl AsRef<[u8]>) -> Self {
         Self {
@@ -31,8 +33,8 @@ impl Message {
         self
     }
 
-    /// How often the broker has delivered it, this time included. Where a broker does not count, leave it at 1: then
-    /// only an error that the work calls permanent ends a message.
+    /// How often the broker has delivered it, this time included. Where a broker does not count,
+    /// leave it at 1: then only an error that the work calls permanent ends a message.
     #[must_use]
     pub fn with_deliveries(mut self, deliveries: u64) -> Self {
         self.deliveries = deliveries.max(1);

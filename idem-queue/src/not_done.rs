@@ -17,8 +17,8 @@ pub struct NotDone {
 
 /// Why a delivery has no value.
 ///
-/// Neither `Display` nor `Debug` shows the text of the work's error, which may quote the message: it is the
-/// [`source`](StdError::source).
+/// Neither `Display` nor `Debug` shows the text of the work's error, which may quote the message:
+/// it is the [`source`](StdError::source).
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -32,7 +32,8 @@ pub enum Reason {
     #[error("the message has failed for good, recorded as `{code}`")]
     Failed {
         /// [`Failure::FAILED`](idem_core::Failure::FAILED) after a permanent error,
-        /// [`Consumer::POISON`](crate::Consumer::POISON) after too many deliveries, or what else is recorded.
+        /// [`Consumer::POISON`](crate::Consumer::POISON) after too many deliveries, or what else is
+        /// recorded.
         code: String,
     },
     /// Its key belongs to another message.
@@ -41,8 +42,8 @@ pub enum Reason {
     /// The work has run, and its end, good or bad, is not known to be stored.
     #[error("the message's end is not known to be stored")]
     NotStored(#[source] Error),
-    /// It was done before, with a value that cannot be read as this work's: sealed by another version of the program.
-    /// The broker is told that it is done.
+    /// It was done before, with a value that cannot be read as this work's: sealed by another
+    /// version of the program. The broker is told that it is done.
     #[error("the message was done before, with another kind of value")]
     Unreadable(#[source] Error),
     /// The store gave no verdict; the work did not run.

@@ -18,8 +18,8 @@ tokio::task_local! {
     static WORK: Work;
 }
 
-/// The claim of the job that the calling task works on, inside a [`JobService`]; `None` elsewhere, and in tasks that the
-/// job has spawned.
+/// The claim of the job that the calling task works on, inside a [`JobService`]; `None` elsewhere,
+/// and in tasks that the job has spawned.
 #[must_use]
 pub fn current_work() -> Option<Work> {
     WORK.try_with(Clone::clone).ok()

@@ -5,17 +5,19 @@ use std::fmt;
 use idem_core::BoxError;
 use idem_core::backend::Redacted;
 
-/// Why work was not done. Every other error becomes [`Temporary`](Self::Temporary) by `?`: when in doubt, it is tried
-/// again.
+/// Why work was not done. Every other error becomes [`Temporary`](Self::Temporary) by `?`: when in
+/// doubt, it is tried again.
 ///
-/// Neither `Display` nor `Debug` shows the text of the work's own error, which may quote the message: it is the
-/// [`source`](std::error::Error::source).
+/// Neither `Display` nor `Debug` shows the text of the work's own error, which may quote the
+/// message: it is the [`source`](std::error::Error::source).
 #[derive(thiserror::Error)]
 pub enum WorkError {
-    /// It may work later: a service that is away, a lock, a limit. The message is released and comes again.
+    /// It may work later: a service that is away, a lock, a limit. The message is released and
+    /// comes again.
     #[error("a temporary error of the work")]
     Temporary(#[source] BoxError),
-    /// It will never work: the message makes no sense. It is recorded as failed, and does not come again.
+    /// It will never work: the message makes no sense. It is recorded as failed, and does not come
+    /// again.
     #[error("a permanent error of the work")]
     Permanent(#[source] BoxError),
 }

@@ -25,7 +25,8 @@ use crate::run::{Broken, StoredResult};
 /// | [`NotStored`](Self::NotStored) | 503, `Retry-After` | sends again | not known to be sealed |
 /// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where somebody has to act | sends again | nothing that is known |
 ///
-/// `Debug` shows neither the challenge nor what is stored; of the handler's error it shows that error's own `Debug`.
+/// `Debug` shows neither the challenge nor what is stored; of the handler's error it shows that
+/// error's own `Debug`.
 #[non_exhaustive]
 pub enum Answer<E> {
     /// It was handled now, and that is sealed.
@@ -152,7 +153,8 @@ impl<E> Answer<E> {
         }
     }
 
-    /// The response for the provider: plain text that says nothing of what is stored, and none of the handler's error.
+    /// The response for the provider: plain text that says nothing of what is stored, and none of
+    /// the handler's error.
     #[must_use]
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.text());

@@ -33,8 +33,8 @@ impl Event {
         &self.id
     }
 
-    /// What kind of event it is (`X-GitHub-Event`, `X-Shopify-Topic`, `type`), where it says so. GitHub does not sign
-    /// this header.
+    /// What kind of event it is (`X-GitHub-Event`, `X-Shopify-Topic`, `type`), where it says so.
+    /// GitHub does not sign this header.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.topic.as_deref()
@@ -55,7 +55,8 @@ impl Event {
         serde_json::from_slice(&self.body)
     }
 
-    /// Which state of what it tells of; `None` before the receiver has asked, and where there is none.
+    /// Which state of what it tells of; `None` before the receiver has asked, and where there is
+    /// none.
     #[must_use]
     pub fn version(&self) -> Option<&Version> {
         self.version.as_ref()

@@ -12,16 +12,17 @@ use crate::{Answer, Event, Rejection, Verifier, Version, policy, schemes};
 
 type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 
-/// Handles each event of one endpoint once, however often, in whatever order and by how many processes its deliveries
-/// are received.
+/// Handles each event of one endpoint once, however often, in whatever order and by how many
+/// processes its deliveries are received.
 ///
 /// # What happens to a delivery
 ///
-/// 1. The signature is verified; until then nothing of the body is looked at, and nothing is stored.
+/// 1. The signature is verified; until then nothing of the body is looked at, and nothing is
+///    stored.
 /// 2. The event is identified. Its key is `(scope, "webhook.<provider>", id)`.
 /// 3. The key is claimed; a duplicate gets the answer of the first delivery.
-/// 4. Under the claim, the source's watermark is raised to the event's version. An older event ends here: it is sealed
-///    as refused.
+/// 4. Under the claim, the source's watermark is raised to the event's version. An older event ends
+///    here: it is sealed as refused.
 /// 5. The handler runs.
 /// 6. The outcome is sealed, and only then the answer is a 2xx.
 ///
@@ -34,20 +35,21 @@ type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 /// | in 5 | the same: the handler runs again, and [`Work::is_takeover`] says so |
 /// | after 6 | is a duplicate, answered 200 |
 ///
-/// The mark is raised before the handler runs, because after it an older event could come in between and be handled.
-/// The price: when the newer event's handler fails, an older one is refused meanwhile, and what it told is known once
-/// the provider has sent the newer one again. That is right for events that tell a whole state; leave those without a
-/// version that tell a change.
+/// The mark is raised before the handler runs, because after it an older event could come in
+/// between and be handled. The price: when the newer event's handler fails, an older one is refused
+/// meanwhile, and what it told is known once the provider has sent the newer one again. That is
+/// right for events that tell a whole state; leave those without a version that tell a change.
 ///
-/// The mark decides which event *begins*. A handler that was paused after it, for longer than a newer event takes,
-/// still writes last. Where a write must not be undone so, give [`Event::version`] along with it, and let the write
-/// refuse a smaller one (`WHERE version <= …`), or commit it and the claim together.
+/// The mark decides which event *begins*. A handler that was paused after it, for longer than a
+/// newer event takes, still writes last. Where a write must not be undone so, give
+/// [`Event::version`] along with it, and let the write refuse a smaller one (`WHERE version <= …`),
+/// or commit it and the claim together.
 ///
 /// # Cancellation
 ///
-/// Dropped at any poll, as by a server whose client has hung up, the handler is dropped, and the event is released or
-/// what the policy says. Providers hang up after a few seconds (Slack 3, Shopify 5, GitHub 10): spawn the call where
-/// the handler takes longer.
+/// Dropped at any poll, as by a server whose client has hung up, the handler is dropped, and the
+/// event is released or what the policy says. Providers hang up after a few seconds (Slack 3,
+/// Shopify 5, GitHub 10): spawn the call where the handler takes longer.
 #[derive(Clone)]
 pub struct Receiver {
     idempotency: Idempotency,
@@ -57,8 +59,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Keeps events in this store, with [`policy`]. `scope` names the endpoint or the account that it belongs to: two
-    /// that may see the same ids, as a test and a live mode, have a scope each.
+    /// Keeps events in this store, with [`policy`]. `scope` names the endpoint or the account that
+    /// it belongs to: two that may see the same ids, as a test and a live mode, have a scope each.
     ///
     /// # Errors
     ///
@@ -78,16 +80,17 @@ impl Receiver {
         })
     }
 
-    /// Other policies, or another way to wait. Those of [`policy`] are gone: a retention shorter than a provider sends
-    /// again lets an event be handled twice.
+    /// Other policies, or another way to wait. Those of [`policy`] are gone: a retention shorter
+    /// than a provider sends again lets an event be handled twice.
     #[must_use]
     pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = idempotency;
         self
     }
 
-    /// Refuses events that come out of order: `version` tells of which source an event is, and which state. Events for
-    /// which it tells none are handled in any order. Asked after the signature was verified.
+    /// Refuses events that come out of order: `version` tells of which source an event is, and
+    /// which state. Events for which it tells none are handled in any order. Asked after the
+    /// signature was verified.
     ///
     /// # Errors
     ///
@@ -121,9 +124,9 @@ impl Receiver {
         Key::from_parts(&self.scope, self.verifier.provider().operation(), [source])
     }
 
-    /// What a handled event is sealed with: for a handler that commits its rows and the claim ([`Work::claim`]) in one
-    /// transaction, which is the only way in which its effect happens exactly once. That it is sealed once more with the
-    /// same changes nothing.
+    /// What a handled event is sealed with: for a handler that commits its rows and the claim
+    /// ([`Work::claim`]) in one transaction, which is the only way in which its effect happens
+    /// exactly once. That it is sealed once more with the same changes nothing.
     ///
     /// # Errors
     ///
@@ -134,9 +137,9 @@ impl Receiver {
 
     /// Receives one delivery: `body` as it was sent, byte for byte.
     ///
-    /// The handler's error releases the event, unless the policy says otherwise, and is answered with 500. It is told
-    /// by [`Answer::Error`], for logs. What should not be sent again, because it will never work, is no error: note it
-    /// and return `Ok`.
+    /// The handler's error releases the event, unless the policy says otherwise, and is answered
+    /// with 500. It is told by [`Answer::Error`], for logs. What should not be sent again, because
+    /// it will never work, is no error: note it and return `Ok`.
     ///
     /// # Panics
     ///

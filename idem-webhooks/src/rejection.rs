@@ -13,7 +13,8 @@ pub enum Rejection {
     /// No secret gives this signature: somebody else signed it, or it was changed on its way.
     #[error("the signature is wrong")]
     WrongSignature,
-    /// Signed longer ago than the tolerance: a replay of something that was caught, or a clock that is off.
+    /// Signed longer ago than the tolerance: a replay of something that was caught, or a clock that
+    /// is off.
     #[error("the signature is too old")]
     TooOld,
     /// Signed further in the future than the tolerance: a clock is off.

@@ -35,7 +35,8 @@ impl<E: fmt::Display> fmt::Display for Broken<E> {
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Raises the mark of the source, asking again for as long as the policy has patience: the same twice does no harm.
+/// Raises the mark of the source, asking again for as long as the policy has patience: the same
+/// twice does no harm.
 pub(crate) async fn advance(
     idempotency: &Idempotency,
     policy: &Policy,

@@ -23,8 +23,8 @@ impl Secret {
             .map_err(|_| refused("the signing secret has a length that HMAC does not take"))
     }
 
-    /// Whether one of the signatures is that of `prefix` and `body`. Each comparison takes the same time wherever the
-    /// two differ, and all are made.
+    /// Whether one of the signatures is that of `prefix` and `body`. Each comparison takes the same
+    /// time wherever the two differ, and all are made.
     pub(crate) fn signed(&self, prefix: &[u8], body: &[u8], signatures: &[[u8; 32]]) -> bool {
         let mac = self.over(prefix, body);
         signatures.iter().fold(false, |found, signature| {

@@ -24,7 +24,8 @@ impl Verifier {
     /// 5 minutes, as Stripe and Slack advise.
     pub const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-    /// Accepts what is signed with this secret: the text that the provider shows, as it is (Stripe's with its `whsec_`).
+    /// Accepts what is signed with this secret: the text that the provider shows, as it is
+    /// (Stripe's with its `whsec_`).
     ///
     /// # Errors
     ///
@@ -48,8 +49,8 @@ impl Verifier {
         Ok(self)
     }
 
-    /// How far the time of a signature may be from now, before and after; whole seconds, [`TOLERANCE`](Self::TOLERANCE)
-    /// unless told. Of no account where the provider signs no time.
+    /// How far the time of a signature may be from now, before and after; whole seconds,
+    /// [`TOLERANCE`](Self::TOLERANCE) unless told. Of no account where the provider signs no time.
     #[must_use]
     pub fn with_tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
@@ -100,8 +101,9 @@ impl Verifier {
         }
     }
 
-    /// The headers with which the provider would sign this body now, with the first secret: for tests, and for whoever
-    /// sends webhooks in one of these schemes. The event's id and topic are not among them.
+    /// The headers with which the provider would sign this body now, with the first secret: for
+    /// tests, and for whoever sends webhooks in one of these schemes. The event's id and topic are
+    /// not among them.
     #[must_use]
     pub fn sign(&self, body: &[u8]) -> HeaderMap {
         let time = self.clock.unix_seconds();

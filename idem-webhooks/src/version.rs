@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Which state of what an event tells of: events of one source with a lower number are refused once a higher one was
-/// seen.
+/// Which state of what an event tells of: events of one source with a lower number are refused once
+/// a higher one was seen.
 ///
 /// `Debug` shows the number only.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -13,8 +13,9 @@ pub struct Version {
 }
 
 impl Version {
-    /// `source` names the thing (`issue/444500041`); `number` grows with its state: a sequence, or a time of change in
-    /// whatever unit. Events of one number are all handled. At most [`MAX_VERSION`](idem_core::limits::MAX_VERSION).
+    /// `source` names the thing (`issue/444500041`); `number` grows with its state: a sequence, or
+    /// a time of change in whatever unit. Events of one number are all handled. At most
+    /// [`MAX_VERSION`](idem_core::limits::MAX_VERSION).
     #[must_use]
     pub fn new(source: impl Into<String>, number: u64) -> Self {
         Self {

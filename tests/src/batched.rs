@@ -8,8 +8,9 @@ use idem_core::{BatchStore, BoxError, IdempotencyStore, Key};
 
 use crate::{CallerTransaction, Harness, Product, Profile};
 
-/// The stores of another harness, which promises batches, each behind an `idem_core::wrappers::Batched` of its own, of one lane: with
-/// few lanes callers wait, and who waits is in a batch.
+/// The stores of another harness, which promises batches, each behind an
+/// `idem_core::wrappers::Batched` of its own, of one lane: with few lanes callers wait, and who
+/// waits is in a batch.
 #[derive(Debug)]
 pub struct Batched<H> {
     name: String,

@@ -148,7 +148,8 @@ impl Context {
         Ok(self.watching(self.harness.open(&self.namespace).await?))
     }
 
-    /// A store that was opened past [`open`](Self::open), searched for [secrets](crate::secrets) as those are.
+    /// A store that was opened past [`open`](Self::open), searched for [secrets](crate::secrets) as
+    /// those are.
     #[must_use]
     pub fn watching(&self, store: Arc<dyn IdempotencyStore>) -> Arc<dyn IdempotencyStore> {
         Arc::new(Watched::new(store, &self.watch))
@@ -190,7 +191,8 @@ impl Context {
         StdRng::seed_from_u64(self.seed ^ (self.forks.fetch_add(1, Ordering::Relaxed) << 32))
     }
 
-    /// How often racing callers were told [`Contention`](idem_core::ErrorKind::Contention) and asked again.
+    /// How often racing callers were told [`Contention`](idem_core::ErrorKind::Contention) and
+    /// asked again.
     #[must_use]
     pub fn asked_again(&self) -> &Arc<AtomicU64> {
         &self.asked_again
@@ -202,8 +204,8 @@ impl Context {
         Key::new(format!("tenant-{MARK}"), "payments.create", id).expect("ids of cases are valid")
     }
 
-    /// A new attempt to claim the key, with a lease and retention during which nothing lapses. All requests
-    /// for one key have the same fingerprint. Its metadata are a [secret](crate::secrets).
+    /// A new attempt to claim the key, with a lease and retention during which nothing lapses. All
+    /// requests for one key have the same fingerprint. Its metadata are a [secret](crate::secrets).
     #[must_use]
     pub fn request(&self, key: &Key) -> ClaimRequest {
         let fingerprint = Fingerprint::raw(key.hashed());

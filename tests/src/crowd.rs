@@ -15,8 +15,8 @@ const CLAIMS: usize = 4;
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Context {
-    /// The answer to this claim in a crowd: beside it dozens of others are made, of keys of its operation that have results.
-    /// A store that asks for many at once does so here.
+    /// The answer to this claim in a crowd: beside it dozens of others are made, of keys of its
+    /// operation that have results. A store that asks for many at once does so here.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::secrets::redact;
 
-/// Why a case failed, in words. Anything that is an error becomes one, with its causes. The [secret](crate::secrets) is
-/// taken out, and control characters are escaped.
+/// Why a case failed, in words. Anything that is an error becomes one, with its causes. The
+/// [secret](crate::secrets) is taken out, and control characters are escaped.
 #[derive(Debug, Clone)]
 pub struct CaseError(String);
 

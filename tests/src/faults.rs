@@ -10,8 +10,8 @@ use idem_core::{
     ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another whose answers get lost when one asks for it: the operation is performed, its
-/// answer, good or bad, is replaced by `Unavailable` with an unknown effect.
+/// A store in front of another whose answers get lost when one asks for it: the operation is
+/// performed, its answer, good or bad, is replaced by `Unavailable` with an unknown effect.
 #[derive(Debug)]
 pub struct LosesAnswers {
     inner: Arc<dyn IdempotencyStore>,

@@ -34,9 +34,9 @@ impl Product {
 
 /// How the suite gets at the stores of one backend.
 ///
-/// Made once per process. Each case runs on an async runtime of its own, so a harness keeps addresses and names, but
-/// no connections: what a runtime opened dies with it. Several cases run at the same time, each in a
-/// namespace of its own.
+/// Made once per process. Each case runs on an async runtime of its own, so a harness keeps
+/// addresses and names, but no connections: what a runtime opened dies with it. Several cases run
+/// at the same time, each in a namespace of its own.
 ///
 /// A whole `tests/conformance.rs`, of a store in a JSON file:
 ///
@@ -86,7 +86,8 @@ impl Product {
 /// <!-- end harness -->
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
-    /// The name of the backend, first part of each trial's name and of its row in reports: `postgres`.
+    /// The name of the backend, first part of each trial's name and of its row in reports:
+    /// `postgres`.
     fn name(&self) -> &str;
 
     /// What this backend promises; a case that needs more is reported as ignored.
@@ -98,13 +99,15 @@ pub trait Harness: Send + Sync + 'static {
     /// A fresh, empty namespace (schema, file, prefix), ready for use.
     ///
     /// Returns a locator by which this process can open it, and, where the profile promises
-    /// [`SharedBetweenProcesses`](crate::Promise::SharedBetweenProcesses), any other process of this machine.
+    /// [`SharedBetweenProcesses`](crate::Promise::SharedBetweenProcesses), any other process of
+    /// this machine.
     async fn create(&self) -> Result<String, BoxError>;
 
     /// A new handle of the namespace, with connections of its own.
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError>;
 
-    /// Removes the namespace. Called after each case, also after one that failed; handles may still be open.
+    /// Removes the namespace. Called after each case, also after one that failed; handles may still
+    /// be open.
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
 
     /// A new handle for batches, for a profile that promises [`Batch`](crate::Promise::Batch).
@@ -142,15 +145,15 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Replaces the stored result of the key by [`MARK`](crate::secrets::MARK), which is none, past the store; whether it
-    /// did. For a profile that promises [`Damage`](crate::Promise::Damage).
+    /// Replaces the stored result of the key by [`MARK`](crate::secrets::MARK), which is none, past
+    /// the store; whether it did. For a profile that promises [`Damage`](crate::Promise::Damage).
     async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
         let _ = (namespace, key);
         Ok(false)
     }
 
-    /// A new handle whose client logs in with this password, which is wrong. For a profile that promises
-    /// [`Password`](crate::Promise::Password).
+    /// A new handle whose client logs in with this password, which is wrong. For a profile that
+    /// promises [`Password`](crate::Promise::Password).
     async fn open_with_password(
         &self,
         namespace: &str,
@@ -166,7 +169,8 @@ pub trait Harness: Send + Sync + 'static {
     }
 }
 
-/// An open transaction of a caller's, with the store's transaction methods. Dropped, it is rolled back.
+/// An open transaction of a caller's, with the store's transaction methods. Dropped, it is rolled
+/// back.
 #[async_trait]
 pub trait CallerTransaction: Send {
     /// Claims in this transaction, as `claim_in`.
@@ -187,7 +191,8 @@ pub trait CallerTransaction: Send {
     async fn rollback(self: Box<Self>) -> Result<(), BoxError>;
 }
 
-/// The URL with this password, for [`Harness::open_with_password`]; `user` is for one that names no user.
+/// The URL with this password, for [`Harness::open_with_password`]; `user` is for one that names no
+/// user.
 #[must_use]
 pub fn with_password(url: &str, user: &str, password: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));

@@ -196,8 +196,9 @@ pub fn of_process(reports: Vec<Report>) -> Vec<Event> {
     events
 }
 
-/// Nanoseconds since 1970, comparable between the processes of one machine: the wall clock when the process
-/// started, counted on by its monotonic clock. Setting the machine's clock while processes start would spoil it.
+/// Nanoseconds since 1970, comparable between the processes of one machine: the wall clock when the
+/// process started, counted on by its monotonic clock. Setting the machine's clock while processes
+/// start would spoil it.
 #[derive(Debug)]
 pub struct Clock {
     base_ns: u64,
@@ -208,8 +209,8 @@ pub struct Clock {
 const ATTEMPTS: usize = 50;
 
 impl Clock {
-    /// Reads the wall clock, in the shortest of some attempts: a process that is paused between its two clocks would be
-    /// late for as long as it runs, and blame the store.
+    /// Reads the wall clock, in the shortest of some attempts: a process that is paused between its
+    /// two clocks would be late for as long as it runs, and blame the store.
     #[must_use]
     pub fn start() -> Self {
         let attempt = || {

@@ -1,9 +1,10 @@
 //! The judge of histories.
 //!
-//! A history is what racing callers saw. The oracle knows nothing of the store; it says which answers cannot all
-//! be true of one that keeps the laws. An operation without an answer may have been done or not: it may
-//! explain a missing winner, never a second one. So may a claim that was under way for longer than its lease:
-//! it may have acquired the key and lost it to somebody else before it learned of it.
+//! A history is what racing callers saw. The oracle knows nothing of the store; it says which
+//! answers cannot all be true of one that keeps the laws. An operation without an answer may have
+//! been done or not: it may explain a missing winner, never a second one. So may a claim that was
+//! under way for longer than its lease: it may have acquired the key and lost it to somebody else
+//! before it learned of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,8 @@ pub enum Rule {
     TokenGivenTwice,
     /// A later acquisition did not get a greater token.
     TokenDidNotGrow,
-    /// A key was acquired while it was held: no lease could have ended, nothing was released, failed or expired.
+    /// A key was acquired while it was held: no lease could have ended, nothing was released,
+    /// failed or expired.
     SecondWinner,
     /// An operation succeeded for a claim that was never acquired.
     DoneWithoutClaim,
@@ -27,7 +29,8 @@ pub enum Rule {
     SealedTwice,
     /// What was replayed had not been sealed under that token.
     ReplayOfNothing,
-    /// A claim after an acknowledged result did not get it, though its retention could not have ended.
+    /// A claim after an acknowledged result did not get it, though its retention could not have
+    /// ended.
     ReplayMissed,
     /// A loser was told of a holder whom nobody knows.
     LoserWithoutWinner,
@@ -267,8 +270,9 @@ impl<'a> OfKey<'a, '_> {
     }
 }
 
-/// Whether this claim may have acquired the key, under this token or a later one, without being told so: its answer is
-/// unknown, or it took so long that its lease was over, and tells of a later acquisition.
+/// Whether this claim may have acquired the key, under this token or a later one, without being
+/// told so: its answer is unknown, or it took so long that its lease was over, and tells of a later
+/// acquisition.
 fn may_have_won_unseen(event: &Event, token: i64) -> bool {
     if event.call.op != Op::Claim {
         return false;
@@ -295,8 +299,8 @@ fn replayed(answer: &Answer) -> Option<(Op, i64, &str)> {
     }
 }
 
-/// Whether this is a claim that began after the result was acknowledged, ended before the retention could,
-/// and was answered with something else.
+/// Whether this is a claim that began after the result was acknowledged, ended before the retention
+/// could, and was answered with something else.
 fn misses(event: &Event, seal: &Event, kept_until: u64) -> bool {
     let between = seal.returned_ns < event.call.invoked_ns && event.returned_ns < kept_until;
     if event.call.op != Op::Claim || !between {

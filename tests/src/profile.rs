@@ -13,17 +13,18 @@ pub enum Promise {
     SharedBetweenProcesses,
     /// An acknowledged completion outlives the death of every process that embeds the store.
     Durable,
-    /// Expiry is judged by a clock that is not the client's: a client with a wrong clock changes nothing.
+    /// Expiry is judged by a clock that is not the client's: a client with a wrong clock changes
+    /// nothing.
     ServerClock,
     /// The store is reached over TCP, so that a proxy can be put in between.
     Network,
     /// Batches: the harness opens a [`BatchStore`](idem_core::BatchStore).
     Batch,
-    /// The last checkpoint of each claim: [`IdempotencyStore::checkpoints`](idem_core::IdempotencyStore::checkpoints)
-    /// gives them.
+    /// The last checkpoint of each claim:
+    /// [`IdempotencyStore::checkpoints`](idem_core::IdempotencyStore::checkpoints) gives them.
     Checkpoints,
-    /// The latest version of each source: [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks)
-    /// gives them.
+    /// The latest version of each source:
+    /// [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks) gives them.
     Watermarks,
     /// Records are claimed and completed in a caller's transaction: the harness begins one.
     Transactions,
@@ -31,7 +32,8 @@ pub enum Promise {
     RowLocks,
     /// The harness can damage what is stored: [`Harness::damage`](crate::Harness::damage).
     Damage,
-    /// Its client logs in with a password: [`Harness::open_with_password`](crate::Harness::open_with_password).
+    /// Its client logs in with a password:
+    /// [`Harness::open_with_password`](crate::Harness::open_with_password).
     Password,
     /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
     /// profile that is not [`self_expiring`](Profile::self_expiring).
@@ -90,8 +92,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// What every store has to keep, and nothing more: results up to 1 MiB, leases of 60 ms that are sure to
-    /// lapse, 30 s of patience.
+    /// What every store has to keep, and nothing more: results up to 1 MiB, leases of 60 ms that
+    /// are sure to lapse, 30 s of patience.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -187,7 +189,8 @@ impl Profile {
         self
     }
 
-    /// A lease that lapses soon, yet not between two statements; a slow server may need more than 60 ms.
+    /// A lease that lapses soon, yet not between two statements; a slow server may need more than
+    /// 60 ms.
     #[must_use]
     pub fn with_shortest_lease(mut self, lease: Duration) -> Self {
         self.shortest_lease = lease;

@@ -20,9 +20,9 @@ const QUIET: Duration = Duration::from_millis(20);
 /// How long the answer that is thrown away is awaited: a message may be half of a request only.
 const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Forwards between clients and one server. Armed, it lets some messages of clients pass with their answers; the
-/// next is still given to the server, whose answer is awaited and thrown away; then the connection is cut on both
-/// sides.
+/// Forwards between clients and one server. Armed, it lets some messages of clients pass with their
+/// answers; the next is still given to the server, whose answer is awaited and thrown away; then
+/// the connection is cut on both sides.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -90,7 +90,8 @@ impl Proxy {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 
-    /// Waits until no client says anything: pools look after their connections when nobody asks for anything.
+    /// Waits until no client says anything: pools look after their connections when nobody asks for
+    /// anything.
     pub async fn quiet(&self) {
         let mut before = None;
         while before != Some(self.shared.messages.load(Ordering::SeqCst)) {
@@ -104,7 +105,8 @@ impl Proxy {
         self.shared.stalled.send_replace(true);
     }
 
-    /// Cuts every connection and accepts no more: nothing that a client says from now on reaches the server.
+    /// Cuts every connection and accepts no more: nothing that a client says from now on reaches
+    /// the server.
     pub fn close(&self) {
         self.accepting.abort();
         self.shared.closed.send_replace(true);

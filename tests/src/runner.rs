@@ -14,11 +14,12 @@ use crate::{Case, Harness, Outcome, Product, Promise, Settings, Target, cases, r
 /// Cases mostly wait, so more of them run at a time than there are cores.
 const THREADS: usize = 8;
 
-/// Runs every case against every target, as `cargo test` and nextest want it; the `main` of a test target
-/// with `harness = false`.
+/// Runs every case against every target, as `cargo test` and nextest want it; the `main` of a test
+/// target with `harness = false`.
 ///
-/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*` are all whose
-/// names begin so), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
+/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*`
+/// are all whose names begin so), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (where `<backend>.json`
+/// is written).
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -76,8 +77,8 @@ fn settings() -> Result<Settings, String> {
     }
 }
 
-/// Whether nextest runs this program: it knows ignored cases only from the list, and takes a case that ignores
-/// itself for one that passed.
+/// Whether nextest runs this program: it knows ignored cases only from the list, and takes a case
+/// that ignores itself for one that passed.
 fn under_nextest() -> bool {
     std::env::var_os("NEXTEST").is_some()
 }

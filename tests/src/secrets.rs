@@ -1,17 +1,20 @@
 //! Secrets: what no log line, error, `Debug` or panic message may show.
 //!
-//! The factories of a [`Context`](crate::Context) put [`MARK`] into scopes and metadata, and cases put it into payloads
-//! with [`secret`]. While a case runs, this module looks for it in
+//! The factories of a [`Context`](crate::Context) put [`MARK`] into scopes and metadata, and cases
+//! put it into payloads with [`secret`]. While a case runs, this module looks for it in
 //!
-//! * `Display` and `Debug` of each error that a store answers, and `Debug` of each claim, outcome and record;
+//! * `Display` and `Debug` of each error that a store answers, and `Debug` of each claim, outcome
+//!   and record;
 //! * `Debug` of each store that is opened;
-//! * log lines: of targets that begin with `idem` at every level, of all others from INFO up. What a driver writes at
-//!   DEBUG and TRACE is the wire: nobody sees it who did not ask for it, and no store can change it. Its warnings come
-//!   unasked, such as that of a slow statement with its text;
+//! * log lines: of targets that begin with `idem` at every level, of all others from INFO up. What
+//!   a driver writes at DEBUG and TRACE is the wire: nobody sees it who did not ask for it, and no
+//!   store can change it. Its warnings come unasked, such as that of a slow statement with its
+//!   text;
 //! * panic messages, those of background tasks too.
 //!
-//! The [source](std::error::Error::source) of an error is the driver's own and may quote data; the error itself may not
-//! repeat it. A case whose store shows the mark fails, with a message that does not show it either.
+//! The [source](std::error::Error::source) of an error is the driver's own and may quote data; the
+//! error itself may not repeat it. A case whose store shows the mark fails, with a message that
+//! does not show it either.
 //!
 //! Log lines are seen only if the test program has set no tracing subscriber of its own.
 
@@ -27,7 +30,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::{CaseError, CaseResult};
 
-/// The word that nothing may show. It is in no identifier, so that wherever it is found, data is shown.
+/// The word that nothing may show. It is in no identifier, so that wherever it is found, data is
+/// shown.
 pub const MARK: &str = "swordfish";
 
 /// What is printed in its place.
@@ -73,8 +77,8 @@ impl Watch {
         self.text(format_args!("`Debug` of {what}"), &format!("{value:?}"));
     }
 
-    /// Looks for the secret in an error's forms. Its sources are not looked at: they are the driver's, and those that
-    /// it repeats are seen here.
+    /// Looks for the secret in an error's forms. Its sources are not looked at: they are the
+    /// driver's, and those that it repeats are seen here.
     pub fn error(&self, what: impl fmt::Display, error: &dyn StdError) {
         self.text(format_args!("the error of {what}"), &error.to_string());
         self.debug(format_args!("the error of {what}"), &error);
@@ -85,7 +89,8 @@ impl Watch {
         leaks.insert(leak);
     }
 
-    /// From here on what this thread logs, and its panics, are of this case; until the guard is dropped.
+    /// From here on what this thread logs, and its panics, are of this case; until the guard is
+    /// dropped.
     pub(crate) fn of_this_thread(&self) -> Watching {
         let before = CURRENT.with(|current| current.replace(Some(self.clone())));
         Watching(before)
@@ -125,7 +130,8 @@ impl Drop for Watching {
     }
 }
 
-/// Notes what was shown for the case of this thread; for the next case that ends when there is none.
+/// Notes what was shown for the case of this thread; for the next case that ends when there is
+/// none.
 fn note(what: impl fmt::Display, shown: &str) {
     if !shown.contains(MARK) {
         return;

@@ -31,7 +31,8 @@ pub fn described(outcome: &ClaimOutcome) -> String {
 }
 
 impl Context {
-    /// A claim of a key in each state. The keys are of one operation, and their ids end with `series`.
+    /// A claim of a key in each state. The keys are of one operation, and their ids end with
+    /// `series`.
     ///
     /// # Errors
     ///

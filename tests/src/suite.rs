@@ -109,7 +109,8 @@ fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Runs every case, some at a time, for use in a program of one's own; see [`main`](crate::main) for tests.
+/// Runs every case, some at a time, for use in a program of one's own; see [`main`](crate::main)
+/// for tests.
 #[must_use]
 pub fn run_all(harness: &Arc<dyn Harness>, settings: &Settings, threads: usize) -> Vec<Verdict> {
     let cases: Vec<_> = cases().collect();

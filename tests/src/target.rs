@@ -28,8 +28,8 @@ pub(crate) type Found = Result<Arc<dyn Harness>, Missing>;
 
 type Factory = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync>;
 
-/// A backend by name, and how to find it. Looked for once per process, on a runtime that lives as long as
-/// the process does.
+/// A backend by name, and how to find it. Looked for once per process, on a runtime that lives as
+/// long as the process does.
 pub struct Target {
     name: String,
     factory: Factory,

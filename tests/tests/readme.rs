@@ -32,7 +32,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The part of the file between the two marks is `wanted`, or made so. Each line begins with `prefix`.
+/// The part of the file between the two marks is `wanted`, or made so. Each line begins with
+/// `prefix`.
 fn part_is(path: &str, prefix: &str, mark: &str, wanted: &str) {
     let text = read(path);
     let [begin, end] = ["begin", "end"].map(|edge| format!("{prefix}<!-- {edge} {mark} -->\n"));

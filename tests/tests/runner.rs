@@ -1,5 +1,6 @@
-//! The test program that a backend gets: what it lists, ignores, fails and reports. This program starts itself as such
-//! a test program of one backend that is there and one whose server is missing.
+//! The test program that a backend gets: what it lists, ignores, fails and reports. This program
+//! starts itself as such a test program of one backend that is there and one whose server is
+//! missing.
 
 use std::process::{Command, ExitCode, Output};
 

@@ -1,4 +1,5 @@
-//! A secret that is shown fails the case, whoever shows it and however, and what the suite prints of it shows it no more.
+//! A secret that is shown fails the case, whoever shows it and however, and what the suite prints
+//! of it shows it no more.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

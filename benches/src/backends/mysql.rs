@@ -134,7 +134,8 @@ struct Held(Mutex<MySqlConnection>);
 statements!(Pooled, self => &self.0, response first);
 statements!(Held, self => &mut *self.0.lock().await, response first);
 
-/// Ten digits, crossed as often as it takes. Rows come in the order of their keys, so that no page is split.
+/// Ten digits, crossed as often as it takes. Rows come in the order of their keys, so that no page
+/// is split.
 const FILL: &str = include_str!("fill/mysql.sql");
 
 const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4

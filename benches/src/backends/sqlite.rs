@@ -18,8 +18,8 @@ use super::{POOL, namespace, statements};
 use crate::backend::one_row;
 use crate::{Backend, Handle, Rows, Share, Statements};
 
-/// Each namespace is a folder with a database for the store and one for bare statements, which would otherwise wait for
-/// each other's writes.
+/// Each namespace is a folder with a database for the store and one for bare statements, which
+/// would otherwise wait for each other's writes.
 #[derive(Debug)]
 pub(super) struct Sqlite;
 
@@ -84,8 +84,8 @@ impl Backend for Sqlite {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    /// Only one writes at a time, and those who wait for the lock do so by sleeping: one connection that nobody contends
-    /// with, handed from caller to caller, is best.
+    /// Only one writes at a time, and those who wait for the lock do so by sleeping: one connection
+    /// that nobody contends with, handed from caller to caller, is best.
     fn share(&self) -> Option<Share> {
         Some(Share::One)
     }

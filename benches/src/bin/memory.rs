@@ -77,8 +77,8 @@ async fn acquired(store: &dyn IdempotencyStore, request: &ClaimRequest) -> Resul
 }
 
 /// Per operation, as the mean over some thousands, so that the growing of tables and queues has its
-/// share. The store is behind a trait object, as applications have it: the box of each call's future
-/// counts.
+/// share. The store is behind a trait object, as applications have it: the box of each call's
+/// future counts.
 async fn count_allocations(rows: &mut Vec<Row>) -> Result<(), BoxError> {
     const OPERATIONS: usize = 20_000;
     let store: Arc<dyn IdempotencyStore> = black_box(Arc::new(MemoryStore::new()));

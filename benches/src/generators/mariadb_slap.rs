@@ -12,9 +12,9 @@ use url::Url;
 use super::program::{self, arguments};
 use super::{Generator, PREFIX, ROWS, Statement};
 
-/// `mariadb-slap`, a connection for each caller up to 64. It sends each statement as text, and makes
-/// keys on the server, by `UUID_SHORT()`. It does not tell single latencies, and its time includes
-/// connecting.
+/// `mariadb-slap`, a connection for each caller up to 64. It sends each statement as text, and
+/// makes keys on the server, by `UUID_SHORT()`. It does not tell single latencies, and its time
+/// includes connecting.
 pub(super) struct MariadbSlap {
     program: PathBuf,
     server: Vec<OsString>,

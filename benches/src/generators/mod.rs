@@ -40,8 +40,8 @@ impl Statement {
     }
 }
 
-/// The load generator of the server at `url`; `None` where the server has none, or where its program
-/// is missing, with a line about that on standard error.
+/// The load generator of the server at `url`; `None` where the server has none, or where its
+/// program is missing, with a line about that on standard error.
 pub(crate) fn generator(
     backend: &str,
     statement: Statement,

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use idem_core::BoxError;
 
-/// Where a program is: in a folder of `$PATH`, or where Debian keeps those of PostgreSQL, the newest first. A line on
-/// standard error if it is nowhere.
+/// Where a program is: in a folder of `$PATH`, or where Debian keeps those of PostgreSQL, the
+/// newest first. A line on standard error if it is nowhere.
 pub(super) fn find(name: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)

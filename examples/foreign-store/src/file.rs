@@ -47,8 +47,8 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
     path.with_extension(extension)
 }
 
-/// Runs `change` on the table while no other process does, and writes it back if `change` says so. The lock
-/// is the operating system's: it goes with the process that held it.
+/// Runs `change` on the table while no other process does, and writes it back if `change` says so.
+/// The lock is the operating system's: it goes with the process that held it.
 pub(crate) fn with_table<T>(
     path: &Path,
     change: impl FnOnce(&mut Table) -> (T, bool),

@@ -27,8 +27,8 @@ impl FileStore {
         Self { path: path.into() }
     }
 
-    /// Runs `change` on a thread where waiting for the lock blocks nobody. `change` says whether it changed
-    /// anything.
+    /// Runs `change` on a thread where waiting for the lock blocks nobody. `change` says whether it
+    /// changed anything.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,

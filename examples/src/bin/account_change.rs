@@ -1,5 +1,5 @@
-//! An operation that changes who asks: a guest becomes a customer, the answer is lost, and the retry comes from the
-//! customer. It is still one account.
+//! An operation that changes who asks: a guest becomes a customer, the answer is lost, and the
+//! retry comes from the customer. It is still one account.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin account_change
@@ -20,7 +20,8 @@ use tokio::process::Command;
 #[derive(Debug, Parser)]
 #[command(name = "account_change", version, max_term_width = 100)]
 struct Args {
-    /// Where records and accounts are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and accounts are kept: the URLs of `storm`; a SQLite file in a temporary
+    /// folder unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -76,7 +77,8 @@ impl<'a> Endpoint<'a> {
 
     async fn create(&self, work: Work, id: &str) -> Result<Account, BoxError> {
         let customer = format!("customer of {id}");
-        // From the commit on the same person asks under another name: the retry has to find this there.
+        // From the commit on the same person asks under another name: the retry has to find this
+        // there.
         if !self.args.sabotage {
             let key = Key::new(&customer, "account.create", id)?;
             if let Some(done) = work.add_alias(&key).await? {
@@ -121,7 +123,8 @@ async fn killed(
         .is_none())
 }
 
-/// The guest's request, whose answer is lost, and the same request of whoever it is then; whether one account was made.
+/// The guest's request, whose answer is lost, and the same request of whoever it is then; whether
+/// one account was made.
 async fn upgrade(
     effects: &Effects,
     args: &Args,

@@ -1,4 +1,5 @@
-//! A chat in which a client may send a message again without posting it twice. See [`idem_examples::chat`].
+//! A chat in which a client may send a message again without posting it twice. See
+//! [`idem_examples::chat`].
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin chat_nonce
@@ -23,12 +24,13 @@ use idem_examples::effects::Effects;
 use idem_redis::{Config, NonceWindow, RedisStore};
 use tokio::net::TcpListener;
 
-/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without
+/// posting it twice.
 #[derive(Debug, Parser)]
 #[command(name = "chat_nonce", version, max_term_width = 100)]
 struct Args {
-    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT` (Redis 6.2 or later, or Valkey), or another of the URLs
-    /// of `storm`; a SQLite file in a temporary folder unless told
+    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT` (Redis 6.2 or later, or Valkey),
+    /// or another of the URLs of `storm`; a SQLite file in a temporary folder unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -76,7 +78,8 @@ async fn serve(args: Args) -> Result<(), BoxError> {
     Ok(chat::serve(listener, chat).await?)
 }
 
-/// Redis has a window of its own; a cluster's nodes, and all other stores, keep a record for each nonce.
+/// Redis has a window of its own; a cluster's nodes, and all other stores, keep a record for each
+/// nonce.
 async fn window(url: &str, args: &Args) -> Result<Window, BoxError> {
     let is_redis = url.starts_with("redis") || url.starts_with("valkey");
     if is_redis && !url.contains(',') {

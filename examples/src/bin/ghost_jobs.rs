@@ -1,5 +1,5 @@
-//! Ghost jobs: somebody clicks "build" again, in another tab, with the name typed another way, and one build is made.
-//! Those that failed or were cancelled are no duplicates.
+//! Ghost jobs: somebody clicks "build" again, in another tab, with the name typed another way, and
+//! one build is made. Those that failed or were cancelled are no duplicates.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin ghost_jobs
@@ -23,7 +23,8 @@ use tokio::task::JoinSet;
 #[derive(Debug, Parser)]
 #[command(name = "ghost_jobs", version, max_term_width = 100)]
 struct Args {
-    /// Where jobs and builds are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where jobs and builds are kept: the URLs of `storm`; a SQLite file in a temporary folder
+    /// unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -32,7 +33,8 @@ struct Args {
     clicks: u32,
 }
 
-/// For how long after it a build makes another one a duplicate: short, because this waits for its end.
+/// For how long after it a build makes another one a duplicate: short, because this waits for its
+/// end.
 const WINDOW: Duration = Duration::from_secs(2);
 
 struct Shop {

@@ -1,4 +1,5 @@
-//! Workers of `apalis` with a layer that does each job once, however often it was pushed and by whichever worker.
+//! Workers of `apalis` with a layer that does each job once, however often it was pushed and by
+//! whichever worker.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin jobs
@@ -33,7 +34,8 @@ use tokio::time::{Sleep, sleep};
 #[derive(Debug, Parser)]
 #[command(name = "jobs", version, max_term_width = 100)]
 struct Args {
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder
+    /// unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 

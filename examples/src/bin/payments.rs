@@ -1,5 +1,6 @@
-//! A payments endpoint as Stripe's: the payment and its record are one transaction, and the provider is asked under a
-//! derived key. Customers send until they are answered, while the server is killed again and again.
+//! A payments endpoint as Stripe's: the payment and its record are one transaction, and the
+//! provider is asked under a derived key. Customers send until they are answered, while the server
+//! is killed again and again.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin payments
@@ -31,7 +32,8 @@ use tokio::task::JoinSet;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "payments", version, max_term_width = 100)]
 struct Args {
-    /// Where records and payments are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and payments are kept: the URLs of `storm`; a SQLite file in a temporary
+    /// folder unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -69,7 +71,8 @@ struct Shop {
 
 type Refused = (StatusCode, String);
 
-/// `POST /payments`: charges, then commits the payment together with the answer that every repetition gets.
+/// `POST /payments`: charges, then commits the payment together with the answer that every
+/// repetition gets.
 async fn pay(
     State(shop): State<Arc<Shop>>,
     Extension(work): Extension<Work>,

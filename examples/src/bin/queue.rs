@@ -1,4 +1,5 @@
-//! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once, poison ends in failed.
+//! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once,
+//! poison ends in failed.
 //!
 //! ```console
 //! $ cargo xtask servers up nats
@@ -30,7 +31,8 @@ struct Args {
     #[arg(long, value_name = "URL", env = "IDEM_NATS_URL")]
     broker: Option<String>,
 
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder
+    /// unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -50,7 +52,8 @@ struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Acknowledges before the work and claims nothing, to see that the check finds what comes of it
+    /// Acknowledges before the work and claims nothing, to see that the check finds what comes of
+    /// it
     #[arg(long)]
     sabotage: bool,
 
@@ -59,7 +62,8 @@ struct Args {
     run: Option<String>,
 }
 
-/// Long enough for what a consumer does between two renewals; short, for others wait for it after a kill.
+/// Long enough for what a consumer does between two renewals; short, for others wait for it after a
+/// kill.
 const LEASE: Duration = Duration::from_millis(500);
 /// A crash costs up to two deliveries.
 const MAX_DELIVERIES: u64 = 16;

@@ -1,5 +1,5 @@
-//! An order as a saga: reserve, charge, ship; and release, refund if the shipping is refused. A process is killed at
-//! every point of it, another goes on, and every step was done once.
+//! An order as a saga: reserve, charge, ship; and release, refund if the shipping is refused. A
+//! process is killed at every point of it, another goes on, and every step was done once.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin saga
@@ -15,13 +15,15 @@ use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy};
 use idem_examples::effects::Effects;
 use tokio::process::Command;
 
-/// Runs orders as sagas, kills the process at every point, and checks that every step was done once.
+/// Runs orders as sagas, kills the process at every point, and checks that every step was done
+/// once.
 ///
 /// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "saga", version, max_term_width = 100)]
 struct Args {
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder
+    /// unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 

@@ -1,5 +1,5 @@
-//! Where one request makes one row and nothing else, the row itself can carry the key: a unique constraint decides, and
-//! a look before the work spares most repetitions.
+//! Where one request makes one row and nothing else, the row itself can carry the key: a unique
+//! constraint decides, and a look before the work spares most repetitions.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin single_table

@@ -1,5 +1,5 @@
-//! A receiver of GitHub's webhooks that handles each event once, and a sender that makes it hard: every event of
-//! `data/github-webhooks.ndjson` at least once, shuffled, in parallel, some forged.
+//! A receiver of GitHub's webhooks that handles each event once, and a sender that makes it hard:
+//! every event of `data/github-webhooks.ndjson` at least once, shuffled, in parallel, some forged.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin webhook
@@ -30,7 +30,8 @@ use tokio::task::JoinSet;
 #[derive(Debug, Parser)]
 #[command(name = "webhook", version, max_term_width = 100)]
 struct Args {
-    /// Where events and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where events and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder
+    /// unless told
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 

@@ -10,8 +10,8 @@ use super::refusal::Refusal;
 /// In a real application a session, or what a signed token says.
 const TOKENS: &[(&str, &str)] = &[("ada-token", "ada"), ("bob-token", "bob")];
 
-/// Who the server knows a client to be, by its token. A nonce counts for its author only, so that nobody finds out
-/// another's messages, or keeps them from being posted, by guessing nonces.
+/// Who the server knows a client to be, by its token. A nonce counts for its author only, so that
+/// nobody finds out another's messages, or keeps them from being posted, by guessing nonces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Author(&'static str);
 

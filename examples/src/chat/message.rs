@@ -23,8 +23,8 @@ pub(super) struct Text {
 }
 
 impl Message {
-    /// A message that another process has. Redis knows its id, and no more: `channel` and `content` are left out of the
-    /// answer. With all messages in one database this does not happen.
+    /// A message that another process has. Redis knows its id, and no more: `channel` and `content`
+    /// are left out of the answer. With all messages in one database this does not happen.
     pub(super) fn elsewhere(id: &str, author: Author, nonce: Option<Nonce>) -> Self {
         Self {
             id: id.to_owned(),

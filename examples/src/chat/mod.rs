@@ -1,8 +1,10 @@
-//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without
+//! posting it twice.
 //!
-//! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer does not come, it sends
-//! the same again, here or there: for five minutes the author's second message with this nonce is not posted, and
-//! the first one is the answer. Both handlers call `post_message` (`post.rs`), which asks a [`Window`]: Redis's
+//! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer
+//! does not come, it sends the same again, here or there: for five minutes the author's second
+//! message with this nonce is not posted, and the first one is the answer. Both handlers call
+//! `post_message` (`post.rs`), which asks a [`Window`]: Redis's
 //! [`NonceWindow`](idem_redis::NonceWindow), or records in another store.
 //!
 //! | | |

@@ -31,8 +31,8 @@ pub(super) struct Sent {
     pub(super) is_duplicate: bool,
 }
 
-/// Posts a message, unless this author has posted one with this nonce: then that one is the answer, also where it has
-/// another text or is in another channel.
+/// Posts a message, unless this author has posted one with this nonce: then that one is the answer,
+/// also where it has another text or is in another channel.
 pub(super) async fn post_message(
     chat: &Arc<Chat>,
     author: Author,
@@ -46,7 +46,8 @@ pub(super) async fn post_message(
     } else {
         Enforce::No
     };
-    // Runs in a task of its own to the end, so that a client that hung up finds the message when it asks again.
+    // Runs in a task of its own to the end, so that a client that hung up finds the message when it
+    // asks again.
     let (keeper, channel) = (Arc::clone(chat), channel.to_owned());
     let keep = move || async move {
         keeper

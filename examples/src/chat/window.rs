@@ -47,7 +47,8 @@ impl Window {
         Self::Store(idempotency.with_operation_policy(OPERATION, policy))
     }
 
-    /// Posts unless this author has posted under this nonce; to its end, whether anybody waits for the answer or not.
+    /// Posts unless this author has posted under this nonce; to its end, whether anybody waits for
+    /// the answer or not.
     pub(super) async fn post<F, Fut>(
         &self,
         author: &str,

@@ -32,8 +32,8 @@ impl Mail {
     }
 }
 
-/// So many mails, and the same in the order in which they are pushed, each one to three times. The same ones for the same
-/// seed.
+/// So many mails, and the same in the order in which they are pushed, each one to three times. The
+/// same ones for the same seed.
 #[must_use]
 pub fn mails(count: u32, seed: u64) -> (Vec<Mail>, Vec<Mail>) {
     let mut rng = StdRng::seed_from_u64(seed);

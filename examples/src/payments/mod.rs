@@ -1,4 +1,5 @@
-//! A payment provider, and customers who send again until they are answered, while somebody kills the server.
+//! A payment provider, and customers who send again until they are answered, while somebody kills
+//! the server.
 //!
 //! The endpoint is in `bin/payments.rs`; here is what is around it.
 

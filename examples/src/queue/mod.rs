@@ -1,5 +1,6 @@
-//! A queue whose consumers are killed while they work: orders on NATS JetStream, each published once or twice, some that
-//! fail for a while, some that make no sense, and one that kills whoever touches it.
+//! A queue whose consumers are killed while they work: orders on NATS JetStream, each published
+//! once or twice, some that fail for a while, some that make no sense, and one that kills whoever
+//! touches it.
 //!
 //! The consumer is in `bin/queue.rs`; here are the broker, the crew of consumers, and the judge.
 

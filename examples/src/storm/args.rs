@@ -5,23 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use super::pointer::Pointer;
 
-/// Hammers the same operations with retries from several processes, kills some of them, and checks that every
-/// effect happened exactly once.
+/// Hammers the same operations with retries from several processes, kills some of them, and checks
+/// that every effect happened exactly once.
 ///
-/// Without options: generated payments, an embedded SQLite file in a temporary folder, four processes. Exit
-/// status 0: every effect happened exactly once; 1: some did not, their keys are listed; 2: the run could
-/// not be made.
+/// Without options: generated payments, an embedded SQLite file in a temporary folder, four
+/// processes. Exit status 0: every effect happened exactly once; 1: some did not, their keys are
+/// listed; 2: the run could not be made.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "storm", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE`,
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mssql://USER:PASSWORD@HOST:PORT/DATABASE`, `mongodb://HOST:PORT`,
-    /// `redis://HOST:PORT` or `hybrid+redis://HOST:PORT+DATABASE`
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mssql://USER:PASSWORD@HOST:PORT/DATABASE`,
+    /// `mongodb://HOST:PORT`, `redis://HOST:PORT` or `hybrid+redis://HOST:PORT+DATABASE`
     ///
-    /// Tables (PostgreSQL, SQL Server: a schema; MySQL, MariaDB and MongoDB: a database; Redis and Valkey: keys) of their own are
-    /// created and dropped again. Several URLs, separated by commas, are the nodes of one cluster: `mysql` of Galera,
-    /// `redis` and `valkey` of Redis Cluster. A hybrid answers duplicates from Redis, and everything else from DATABASE,
-    /// the URL of one of the first five. Without it, a SQLite file in a temporary folder.
+    /// Tables (PostgreSQL, SQL Server: a schema; MySQL, MariaDB and MongoDB: a database; Redis and
+    /// Valkey: keys) of their own are created and dropped again. Several URLs, separated by commas,
+    /// are the nodes of one cluster: `mysql` of Galera, `redis` and `valkey` of Redis Cluster. A
+    /// hybrid answers duplicates from Redis, and everything else from DATABASE, the URL of one of
+    /// the first five. Without it, a SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,
 
@@ -29,14 +30,15 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Store")]
     pub(crate) keep: bool,
 
-    /// Real events instead of generated ones: a file with one JSON object a line, `-` for standard input
+    /// Real events instead of generated ones: a file with one JSON object a line, `-` for standard
+    /// input
     #[arg(long, value_name = "FILE|-", help_heading = "Requests")]
     pub(crate) input: Option<String>,
 
     /// Where an event carries its key, such as `/id`; string or number
     ///
-    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and the others
-    /// have to be refused. Without it, the key is a hash of the whole event.
+    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and
+    /// the others have to be refused. Without it, the key is a hash of the whole event.
     #[arg(
         long,
         value_name = "POINTER",
@@ -77,7 +79,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "0..1", default_value_t = 0.02, value_parser = rate, help_heading = "Storm")]
     pub(crate) conflict_rate: f64,
 
-    /// How long a claim is honoured, in milliseconds; a killed worker's requests are taken over after it
+    /// How long a claim is honoured, in milliseconds; a killed worker's requests are taken over
+    /// after it
     #[arg(long, value_name = "MS", default_value_t = 400,
           value_parser = clap::value_parser!(u64).range(10..=600_000), help_heading = "Storm")]
     pub(crate) lease: u64,
@@ -106,7 +109,8 @@ pub(crate) struct Args {
 pub(crate) enum Sabotage {
     /// Write the effect without asking the store: every delivery has its effect
     NoClaim,
-    /// Write the effect before the transaction that completes the claim: a crash in between doubles it
+    /// Write the effect before the transaction that completes the claim: a crash in between doubles
+    /// it
     TwoTransactions,
     /// Complete the claim without the effect: nothing ever happens
     NoEffect,

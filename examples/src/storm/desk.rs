@@ -55,8 +55,9 @@ impl Desk {
         })
     }
 
-    /// Asks until there is a verdict. The same request is asked again after errors and while another worker is at it,
-    /// so that an answer that was lost is recognised; a new one is made once a claim was lost.
+    /// Asks until there is a verdict. The same request is asked again after errors and while
+    /// another worker is at it, so that an answer that was lost is recognised; a new one is made
+    /// once a claim was lost.
     async fn once(
         &self,
         order: &Order,
@@ -240,14 +241,16 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Passes the point, unless it is the one to be killed at: then says so and stands still until it happens.
+    /// Passes the point, unless it is the one to be killed at: then says so and stands still until
+    /// it happens.
     pub(crate) async fn pass(self, point: Point) {
         if self.crash == Some(point) {
             self.stand(point).await;
         }
     }
 
-    /// The last point: a crash that was planned for an earlier one, which a duplicate does not come past, happens here.
+    /// The last point: a crash that was planned for an earlier one, which a duplicate does not come
+    /// past, happens here.
     async fn leave(self) {
         if self.crash.is_some() {
             self.stand(Point::Unanswered).await;

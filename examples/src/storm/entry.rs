@@ -3,7 +3,8 @@
 use idem_core::Response;
 use serde::{Deserialize, Serialize};
 
-/// A row of the ledger: that the effect of a request happened, and everything that explains how it could happen twice.
+/// A row of the ledger: that the effect of a request happened, and everything that explains how it
+/// could happen twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The id of the request's key.

@@ -29,7 +29,8 @@ pub(crate) struct Storm {
     pub(crate) concurrency: u32,
 }
 
-/// An at-least-once sender: sends its deliveries in order, so many at once, and again until they are acknowledged.
+/// An at-least-once sender: sends its deliveries in order, so many at once, and again until they
+/// are acknowledged.
 #[derive(Debug)]
 pub(crate) struct Lane {
     storm: Arc<Storm>,
@@ -117,8 +118,8 @@ impl Lane {
         });
     }
 
-    /// Kills the process at this point. If another delivery has come to its own in the same moment, its crash is still
-    /// to come.
+    /// Kills the process at this point. If another delivery has come to its own in the same moment,
+    /// its crash is still to come.
     fn crash(&mut self, delivery: u32, point: Point, process: &mut Process) {
         if self.killed {
             return;

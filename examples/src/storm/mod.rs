@@ -1,31 +1,35 @@
-//! A retry storm: at-least-once delivery, workers that are killed, effects that happen exactly once.
+//! A retry storm: at-least-once delivery, workers that are killed, effects that happen exactly
+//! once.
 //!
-//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed (every request several times, in
-//! random order, some deliveries with another payload under the same key, some with a crash), starts the
-//! worker processes, and sends each delivery again until it is acknowledged. A worker claims the request's key,
-//! does the work, and commits the effect (a row of an append-only ledger without any unique constraint) together
-//! with the answer. At the end the parent audits (`audit.rs`) the ledger against every answer it was given.
+//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed (every request
+//! several times, in random order, some deliveries with another payload under the same key, some
+//! with a crash), starts the worker processes, and sends each delivery again until it is
+//! acknowledged. A worker claims the request's key, does the work, and commits the effect (a row of
+//! an append-only ledger without any unique constraint) together with the answer. At the end the
+//! parent audits (`audit.rs`) the ledger against every answer it was given.
 //!
 //! # What makes it exactly once
 //!
-//! The claim is taken **outside** of the transaction, with a short lease; the effect's row and `complete_in` commit in
-//! **one** transaction. Outside, because then everybody sees at once that the request is being worked on, and
-//! nobody waits for a database lock while the work runs (`claim_in` would hold SQLite's only write lock for all
-//! of it). Short, because a killed worker leaves its claim behind, and the others should not wait for long. It is the
-//! transaction that makes it exact: whoever lost the claim in the meantime is told so by `complete_in`, and
-//! its rollback takes the effect's row with it. A lease that is too short costs time, never a second effect.
+//! The claim is taken **outside** of the transaction, with a short lease; the effect's row and
+//! `complete_in` commit in **one** transaction. Outside, because then everybody sees at once that
+//! the request is being worked on, and nobody waits for a database lock while the work runs
+//! (`claim_in` would hold SQLite's only write lock for all of it). Short, because a killed worker
+//! leaves its claim behind, and the others should not wait for long. It is the transaction that
+//! makes it exact: whoever lost the claim in the meantime is told so by `complete_in`, and its
+//! rollback takes the effect's row with it. A lease that is too short costs time, never a second
+//! effect.
 //!
-//! Redis has no such transaction. There the effect is a call to a service that has one effect for one key
-//! (`backend/redis`), and it is the derived key that makes it exact. A cache in front (`backend/hybrid.rs`) changes
-//! neither.
+//! Redis has no such transaction. There the effect is a call to a service that has one effect for
+//! one key (`backend/redis`), and it is the derived key that makes it exact. A cache in front
+//! (`backend/hybrid.rs`) changes neither.
 //!
 //! # How crashes are placed
 //!
-//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches the point
-//! says so and stands still, perhaps in the middle of its transaction; the parent kills it (SIGKILL). All
-//! else that this process was doing dies wherever it was. The parent reads what the dead process had still said,
-//! drops an unfinished last line, starts a new process and sends it everything that was not acknowledged.
-//! Each planned crash happens once, so every run ends.
+//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches
+//! the point says so and stands still, perhaps in the middle of its transaction; the parent kills
+//! it (SIGKILL). All else that this process was doing dies wherever it was. The parent reads what
+//! the dead process had still said, drops an unfinished last line, starts a new process and sends
+//! it everything that was not acknowledged. Each planned crash happens once, so every run ends.
 
 mod answer;
 mod args;

@@ -37,9 +37,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Draws it from the seed. Requests begin in random order. Half of a request's repetitions come while it is
-    /// being worked on, as from an impatient sender; the others at any time later. They go to one process
-    /// after the other.
+    /// Draws it from the seed. Requests begin in random order. Half of a request's repetitions come
+    /// while it is being worked on, as from an impatient sender; the others at any time later. They
+    /// go to one process after the other.
     pub(crate) fn draw(workload: &mut Workload, args: &Args, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut lines = workload.lines.clone();

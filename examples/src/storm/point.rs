@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// A place in the handling of a delivery.
 ///
-/// Only the holder of a claim comes past the first three. A delivery whose crash was planned there, but that is
-/// a duplicate, crashes at the last.
+/// Only the holder of a claim comes past the first three. A delivery whose crash was planned there,
+/// but that is a duplicate, crashes at the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Point {

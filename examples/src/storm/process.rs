@@ -55,7 +55,8 @@ impl Process {
     async fn write(&mut self, line: serde_json::Result<Vec<u8>>) -> Result<(), Stop> {
         let line = line.map_err(|error| Stop::because("a delivery cannot be written", &error))?;
         if let Some(orders) = &mut self.orders {
-            // A worker that is dead cannot be written to; what it did not acknowledge is sent again.
+            // A worker that is dead cannot be written to; what it did not acknowledge is sent
+            // again.
             let _ = orders.write_all(&line).await;
         }
         Ok(())

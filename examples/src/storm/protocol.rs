@@ -1,7 +1,9 @@
-//! What parent and workers say to each other: one JSON document a line, over the worker's standard input and output.
+//! What parent and workers say to each other: one JSON document a line, over the worker's standard
+//! input and output.
 //!
-//! A worker reads in a thread that does nothing else, and the parent never has more deliveries under way than a worker
-//! may handle at once; so neither can block the other, however large the payloads are.
+//! A worker reads in a thread that does nothing else, and the parent never has more deliveries
+//! under way than a worker may handle at once; so neither can block the other, however large the
+//! payloads are.
 
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ use super::answer::Outcome;
 use super::args::Sabotage;
 use super::point::Point;
 
-/// The first line that a worker reads. Not on its command line, because the URL may hold a password.
+/// The first line that a worker reads. Not on its command line, because the URL may hold a
+/// password.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) store: String,

@@ -10,7 +10,8 @@ use super::backend::Place;
 use super::stop::Stop;
 use super::url;
 
-/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is a hundred.
+/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is a
+/// hundred.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
 /// The place of the data, and what has to be removed with it.
@@ -120,7 +121,8 @@ fn connections(args: &Args) -> u32 {
     args.concurrency.min(each).min(all / args.processes).max(1)
 }
 
-/// SQLite removes its side files with the last connection, which the driver closes on a thread of its own.
+/// SQLite removes its side files with the last connection, which the driver closes on a thread of
+/// its own.
 fn wait_until_tidy(path: &Path) {
     let deadline = Instant::now() + TIDY_LIMIT;
     while with_suffix(path, "-wal").exists() && Instant::now() < deadline {

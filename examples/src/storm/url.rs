@@ -1,4 +1,5 @@
-//! What `--store` holds beside a single URL: the nodes of a cluster, or a cache in front of a database.
+//! What `--store` holds beside a single URL: the nodes of a cluster, or a cache in front of a
+//! database.
 
 /// How the URL of a database begins that can stand behind a cache.
 const DATABASES: &[&str] = &[

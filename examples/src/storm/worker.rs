@@ -58,8 +58,8 @@ fn run() -> Result<(), Stop> {
     runtime.block_on(serve(setup, orders))
 }
 
-/// Reads, and does nothing else, so that the parent can always write. When there is nothing more to read the parent
-/// has all its answers or is gone; then the process ends, whatever it is doing.
+/// Reads, and does nothing else, so that the parent can always write. When there is nothing more to
+/// read the parent has all its answers or is gone; then the process ends, whatever it is doing.
 fn read_orders(orders: &UnboundedSender<Order>) {
     for line in stdin().lock().lines() {
         // What cannot be read is the half of a line that the parent could not finish.
@@ -104,8 +104,8 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
     Ok(())
 }
 
-/// Writes the report at once. The parent always reads, so this does not block for long; if it is gone, so is the
-/// reason for this process.
+/// Writes the report at once. The parent always reads, so this does not block for long; if it is
+/// gone, so is the reason for this process.
 pub(crate) fn say(report: &Report) {
     let mut out = stdout().lock();
     let written = line(report)

@@ -22,7 +22,8 @@ pub(crate) struct Workload {
     by_fingerprint: HashMap<(u32, Fingerprint), u32>,
 }
 
-/// A payload under the key of a request. Only one variant of a request may have an effect: the one that comes first.
+/// A payload under the key of a request. Only one variant of a request may have an effect: the one
+/// that comes first.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) request: u32,
@@ -46,8 +47,8 @@ impl Workload {
         self.lines.push(variant);
     }
 
-    /// The same request with another payload, which has to be refused wherever the original wins, and the other
-    /// way round.
+    /// The same request with another payload, which has to be refused wherever the original wins,
+    /// and the other way round.
     pub(crate) fn altered(&mut self, variant: u32) -> u32 {
         let original = &self.variants[variant as usize];
         let request = original.request;

@@ -8,7 +8,8 @@ use crate::effects::Effect;
 /// What the receiver says of an event that it refused because of its version.
 const REFUSED: &str = "older than what was seen before, not handled";
 
-/// What is wrong, in one line each; nothing where every event had one effect, or was refused for one that came later.
+/// What is wrong, in one line each; nothing where every event had one effect, or was refused for
+/// one that came later.
 #[must_use]
 pub fn audit(events: &[Payload], effects: &[Effect], tally: &Tally) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();

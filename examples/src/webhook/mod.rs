@@ -1,5 +1,5 @@
-//! A receiver of GitHub's webhooks under fire: every event of a file, delivered at least once, shuffled, in parallel,
-//! some forged, some by a sender that hangs up before it is answered.
+//! A receiver of GitHub's webhooks under fire: every event of a file, delivered at least once,
+//! shuffled, in parallel, some forged, some by a sender that hangs up before it is answered.
 //!
 //! The receiver is in `bin/webhook.rs`; here are the sender and the judge.
 

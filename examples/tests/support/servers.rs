@@ -17,7 +17,8 @@ const STORES: &[Store] = &[
     ("hybrid", &["redis", "postgres"], " behind Redis "),
 ];
 
-/// A trial for each store: of what the program is called, given the store's URL and what the program calls it.
+/// A trial for each store: of what the program is called, given the store's URL and what the
+/// program calls it.
 pub(crate) fn trials(
     what: &'static str,
     run: fn(store: &str, product: &str),

@@ -77,7 +77,8 @@ impl Default for Payments {
 }
 
 impl Payments {
-    /// The method: what is asked for is done in a task of its own, so that a client that goes away does not end it.
+    /// The method: what is asked for is done in a task of its own, so that a client that goes away
+    /// does not end it.
     async fn pay(self, request: Request<String>) -> Result<Response<String>, Status> {
         let key = key_of(request.metadata())?;
         let order = request.into_inner();

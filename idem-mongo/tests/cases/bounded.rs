@@ -96,7 +96,8 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// A minute later than the end of the retention and than the token, so that members may differ about the time.
+/// A minute later than the end of the retention and than the token, so that members may differ
+/// about the time.
 async fn the_server_deletes_nothing_that_may_be_needed(cx: &Context) -> CaseResult {
     let minute = 60_000_000;
     duplicates(cx).await?;

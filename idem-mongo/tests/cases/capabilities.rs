@@ -161,7 +161,8 @@ async fn logged(cx: &Context) -> CaseResult<u64> {
     Ok(log.count_documents(doc! { "ns": marks }).await?)
 }
 
-/// Access by itself, and by the command of somebody who found the source without a mark and lost the race.
+/// Access by itself, and by the command of somebody who found the source without a mark and lost
+/// the race.
 async fn what_does_not_advance_leaves_nothing_in_the_log(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let store = watch.store(&harness, harness.config(cx.namespace())?);
@@ -193,7 +194,8 @@ async fn what_does_not_advance_leaves_nothing_in_the_log(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// What it had works as before; of watermarks it says what to do, and does not let the server make a bare collection.
+/// What it had works as before; of watermarks it says what to do, and does not let the server make
+/// a bare collection.
 async fn a_store_migrated_before_watermarks_keeps_working(cx: &Context) -> CaseResult {
     marks(cx).await?.drop().await?;
     let store: MongoStore = support::harness()?.store(cx.namespace()).await?;

@@ -120,8 +120,8 @@ async fn a_weaker_concern_is_sent_when_it_is_chosen(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// Each write of one document has a transaction number, by which the server knows the same command when it comes twice.
-/// Standalone servers have none.
+/// Each write of one document has a transaction number, by which the server knows the same command
+/// when it comes twice. Standalone servers have none.
 async fn writes_can_be_retried_by_the_driver(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let config = harness.config(cx.namespace())?;

@@ -76,7 +76,8 @@ async fn a_server_that_does_not_answer_is_unavailable(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// A driver's future that is dropped closes its connection (RUST-937); ours are polled to their end by a task.
+/// A driver's future that is dropped closes its connection (RUST-937); ours are polled to their end
+/// by a task.
 async fn dropped_operations_break_no_connection(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let config = harness.config(cx.namespace())?;

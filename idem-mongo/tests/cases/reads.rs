@@ -28,7 +28,8 @@ pub(super) const A_CLAIM_THAT_LOSES_WHERE_IT_WRITES_CHANGES_NOTHING: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Entries of the server's log about the case's records; none on a standalone server, which has no log.
+/// Entries of the server's log about the case's records; none on a standalone server, which has no
+/// log.
 async fn end_of_log(cx: &Context) -> CaseResult<u64> {
     let local = support::harness()?.database("local").await?;
     let log = local.collection::<Document>("oplog.rs");
@@ -74,7 +75,8 @@ async fn duplicates_leave_nothing_in_the_log(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Most of them find the key free, and are let down where they write: by 11000, 112, or the document that is there.
+/// Most of them find the key free, and are let down where they write: by 11000, 112, or the
+/// document that is there.
 async fn of_a_storm_one_write_is_logged(cx: &Context) -> CaseResult {
     for round in 0..5 {
         let end = end_of_log(cx).await?;
@@ -95,7 +97,8 @@ async fn of_a_storm_one_write_is_logged(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The update of a claim that found the key free, sent again when it is held in each way: what a loser of a race does.
+/// The update of a claim that found the key free, sent again when it is held in each way: what a
+/// loser of a race does.
 async fn a_claim_that_loses_where_it_writes_changes_nothing(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let store = watch.store(&harness, harness.config(cx.namespace())?);

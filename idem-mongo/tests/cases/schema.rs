@@ -127,7 +127,8 @@ async fn a_missing_collection_is_named_with_its_cure(cx: &Context) -> CaseResult
     Ok(())
 }
 
-/// MongoDB creates what a write does not find: without the index by which expired records are deleted.
+/// MongoDB creates what a write does not find: without the index by which expired records are
+/// deleted.
 async fn a_collection_without_indexes_is_refused(cx: &Context) -> CaseResult {
     let database = support::harness()?.database(cx.namespace()).await?;
     database.create_collection("bare").await?;

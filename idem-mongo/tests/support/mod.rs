@@ -162,7 +162,8 @@ impl Harness for MongoHarness {
     }
 }
 
-/// Who it says it is. Servers like MongoDB tell the version that they are like, and their own beside it or none at all.
+/// Who it says it is. Servers like MongoDB tell the version that they are like, and their own
+/// beside it or none at all.
 fn product(build: &Document) -> Product {
     let text = |field: &str| build.get_str(field).unwrap_or_default();
     for (field, name) in [

@@ -92,7 +92,8 @@ fn of_event<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Re
     }
 }
 
-/// Seconds since 1970, in digits only and as short as they can be: the text that was signed is made from the number.
+/// Seconds since 1970, in digits only and as short as they can be: the text that was signed is made
+/// from the number.
 fn seconds(text: &str) -> Result<u64, Rejection> {
     let number: u64 = text.parse().map_err(|_| Rejection::MalformedSignature)?;
     if number.to_string() == text {

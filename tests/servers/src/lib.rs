@@ -3,12 +3,12 @@
 //! Each database comes from the first of these sources that has it: a URL in the environment
 //! (`IDEM_POSTGRES_URL`), a container where an engine answers, programs on this machine, and on
 //! Debian and Ubuntu as root the distribution's packages, installed on the spot. The packages of
-//! MySQL and Valkey are only unpacked, into a folder of their own, which takes no root; cargo builds
-//! the stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces
-//! one source.
+//! MySQL and Valkey are only unpacked, into a folder of their own, which takes no root; cargo
+//! builds the stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`)
+//! forces one source.
 //!
-//! A test that only needs *a* server calls [`url_for`]. A test that crashes its server starts one of
-//! its own:
+//! A test that only needs *a* server calls [`url_for`]. A test that crashes its server starts one
+//! of its own:
 //!
 //! ```no_run
 //! use idem_servers::{Durability, Options, start_private};
@@ -32,7 +32,8 @@
 //!
 //! The client programs that come with a server tell whether it is ready, and its version.
 //!
-//! One database is one file: describe it as a [`Server`] and add a line to the table in `server.rs`.
+//! One database is one file: describe it as a [`Server`] and add a line to the table in
+//! `server.rs`.
 
 mod certificate;
 mod cluster;

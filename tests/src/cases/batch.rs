@@ -1,4 +1,5 @@
-//! Batches: each item is answered by itself, as the single operation would have been. Laws 1 to 6 and 11.
+//! Batches: each item is answered by itself, as the single operation would have been. Laws 1 to 6
+//! and 11.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -148,7 +148,8 @@ async fn a_retried_failure_begins_without_a_checkpoint(cx: &Context) -> CaseResu
     last_is(cx, &same, Some(&point("new"))).await
 }
 
-/// A claim with a checkpoint whose record expires soon, and its request. A machine that is slow gets more time.
+/// A claim with a checkpoint whose record expires soon, and its request. A machine that is slow
+/// gets more time.
 async fn expiring(cx: &Context) -> CaseResult<(ClaimRequest, Claim)> {
     for factor in [1, 4, 16, 64] {
         let request = cx.request(&cx.key(format!("{factor}")));

@@ -1,4 +1,5 @@
-//! Law 1, whatever the store has learnt: a claim that writes first and one that reads first come to the same.
+//! Law 1, whatever the store has learnt: a claim that writes first and one that reads first come to
+//! the same.
 
 use std::sync::Arc;
 
@@ -115,8 +116,8 @@ async fn what_the_traffic_has_taught_changes_no_verdict(cx: &Context) -> CaseRes
     Ok(())
 }
 
-/// Those who read first may see no record and write too late; those who write first may meet one that they have not seen,
-/// or that is gone when they read it, because its holder has released it.
+/// Those who read first may see no record and write too late; those who write first may meet one
+/// that they have not seen, or that is gone when they read it, because its holder has released it.
 async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
     const ROUNDS: usize = 60;
     const RACERS: usize = 6;
@@ -145,7 +146,8 @@ async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
                 race::ask(&asked, claim).await
             });
         }
-        // In every other round the winner gives up at once, so that there may be several, one after the other.
+        // In every other round the winner gives up at once, so that there may be several, one after
+        // the other.
         let releases = round % 2 == 1;
         let mut tokens = Vec::new();
         while let Some(outcome) = racers.join_next().await {

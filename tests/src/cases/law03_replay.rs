@@ -24,7 +24,8 @@ cases! { law 3:
     replays_do_not_wear_out,
 }
 
-/// Seals the response under a key of its own; what a claim through another handle, and get, replay is the same.
+/// Seals the response under a key of its own; what a claim through another handle, and get, replay
+/// is the same.
 async fn round_trip(cx: &Context, id: &str, response: Response) -> CaseResult {
     let key = cx.key(id);
     let claim = cx.claim(&cx.request(&key)).await?;

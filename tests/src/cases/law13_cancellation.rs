@@ -1,4 +1,5 @@
-//! Law 13: dropping any future at any poll leaves the key free, or held by one claim until its lease ends.
+//! Law 13: dropping any future at any poll leaves the key free, or held by one claim until its
+//! lease ends.
 
 use idem_core::{
     ClaimOutcome, ErrorKind, Failure, IdempotencyStore, Record, Response, StalePolicy,

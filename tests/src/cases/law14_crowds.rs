@@ -1,4 +1,5 @@
-//! Law 14 in company: when a connection is cut under many claims, each is told the truth about itself.
+//! Law 14 in company: when a connection is cut under many claims, each is told the truth about
+//! itself.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ const CALLERS: usize = 32;
 /// The cut comes after each number of messages below this.
 const CUTS: u32 = 12;
 
-/// And so on up to here while all fell elsewhere: before a claim comes what its connection needs, on each of a pool.
+/// And so on up to here while all fell elsewhere: before a claim comes what its connection needs,
+/// on each of a pool.
 const MOST_CUTS: u32 = 60;
 
 /// The answers in the order of the claims, which are made at once.
@@ -52,7 +54,8 @@ fn new_claims(cx: &Context, series: &str) -> Vec<ClaimRequest> {
     (0..CALLERS).map(request).collect()
 }
 
-/// Every connection is open and everything is prepared; what is claimed from now on, and nothing else, is on the wire.
+/// Every connection is open and everything is prepared; what is claimed from now on, and nothing
+/// else, is on the wire.
 async fn warm_up(cx: &Context, proxied: &Proxied, series: &str) -> CaseResult {
     proxied.warm_up(cx, series).await?;
     let claims = new_claims(cx, &format!("{series}, beforehand"));
@@ -158,7 +161,8 @@ async fn duplicates_in_a_crowd_cut_off_are_told_no_others_answer(cx: &Context) -
     Ok(())
 }
 
-/// The first of these cuts comes before anything is answered, unless a cache answers and nothing is asked.
+/// The first of these cuts comes before anything is answered, unless a cache answers and nothing is
+/// asked.
 async fn cut_among_duplicates(
     cx: &Context,
     proxied: &Proxied,

@@ -1,4 +1,5 @@
-//! Law 14: an error says whether the operation may have taken effect, never wrongly that it did not.
+//! Law 14: an error says whether the operation may have taken effect, never wrongly that it did
+//! not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +81,9 @@ enum Before {
     Open,
 }
 
-/// Cuts the operation after each of its messages in turn, until one needs no more of them. At least one cut has to
-/// fall between the operation and its answer; a client's own housekeeping may draw some on itself.
+/// Cuts the operation after each of its messages in turn, until one needs no more of them. At least
+/// one cut has to fall between the operation and its answer; a client's own housekeeping may draw
+/// some on itself.
 async fn cut_everywhere(cx: &Context, operation: Operation, before: Before) -> CaseResult {
     let mut proxied = Proxied::start(cx).await?;
     for sweep in 0..SWEEPS {
@@ -115,7 +117,8 @@ enum Cut {
     Nowhere,
 }
 
-/// Performs the operation through the proxy, looks past it at what happened, and asks again, directly.
+/// Performs the operation through the proxy, looks past it at what happened, and asks again,
+/// directly.
 async fn cut_once(
     cx: &Context,
     proxied: &Proxied,

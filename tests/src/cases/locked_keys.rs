@@ -149,8 +149,8 @@ async fn a_transaction_that_meets_anothers_claim_does_not_win_too(cx: &Context) 
     third.rollback().await.map_err(CaseError::from)
 }
 
-/// A statement that waits for a row judges it by its new version. What it returns must be of the new version too: a
-/// token that is not in the record owns nothing.
+/// A statement that waits for a row judges it by its new version. What it returns must be of the
+/// new version too: a token that is not in the record owns nothing.
 async fn a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored(
     cx: &Context,
 ) -> CaseResult {
@@ -283,7 +283,8 @@ impl Callers {
     }
 }
 
-/// Fresh claims of [`OTHERS`] keys by [`CALLERS`] callers. Returns how many were answered within `limit`.
+/// Fresh claims of [`OTHERS`] keys by [`CALLERS`] callers. Returns how many were answered within
+/// `limit`.
 async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<usize> {
     let acquired = Arc::new(AtomicUsize::new(0));
     let mut traffic = JoinSet::new();
@@ -315,8 +316,9 @@ async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<u
     Ok(acquired.load(Ordering::SeqCst))
 }
 
-/// Counts the claims of other keys that are answered while the key is locked: without this promise it was 16 a second.
-/// The time for them is measured on the same machine, since how fast claims are is no matter of the suite's.
+/// Counts the claims of other keys that are answered while the key is locked: without this promise
+/// it was 16 a second. The time for them is measured on the same machine, since how fast claims are
+/// is no matter of the suite's.
 async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
     let begun = Instant::now();
     let undisturbed = other_claims(cx, "before", cx.profile().patience()).await?;
@@ -364,7 +366,8 @@ async fn replays_beside_an_open_transaction_wait_for_nobody(cx: &Context) -> Cas
         let answer = in_time("look", cx.store().claim(&rival(&underway))).await??;
         expect::in_flight(answer).map(drop)
     };
-    // As many callers of a key that no transaction holds: they, too, take connections and processor time.
+    // As many callers of a key that no transaction holds: they, too, take connections and processor
+    // time.
     let crowd = crowd(cx, &underway);
     let begun = Instant::now();
     for _ in 0..100 {

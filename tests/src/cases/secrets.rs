@@ -1,5 +1,5 @@
-//! Errors on purpose, with data that nobody may see in them: the store is [watched](crate::secrets) in every case, and
-//! these are those in which it has most to say.
+//! Errors on purpose, with data that nobody may see in them: the store is [watched](crate::secrets)
+//! in every case, and these are those in which it has most to say.
 
 use std::time::Duration;
 

@@ -29,8 +29,8 @@ cases! { LAW16, law 16:
     purges_of_marks_beside_each_other_delete_each_once [Watermarks, ExactPurge],
 }
 
-/// So many sources whose marks, at 9, have expired. All are marked before the first may expire, so that none passes by
-/// what has expired already.
+/// So many sources whose marks, at 9, have expired. All are marked before the first may expire, so
+/// that none passes by what has expired already.
 pub(super) async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Key>> {
     let sources: Vec<_> = (0..count)
         .map(|at| cx.key(format!("expired {at}")))

@@ -54,7 +54,8 @@ async fn race(cx: &Context, source: &Key, versions: &[u64]) -> CaseResult<Vec<(u
     .await
 }
 
-/// What was told is the truth of one order of the calls: the highest advanced, and nothing was told twice.
+/// What was told is the truth of one order of the calls: the highest advanced, and nothing was told
+/// twice.
 async fn the_highest_stands(cx: &Context, source: &Key) -> CaseResult {
     let mut versions: Vec<_> = (1..=TASKS).collect();
     versions.shuffle(&mut cx.rng());

@@ -275,7 +275,8 @@ impl MutantStore {
     }
 }
 
-/// A driver's error quotes data, as some do: what is underneath may, and what stands on it may not repeat it.
+/// A driver's error quotes data, as some do: what is underneath may, and what stands on it may not
+/// repeat it.
 fn quoting(error: Error, claim: &Claim) -> Error {
     let key = claim.key();
     error.with_source(format!("no row for ({}, {})", key.scope(), key.id()))

@@ -46,8 +46,8 @@ impl Lie {
 
 /// A handle of a store on a [`Server`](super::Server).
 ///
-/// A connection is taken out of the pool while it is used and put back when it has answered, so a dropped future
-/// leaves none behind that is out of step.
+/// A connection is taken out of the pool while it is used and put back when it has answered, so a
+/// dropped future leaves none behind that is out of step.
 #[derive(Debug)]
 pub struct RemoteStore {
     address: SocketAddr,

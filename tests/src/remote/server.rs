@@ -12,8 +12,8 @@ use super::protocol::{Answer, Request};
 
 type Stores = Arc<Mutex<HashMap<String, Arc<dyn IdempotencyStore>>>>;
 
-/// Serves stores by name on a free port of this machine, from a thread and runtime of its own, until the process
-/// ends.
+/// Serves stores by name on a free port of this machine, from a thread and runtime of its own,
+/// until the process ends.
 #[derive(Debug, Clone)]
 pub struct Server {
     address: SocketAddr,

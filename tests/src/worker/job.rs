@@ -68,7 +68,8 @@ pub enum Step {
     Storm(Storm),
 }
 
-/// A random mix of operations on some keys, each told as [`Report::Invoked`] and [`Report::Returned`].
+/// A random mix of operations on some keys, each told as [`Report::Invoked`] and
+/// [`Report::Returned`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Storm {
     /// The number of this process.

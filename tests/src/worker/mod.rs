@@ -1,8 +1,8 @@
 //! Worker processes: the test program itself, started again, with a job on its standard input.
 //!
-//! A worker opens the namespace through the harness of the same target and takes one step after the other. What
-//! happens it tells as one JSON line each on its standard output. It ends when its standard input does,
-//! so that no worker outlives the test.
+//! A worker opens the namespace through the harness of the same target and takes one step after the
+//! other. What happens it tells as one JSON line each on its standard output. It ends when its
+//! standard input does, so that no worker outlives the test.
 
 mod job;
 mod serve;

@@ -21,8 +21,9 @@ pub(super) fn is_served() -> bool {
     SERVED.load(Ordering::Relaxed)
 }
 
-/// Does the job that is on standard input, if this process is a worker: then the program ends with this code.
-/// [`main`](crate::main) begins with it; so must any other `main` that runs cases between processes.
+/// Does the job that is on standard input, if this process is a worker: then the program ends with
+/// this code. [`main`](crate::main) begins with it; so must any other `main` that runs cases
+/// between processes.
 #[must_use]
 pub fn serve(targets: &[Target]) -> Option<ExitCode> {
     SERVED.store(true, Ordering::Relaxed);

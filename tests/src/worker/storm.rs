@@ -45,8 +45,8 @@ struct Racer<'a> {
 }
 
 impl Racer<'_> {
-    /// Asks for a key, and does something with it if it is acquired: a random one, or else one after the other,
-    /// so that all processes come to each key at about the same time.
+    /// Asks for a key, and does something with it if it is acquired: a random one, or else one
+    /// after the other, so that all processes come to each key at about the same time.
     async fn one_claim(&mut self, number: usize) {
         let keys = &self.storm.keys;
         let at = match self.storm.rough {

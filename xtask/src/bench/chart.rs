@@ -1,8 +1,8 @@
 //! Throughput by backend and number of callers, as SVG.
 //!
-//! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic and
-//! the same in all panels, so that panels compare. Contenders differ in colour (of the palette by
-//! Okabe and Ito, which colour-blind people tell apart) and in the shape of their marks.
+//! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic
+//! and the same in all panels, so that panels compare. Contenders differ in colour (of the palette
+//! by Okabe and Ito, which colour-blind people tell apart) and in the shape of their marks.
 
 use std::collections::BTreeMap;
 use std::error::Error;

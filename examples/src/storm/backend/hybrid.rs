@@ -1,8 +1,8 @@
 //! A cache in front of a database: records and ledger in the database, replays from Redis.
 //!
-//! Claims and answers are the database's, in its transaction; what was completed is answered from the cache. The
-//! cache is told nothing by a transaction, and need not be: the first duplicate finds the record in the database and
-//! takes it along.
+//! Claims and answers are the database's, in its transaction; what was completed is answered from
+//! the cache. The cache is told nothing by a transaction, and need not be: the first duplicate
+//! finds the record in the database and takes it along.
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};

@@ -28,9 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A store, and a ledger that can show whether an effect happened twice.
 ///
-/// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer together. A store
-/// without such a transaction sends the effect to something that honours a key of its own (that is what
-/// [`Claim::derive`] is for), and completes the claim after it; the audit then reads that other ledger.
+/// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer
+/// together. A store without such a transaction sends the effect to something that honours a key of
+/// its own (that is what [`Claim::derive`] is for), and completes the claim after it; the audit
+/// then reads that other ledger.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
     /// A handle on the store.
@@ -45,12 +46,13 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Removes what [`create`](Self::create) made.
     async fn remove(&self) -> Result<(), BoxError>;
 
-    /// Makes the effect happen and seals the claim with the answer; both or neither. Returns the answer, which is another
-    /// than the settlement's where the effect had happened under an earlier claim.
+    /// Makes the effect happen and seals the claim with the answer; both or neither. Returns the
+    /// answer, which is another than the settlement's where the effect had happened under an
+    /// earlier claim.
     ///
-    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but not committed; without a
-    /// transaction, when the effect has happened and the claim is not completed. The error is the store's where the
-    /// claim was lost.
+    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but
+    /// not committed; without a transaction, when the effect has happened and the claim is not
+    /// completed. The error is the store's where the claim was lost.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError>;
 
     /// Makes the effect happen, and nothing else: what a service without idempotency does.
@@ -80,7 +82,8 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     /// How many connections the process may have to a server.
     pub(crate) connections: u32,
-    /// The worker, such as `2.5`: its place, and how often it had been restarted. Empty for the parent.
+    /// The worker, such as `2.5`: its place, and how often it had been restarted. Empty for the
+    /// parent.
     pub(crate) worker: String,
 }
 

@@ -21,7 +21,8 @@ pub(crate) struct MySql {
 }
 
 impl MySql {
-    /// Several URLs, separated by commas, are the nodes of one Galera cluster: each process takes one of them.
+    /// Several URLs, separated by commas, are the nodes of one Galera cluster: each process takes
+    /// one of them.
     pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
         let nodes = nodes(&place.url);
         let node = nodes[rand::random_range(0..nodes.len())];
@@ -81,8 +82,8 @@ impl MySql {
     }
 }
 
-/// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
-/// a minute.
+/// Connects once, because a pool takes a refused connection for a server that is starting and tries
+/// for half a minute.
 async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
     let server = format!(
         "--store: MySQL at {}:{}",

@@ -66,8 +66,8 @@ impl Postgres {
     }
 }
 
-/// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
-/// a minute.
+/// Connects once, because a pool takes a refused connection for a server that is starting and tries
+/// for half a minute.
 async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
     let server = format!(
         "--store: PostgreSQL at {}:{}",

@@ -138,7 +138,8 @@ impl Backend for Mongo {
         Ok(())
     }
 
-    /// By token, which grows with each acquisition of a key; MongoDB has no number that grows with each document.
+    /// By token, which grows with each acquisition of a key; MongoDB has no number that grows with
+    /// each document.
     async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
         let entries = self.entries();
         let sorted = entries.find(doc! {}).sort(doc! { "token": 1, "_id": 1 });
@@ -151,8 +152,8 @@ impl Backend for Mongo {
     }
 }
 
-/// As `buildInfo` tells it. A server that only speaks MongoDB's protocol may say so, beside the version of the MongoDB
-/// that it follows.
+/// As `buildInfo` tells it. A server that only speaks MongoDB's protocol may say so, beside the
+/// version of the MongoDB that it follows.
 fn product(told: &Document) -> String {
     if let Ok(version) = told.get_str("secantusVersion") {
         return format!("secantusd (MongoDB-compatible) {version}");

@@ -6,10 +6,12 @@ use idem_core::BoxError;
 use idem_mongo::mongodb::bson::{Document, doc};
 use idem_mongo::mongodb::{Client, ClientSession, Collection};
 
-/// MongoDB does not notice that a client is dead: a transaction that it leaves open keeps what it wrote from everybody
-/// else for `transactionLifetimeLimitSeconds`, a minute unless set otherwise, however short the lease was
-/// (<https://www.mongodb.com/docs/manual/core/transactions-production-consideration/>). So each worker writes down its
-/// sessions, which are few, because the driver uses them again; its successor ends them.
+/// MongoDB does not notice that a client is dead: a transaction that it leaves open keeps what it
+/// wrote from everybody else for `transactionLifetimeLimitSeconds`, a minute unless set otherwise,
+/// however short the lease was
+/// (<https://www.mongodb.com/docs/manual/core/transactions-production-consideration/>). So each
+/// worker writes down its sessions, which are few, because the driver uses them again; its
+/// successor ends them.
 #[derive(Debug)]
 pub(super) struct Sessions {
     client: Client,

@@ -9,12 +9,13 @@ use crate::storm::entry::Entry;
 /// Entries of a page.
 const PAGE: u32 = 1_000;
 
-/// A service with effects of its own, that honours an idempotency key as payment providers do, and a fencing token
-/// beside it.
+/// A service with effects of its own, that honours an idempotency key as payment providers do, and
+/// a fencing token beside it.
 ///
-/// It is in the same Redis for want of another, and shares no transaction with the records: a call to it happens, or
-/// not, whatever becomes of the claim. A stream holds the effects in their order, a hash under which key each was
-/// asked for; their names share a hash tag, so a cluster has both on one node.
+/// It is in the same Redis for want of another, and shares no transaction with the records: a call
+/// to it happens, or not, whatever becomes of the claim. A stream holds the effects in their order,
+/// a hash under which key each was asked for; their names share a hash tag, so a cluster has both
+/// on one node.
 #[derive(Debug)]
 pub(super) struct Ledger {
     script: Script,
@@ -31,8 +32,9 @@ impl Ledger {
         }
     }
 
-    /// Asks for the effect under a key; the answer is the one effect that this key ever has, of this caller or of an
-    /// earlier one. `None` for a caller who comes after one with a greater token.
+    /// Asks for the effect under a key; the answer is the one effect that this key ever has, of
+    /// this caller or of an earlier one. `None` for a caller who comes after one with a greater
+    /// token.
     pub(super) async fn ask(
         &self,
         server: &Server,

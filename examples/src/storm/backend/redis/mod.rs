@@ -1,14 +1,19 @@
-//! Redis and Valkey, also as a cluster: records there, and effects in a service that honours a key of its own.
+//! Redis and Valkey, also as a cluster: records there, and effects in a service that honours a key
+//! of its own.
 //!
-//! No transaction holds a record and an effect: an effect is what happens elsewhere, at a payment provider say, and
-//! the worker may be killed after it and before the claim is completed. What makes it happen once is that the provider
-//! is given a key that is the same at each attempt ([`Claim::derive`](idem_core::Claim::derive)), and has for one key
-//! one effect. Whoever takes the claim over repeats the call, learns what happened the first time, and seals that. The
-//! fencing token goes along, so that the provider can turn away a worker that was paused and has lost its claim.
+//! No transaction holds a record and an effect: an effect is what happens elsewhere, at a payment
+//! provider say, and the worker may be killed after it and before the claim is completed. What
+//! makes it happen once is that the provider is given a key that is the same at each attempt
+//! ([`Claim::derive`](idem_core::Claim::derive)), and has for one key one effect. Whoever takes the
+//! claim over repeats the call, learns what happened the first time, and seals that. The fencing
+//! token goes along, so that the provider can turn away a worker that was paused and has lost its
+//! claim.
 //!
-//! Without such a key at the other end, a store like this leaves a gap; `--sabotage two-transactions` shows it.
+//! Without such a key at the other end, a store like this leaves a gap; `--sabotage
+//! two-transactions` shows it.
 //!
-//! An effect stands in the ledger as its first caller wrote it, so the report counts only the takeovers before it.
+//! An effect stands in the ledger as its first caller wrote it, so the report counts only the
+//! takeovers before it.
 
 mod connection;
 mod ledger;
@@ -92,7 +97,8 @@ impl Backend for Redis {
         let written = self.ledger.ask(&self.server, key.id(), entry).await?;
         let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "ask"))?;
         probe.pass(Point::Uncommitted).await;
-        // A receipt is that of the effect that happened; an answer that is the same whoever made it stands.
+        // A receipt is that of the effect that happened; an answer that is the same whoever made it
+        // stands.
         let response = if *response == entry.response() {
             written.response()
         } else {
