@@ -1,4 +1,4 @@
-//! The engine against the calls of the store that it makes.
+//! The engine against the store's calls that it makes.
 
 use std::sync::Arc;
 
