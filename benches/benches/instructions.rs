@@ -1,5 +1,5 @@
-//! Instructions that a client executes per operation, counted by callgrind: these numbers do not
-//! vary between runs.
+//! Instructions that a client executes per operation, counted by callgrind: stable numbers, unlike
+//! times.
 //!
 //! Needs `valgrind` and `gungraun-runner` in the version of the crate `gungraun`, on the path or
 //! named by `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`: `cargo bench -p
