@@ -1,58 +1,129 @@
-//! The store of another crate.
+//! Another crate, in a program of its own.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use idem_core::BoxError;
-use idem_redis::redis::Client;
-use idempotent::IdempotencyEntry;
-use idempotent::fingerprint::{DefaultFingerprintStrategy, FingerprintStrategy};
-use idempotent::key::IdempotencyKey;
-use idempotent::store::valkey::ValkeyStore;
-use idempotent::store::{IdempotencyStore, InsertResult};
-use tokio::sync::OnceCell;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
 
-use crate::ids::text;
-use crate::operations::Operation;
+use crate::{Contender, Length, Round};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Claims of fresh keys in the store for Valkey and Redis of the crate `idempotent`, 0.3: later
-/// versions need a newer compiler.
+/// The crate `idempotent`, 2.0. Its program is a package of its own, `benches/idempotent`, because
+/// the crate declares a newer compiler than idem's.
 pub(crate) struct Rival {
-    url: String,
-    store: OnceCell<Arc<ValkeyStore>>,
+    program: PathBuf,
+    store: String,
+    call: &'static str,
+    running: Mutex<Option<Running>>,
+}
+
+/// The program, which keeps its connections and keys from round to round.
+struct Running {
+    rounds: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+    /// Its drop ends the program.
+    _child: Child,
 }
 
 impl Rival {
     pub(crate) const NAME: &str = "idempotent crate";
 
-    pub(crate) fn new(url: String) -> Self {
-        Self {
-            url,
-            store: OnceCell::new(),
+    /// What is compared with this path of this backend; `None` where the crate has no such store or
+    /// call, or where its program is missing, with a line about that on standard error.
+    pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Self> {
+        let store = match backend {
+            "memory" => "memory".to_owned(),
+            "redis" | "valkey" => idem_servers::url_for(backend)?,
+            _ => return None,
+        };
+        let call = match (path, callers, backend) {
+            ("claim_fresh", 512, "redis" | "valkey") => "claim",
+            ("run_fresh", ..) => "fresh",
+            ("run_replayed", ..) => "replayed",
+            _ => return None,
+        };
+        let program = std::env::current_exe()
+            .ok()?
+            .with_file_name("idem-bench-idempotent");
+        if !program.is_file() {
+            eprintln!(
+                "the crate idempotent: not run, {} is not built (`cargo xtask bench` builds it)",
+                program.display()
+            );
+            return None;
         }
+        Some(Self {
+            program,
+            store,
+            call,
+            running: Mutex::default(),
+        })
+    }
+
+    fn start(&self) -> Result<Running, BoxError> {
+        let mut child = Command::new(&self.program)
+            .args([&*self.store, self.call])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let rounds = child.stdin.take().ok_or("no standard input")?;
+        let answers = child.stdout.take().ok_or("no standard output")?;
+        Ok(Running {
+            rounds,
+            answers: BufReader::new(answers).lines(),
+            _child: child,
+        })
     }
 }
 
-impl Operation for Rival {
-    type Connection = Arc<ValkeyStore>;
-
-    async fn connect(&self) -> Result<Self::Connection, BoxError> {
-        let connect = async || {
-            let client = Client::open(self.url.as_str())?;
-            Ok::<_, BoxError>(Arc::new(ValkeyStore::new(client).await?))
-        };
-        self.store.get_or_try_init(connect).await.cloned()
+#[async_trait]
+impl Contender for Rival {
+    fn name(&self) -> &str {
+        Self::NAME
     }
 
-    async fn step(&self, store: &mut Self::Connection, id: &str) -> Result<(), BoxError> {
-        let key = IdempotencyKey::new(text(id))?;
-        let fingerprint = DefaultFingerprintStrategy.compute("payments.create", b"request");
-        let entry = IdempotencyEntry::new(fingerprint, DAY);
-        match store.try_insert(&key, entry).await? {
-            InsertResult::Claimed { .. } => Ok(()),
-            InsertResult::Exists(_) => Err("the key was not fresh".into()),
-        }
+    async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError> {
+        let mut running = self.running.lock().await;
+        let program = match &mut *running {
+            Some(running) => running,
+            none => none.insert(self.start()?),
+        };
+        let line = match length {
+            Length::Time(length) => format!("{callers} {}ns\n", length.as_nanos()),
+            Length::Operations(count) => format!("{callers} {count}\n"),
+        };
+        program.rounds.write_all(line.as_bytes()).await?;
+        let answer = program.answers.next_line().await?;
+        let answer = answer.ok_or("the program of the crate idempotent has ended")?;
+        let (operations, elapsed) = figures(&answer).ok_or(answer)?;
+        Ok(Round {
+            operations,
+            elapsed,
+            latencies: None,
+        })
+    }
+}
+
+/// `OPERATIONS NANOSECONDS`.
+fn figures(answer: &str) -> Option<(u64, Duration)> {
+    let (operations, elapsed) = answer.split_once(' ')?;
+    let elapsed = Duration::from_nanos(elapsed.parse().ok()?);
+    Some((operations.parse().ok()?, elapsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_two_figures_or_is_an_error() {
+        let wanted = (1200, Duration::from_micros(350));
+        assert_eq!(figures("1200 350000"), Some(wanted));
+        assert_eq!(figures("the key was not fresh"), None);
     }
 }

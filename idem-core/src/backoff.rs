@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use crate::backend::check;
 
-/// Pauses that double from 5 ms to half a second, each drawn between half and all of its length so that
-/// callers who failed together do not come back together, and never beyond the deadline.
+/// Pauses that double from 5 ms to half a second, and never go beyond the deadline. Each is drawn
+/// between half and all of its length, so that callers that failed together do not come back
+/// together.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     deadline: Instant,
@@ -25,17 +26,17 @@ impl Backoff {
         }
     }
 
-    /// How long it is to the deadline.
+    /// Returns the time left until the deadline.
     pub(crate) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Waits for the next try; `false`, at once, when the deadline has passed.
+    /// Waits for the next try; returns `false`, at once, when the deadline has passed.
     pub(crate) async fn pause(&mut self) -> bool {
         self.pause_at_most(LONGEST).await
     }
 
-    /// The same, but never longer than `longest`.
+    /// Like [`pause`](Self::pause), but never longer than `longest`.
     pub(crate) async fn pause_at_most(&mut self, longest: Duration) -> bool {
         let left = self.left();
         if left.is_zero() {

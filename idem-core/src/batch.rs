@@ -9,36 +9,36 @@ use crate::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response, Resul
 /// One completion of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
-    /// The claim that is sealed.
+    /// The claim to seal.
     pub claim: Claim,
-    /// What it is sealed with.
+    /// The response that seals it.
     pub response: Response,
     /// How long the response is replayed.
     pub retention: Duration,
 }
 
-/// A store that takes many operations at once, natively: one statement or pipeline per batch.
+/// A store that executes many operations in one statement or pipeline.
 ///
-/// *Atomicity*: each item by itself, exactly as the single operation; a batch is not a transaction. One
-/// answer per item, in the order of the items: an item that fails does not fail its neighbours. An error of
-/// the whole batch (a lost connection) is told to each item.
+/// *Atomicity*: each item by itself, exactly as the single operation; a batch is not a transaction.
+/// There is one answer per item, in the order of the items: an item that fails does not fail the
+/// others. An error of the whole batch (a lost connection) is returned for each item.
 ///
-/// Items may name one key several times; one of them at most is acquired.
+/// Several items may name the same key; at most one of them acquires it.
 #[async_trait]
 pub trait BatchStore: IdempotencyStore {
-    /// [`claim`](IdempotencyStore::claim) for each request; at most
+    /// Executes [`claim`](IdempotencyStore::claim) for each request; at most
     /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of them, more are `InvalidInput` for each.
     ///
     /// # Cancellation
     ///
-    /// As of the single operation, for each item.
+    /// As for the single operation, for each item.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>>;
 
-    /// [`complete`](IdempotencyStore::complete) for each completion; at most
+    /// Executes [`complete`](IdempotencyStore::complete) for each completion; at most
     /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of them, more are `InvalidInput` for each.
     ///
     /// # Cancellation
     ///
-    /// As of the single operation, for each item.
+    /// As for the single operation, for each item.
     async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>>;
 }

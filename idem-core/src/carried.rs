@@ -1,4 +1,4 @@
-//! Whether JSON carries a value: what is stored has to read back as what was stored.
+//! Checks that JSON carries a value: a stored value has to read back as it was.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -12,12 +12,13 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The value as JSON; `what` it is goes into the error.
+/// Returns the value as JSON; `what` names it in the error.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has no JSON form, or one that `serde_json` writes and that
-/// reads back as something else: a number that is not finite, and a `Some` of what is written as `null`.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has no JSON form, or one that
+/// `serde_json` writes and that reads back as something else: a number that is not finite, and a
+/// `Some` of a value that is written as `null`.
 pub(crate) fn to_json<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
     let json = serde_json::to_vec(value).map_err(|source| {
         Error::invalid_input(format!("{what} cannot be written as JSON")).with_source(source)
@@ -26,7 +27,7 @@ pub(crate) fn to_json<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Ve
     Ok(json)
 }
 
-/// Whether `serde_json` writes the value as what reads back as it.
+/// Checks that `serde_json` writes the value in a form that reads back as the same value.
 ///
 /// # Errors
 ///
@@ -36,8 +37,9 @@ pub(crate) fn check<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<()> 
     checked.map_err(|why| Error::invalid_input(format!("{what} {why}")))
 }
 
-/// Whether this JSON, which was made of a `T`, reads back as an equal one. Equal is what is written alike, except the
-/// order of members and elements: a `HashMap` and a `HashSet` have another one each time.
+/// Checks that this JSON, which was made of a `T`, reads back as an equal value. Equal values are
+/// written alike, except for the order of members and elements: a `HashMap` and a `HashSet` have
+/// another order each time.
 ///
 /// # Errors
 ///
@@ -72,7 +74,7 @@ fn is_reordered<T: Serialize>(json: &[u8], again: &T) -> bool {
     let Ok(again) = serde_json::to_vec(again) else {
         return false;
     };
-    // Another order has as many bytes; of members with one name a parsed document keeps one.
+    // Another order has as many bytes; of members with the same name, a parsed document keeps one.
     if json.len() != again.len() {
         return false;
     }
@@ -80,7 +82,7 @@ fn is_reordered<T: Serialize>(json: &[u8], again: &T) -> bool {
     matches!((read(json), read(&again)), (Ok(one), Ok(two)) if one == two)
 }
 
-/// The same with every array in an order that depends on its elements only.
+/// Returns the value with every array in an order that depends on its elements only.
 fn ordered(value: Value) -> Value {
     match value {
         Value::Array(elements) => {
@@ -96,7 +98,7 @@ fn ordered(value: Value) -> Value {
     }
 }
 
-/// Compares what is written with what is left of the bytes expected, and keeps nothing.
+/// Compares the written bytes with the rest of the expected bytes, and keeps nothing.
 struct Comparing<'b> {
     left: &'b [u8],
     is_equal: bool,
@@ -116,19 +118,21 @@ impl io::Write for Comparing<'_> {
     }
 }
 
-/// A serializer that writes nothing and refuses what `serde_json` writes as `null` although it is not nothing.
+/// A serializer that writes nothing. It refuses values that `serde_json` writes as `null` although
+/// they are not nothing.
 #[derive(Clone, Copy)]
 struct Check {
     /// Whether the value is the content of a `Some`.
     in_some: bool,
 }
 
-/// What JSON does not carry.
+/// A value that JSON does not carry.
 #[derive(Debug)]
 enum NotCarried {
     NotFinite,
     SomeOfNothing,
-    /// The type's own `Serialize` refuses. It has not done so for `serde_json`, so this says nothing new.
+    /// The type's own `Serialize` refuses. It has not done so for `serde_json`, so this adds
+    /// nothing.
     Unserializable,
 }
 
@@ -159,7 +163,7 @@ impl ser::Error for NotCarried {
 type Checked = std::result::Result<(), NotCarried>;
 
 impl Check {
-    /// The check of what is within this value.
+    /// The check of the content of this value.
     const WITHIN: Self = Self { in_some: false };
 
     fn null(self) -> Checked {
@@ -170,7 +174,7 @@ impl Check {
     }
 }
 
-/// Values that JSON carries whatever they are.
+/// Values that JSON always carries.
 macro_rules! carried {
     ($($method:ident: $type:ty),+) => {
         $(fn $method(self, _value: $type) -> Checked {
@@ -179,7 +183,7 @@ macro_rules! carried {
     };
 }
 
-/// Compound values, by what begins them.
+/// Compound values, by their first call.
 macro_rules! compound {
     ($($method:ident($($argument:ty),*) -> $compound:ident),+) => {
         $(fn $method(self, $(_: $argument),*) -> std::result::Result<Self::$compound, NotCarried> {
@@ -243,7 +247,7 @@ impl ser::Serializer for Check {
         Ok(())
     }
 
-    /// In JSON a newtype is what it holds.
+    /// In JSON a newtype is its content.
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
         _name: &'static str,
@@ -298,7 +302,7 @@ impl SerializeMap for Check {
     type Ok = ();
     type Error = NotCarried;
 
-    /// `serde_json` refuses itself what is no name of a member.
+    /// `serde_json` itself refuses values that cannot name a member.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, _key: &T) -> Checked {
         Ok(())
     }
@@ -426,7 +430,7 @@ mod tests {
 
     #[test]
     fn collections_without_an_order_are_stored() {
-        // Each has an order of its own, and so does what is read back.
+        // Each map and set has an order of its own, and so does the one that is read back.
         for _ in 0..20 {
             let numbers: HashSet<u64> = (0..50).collect();
             let names: HashMap<String, HashSet<u64>> = (0..9)

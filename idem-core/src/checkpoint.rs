@@ -12,7 +12,7 @@ use crate::{Claim, Error, IdempotencyStore, Limits, Result, carried};
 /// The first byte of a stored checkpoint, which no sealed result has.
 const FORM: u8 = 0x10;
 
-/// A recovery point: a name, and what the work needs to go on from there.
+/// A recovery point: a name, and the data that the work needs to go on from there.
 ///
 /// `Debug` shows the name and the size of the data.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Checkpoint {
     /// Most bytes that a name may have.
     pub const MAX_NAME_BYTES: usize = 128;
 
-    /// A checkpoint of this name (1 to 128 bytes, no control characters) with any data.
+    /// Creates a checkpoint of this name (1 to 128 bytes, no control characters) with any data.
     ///
     /// # Errors
     ///
@@ -45,35 +45,35 @@ impl Checkpoint {
         })
     }
 
-    /// The same with a value as JSON for data.
+    /// Creates a checkpoint whose data is a value as JSON.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits, the value has no JSON
-    /// form, or holds what JSON does not carry and `serde_json` writes as `null`: a number that is not finite,
-    /// `Some(None)`, `Some(())`.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the name is outside its limits, or the
+    /// value has no JSON form or holds what JSON does not carry and `serde_json` writes as `null`:
+    /// a number that is not finite, `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(name: impl Into<String>, value: &T) -> Result<Self> {
         Self::new(name, carried::to_json("the checkpoint's data", value)?)
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The data.
+    /// Returns the data.
     #[must_use]
     pub fn data(&self) -> &Bytes {
         &self.data
     }
 
-    /// The value in JSON data.
+    /// Reads the value from JSON data.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the data is not the JSON of a `T`: it was written by another version
-    /// of the program.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the data is not the JSON of a `T`: another
+    /// version of the program wrote it.
     pub fn from_json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.data).map_err(|source| {
             Error::corrupt(format!(
@@ -84,11 +84,13 @@ impl Checkpoint {
         })
     }
 
-    /// The stored form: a byte that no sealed result begins with, the length of the name in one byte, name, data.
+    /// Returns the stored form: a byte that no sealed result begins with, the length of the name in
+    /// one byte, name, data.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may have.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it has more bytes than a result may
+    /// have.
     pub fn encode(&self, limits: &Limits) -> Result<Bytes> {
         let size = 2 + self.name.len() + self.data.len();
         if size > limits.max_result_bytes {
@@ -109,7 +111,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is none.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is not a stored checkpoint.
     pub fn decode(stored: &Bytes) -> Result<Self> {
         let corrupt = || Error::corrupt("a stored checkpoint cannot be understood");
         let [FORM, length, rest @ ..] = &stored[..] else {
@@ -134,31 +136,34 @@ impl fmt::Debug for Checkpoint {
 
 /// A store that keeps one checkpoint, the last, beside each claim.
 ///
-/// It belongs to the record while that is in flight. A takeover leaves it there, for whoever goes on with the work; so
-/// does the same attempt that asks again. A completion, a failure (also one that a sweep records), a release and the
-/// end of the retention remove it, and a retry of a recorded failure begins without.
+/// The checkpoint belongs to the record while that is in flight. A takeover leaves it there, for
+/// the attempt that goes on with the work; so does a repeated claim of the same attempt. A
+/// completion, a failure (also one that `fail_abandoned` records), a release and the end of the
+/// retention remove it. A retry of a recorded failure begins without a checkpoint.
 #[async_trait]
 pub trait CheckpointStore: IdempotencyStore {
-    /// Stores how far the work got, in place of the checkpoint before.
+    /// Stores how far the work got, and replaces the checkpoint before.
     ///
-    /// *Atomicity*: ownership is checked and the checkpoint stored in one step.
+    /// *Atomicity*: the store checks ownership and stores the checkpoint in one step.
     ///
-    /// *Behaviour*: as for [`renew`](IdempotencyStore::renew), a holder whose lease has ended may still do this until
-    /// somebody else has acquired the key. Lease and retention stay as they are. Repeating it succeeds.
+    /// *Behaviour*: as for [`renew`](IdempotencyStore::renew), a holder whose lease has ended may
+    /// still do this until another attempt has acquired the key. Lease and retention stay as they
+    /// are. Repeating it succeeds.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; `InvalidInput` when it is larger
-    /// than a result may be; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed; nothing is changed.
+    /// `InvalidInput` when the checkpoint is larger than a result may be. Others as usual.
     ///
     /// # Cancellation
     ///
-    /// The checkpoint may be stored or not; the one before is then still there, whole.
+    /// The checkpoint may be stored or not; if not, the one before is still there, whole.
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()>;
 
-    /// The last checkpoint that was stored under this key since it was fresh, by this holder or one before it.
+    /// Returns the last checkpoint that was stored under this key since it was fresh, by this
+    /// holder or an earlier one.
     ///
-    /// *Atomicity*: one consistent look; ownership is checked in it.
+    /// *Atomicity*: one consistent read, which includes the check of ownership.
     ///
     /// # Errors
     ///

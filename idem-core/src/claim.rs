@@ -1,4 +1,4 @@
-//! [`Claim`], the handle that the winner holds, and [`ClaimOutcome`], what every claimant learns.
+//! [`Claim`], the handle that the winner holds, and [`ClaimOutcome`], the answer to every claimant.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use crate::{
     Timestamp,
 };
 
-/// Proof that a key is held: given to complete, fail, release and renew.
+/// Proof that a key is held: passed to complete, fail, release and renew.
 ///
-/// Holding it is not holding the key for ever: the lease ends at [`lease_ends_at`](Self::lease_ends_at) by
-/// the store's clock, and then somebody else may acquire the key. The store decides at each step.
+/// A claim does not hold the key for ever: the lease ends at [`lease_ends_at`](Self::lease_ends_at)
+/// by the store's clock, and then another attempt may acquire the key. The store decides at each
+/// step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a claim that is dropped blocks its key until the lease ends; complete, fail or release it"]
 pub struct Claim {
@@ -25,8 +26,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim as a store grants it: `granted_at` is the store's clock when it answered, `attempts` the
-    /// number of acquisitions since the key was fresh, this one included.
+    /// Creates a claim as a store grants it: `granted_at` is the store's clock when it answered,
+    /// `attempts` the number of acquisitions since the key was fresh, this one included.
     pub fn new(
         key: Key,
         token: FencingToken,
@@ -45,51 +46,52 @@ impl Claim {
         }
     }
 
-    /// The key that is held.
+    /// Returns the key that is held.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The fencing token of this acquisition.
+    /// Returns the fencing token of this acquisition.
     #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// The id of the attempt that acquired it.
+    /// Returns the id of the attempt that acquired it.
     #[must_use]
     pub fn attempt(&self) -> AttemptId {
         self.attempt
     }
 
-    /// How often the key was acquired since it was fresh: 1 for the first, more after a takeover or a retry
-    /// of a failure.
+    /// Returns how often the key was acquired since it was fresh: 1 for the first acquisition, more
+    /// after a takeover or a retry of a failure.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Whether somebody else has held the key before, for the same request, and may have done part of the
-    /// work.
+    /// Returns whether another attempt has held the key before, for the same request, and may have
+    /// done part of the work.
     #[must_use]
     pub fn is_takeover(&self) -> bool {
         self.attempts > 1
     }
 
-    /// When the lease ends, by the store's clock.
+    /// Returns when the lease ends, by the store's clock.
     #[must_use]
     pub fn lease_ends_at(&self) -> Timestamp {
         self.lease_ends_at
     }
 
-    /// How long the lease was when the store granted it. Count it from before the request was sent.
+    /// Returns how long the lease was when the store granted it. Count it from before the request
+    /// was sent.
     #[must_use]
     pub fn lease_granted(&self) -> Duration {
         self.lease_ends_at.saturating_since(self.granted_at)
     }
 
-    /// A key for what the work itself calls, stable across attempts: see [`Key::derive`].
+    /// Derives a key for a system that the work calls, stable across attempts: see [`Key::derive`].
     #[must_use]
     pub fn derive(&self, name: &str) -> Key {
         self.key.derive(name)
@@ -101,20 +103,21 @@ impl Claim {
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[must_use = "only the acquirer may do the work"]
 pub enum ClaimOutcome {
-    /// Yours: do the work, then complete, fail or release.
+    /// Acquired: do the work, then complete, fail or release.
     Acquired(Claim),
-    /// Being done by somebody else.
+    /// Another attempt is working on it.
     InFlight(InFlight),
-    /// Done: here is the answer.
+    /// Done: this is the stored response.
     Completed(Completed),
-    /// Failed for good: here is why.
+    /// Failed for good: this is the stored failure.
     Failed(Failed),
     /// The key was used for another request; nothing was done.
     Conflict(Conflict),
 }
 
 impl ClaimOutcome {
-    /// What a claimant with this fingerprint learns from a live record that it may not acquire.
+    /// Returns what a claimant with this fingerprint gets for a live record that it may not
+    /// acquire.
     pub fn from_record(record: Record, fingerprint: &Fingerprint) -> Self {
         if record.info().fingerprint != *fingerprint {
             let info = match record {
@@ -131,7 +134,7 @@ impl ClaimOutcome {
         }
     }
 
-    /// The claim, if it was acquired.
+    /// Returns the claim, if it was acquired.
     pub fn acquired(self) -> Option<Claim> {
         match self {
             Self::Acquired(claim) => Some(claim),
@@ -139,7 +142,8 @@ impl ClaimOutcome {
         }
     }
 
-    /// One word for logs and metrics: `acquired`, `in_flight`, `completed`, `failed`, `conflict`.
+    /// Returns one word for logs and metrics: `acquired`, `in_flight`, `completed`, `failed`,
+    /// `conflict`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

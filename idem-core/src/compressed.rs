@@ -1,7 +1,7 @@
 //! The compressed stored form of large results.
 
-/// The first byte of a compressed result. Then follow the length of the plain form in four bytes, big-endian, and the
-/// plain form as one zstd frame.
+/// The first byte of a compressed result. The length of the plain form follows in four bytes,
+/// big-endian, then the plain form as one zstd frame.
 pub(crate) const TAG: u8 = 3;
 
 #[cfg(feature = "zstd")]
@@ -16,12 +16,12 @@ mod zstd_form {
     /// Results up to this size are stored as they are: there is little to gain.
     const THRESHOLD_BYTES: usize = 4 << 10;
 
-    /// The fastest level of those that zstd counts upwards: the work waits for it.
+    /// The fastest of zstd's positive levels: the work waits for it.
     const LEVEL: i32 = 1;
 
     const HEAD_BYTES: usize = 5;
 
-    /// The compressed form, where it is the smaller one.
+    /// Returns the compressed form, where it is smaller.
     pub(crate) fn packed(plain: Bytes) -> Bytes {
         let Ok(length) = u32::try_from(plain.len()) else {
             return plain;
@@ -41,7 +41,8 @@ mod zstd_form {
         }
     }
 
-    /// The plain form of what follows the tag. Memory grows with what is really there, not with what it says of itself.
+    /// Decompresses the bytes that follow the tag. Memory grows with the actual data, not with the
+    /// length that the header claims.
     pub(crate) fn unpacked(mut bytes: Bytes) -> Result<Bytes> {
         let corrupt = || Error::corrupt("a compressed result cannot be understood");
         let length = bytes.try_get_u32().map_err(|_| corrupt())?;
@@ -53,7 +54,7 @@ mod zstd_form {
             .read_to_end(&mut plain)
             .map_err(|source| corrupt().with_source(source))?;
         let is_whole = u32::try_from(plain.len()).is_ok_and(|read| read == length);
-        // One within the other would be a way to make it grow without end.
+        // Nested compression would allow data that grows without end.
         if !is_whole || plain.first() == Some(&TAG) {
             return Err(corrupt());
         }

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of the parts, each preceded by its length as eight big-endian bytes, so that no two lists
-/// of parts give the same input.
+/// Returns the SHA-256 of the parts, each preceded by its length as eight big-endian bytes, so that
+/// no two lists of parts give the same input.
 pub(crate) fn length_prefixed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -13,7 +13,7 @@ pub(crate) fn length_prefixed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> 
     hasher.finalize().into()
 }
 
-/// Lower-case hexadecimal.
+/// Returns lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);

@@ -18,25 +18,25 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument is outside the documented limits; nothing was sent. Correct it: asking again
-    /// with the same argument fails again.
+    /// An argument is outside the documented limits; nothing was sent. Correct it: the same
+    /// argument fails again.
     InvalidInput,
-    /// The claim is no longer held: somebody else has acquired the key, it was released, its
-    /// retention ended, or a sweep has failed it. Stop the work; its result is not stored.
+    /// The claim is no longer held: another attempt has acquired the key, it was released, its
+    /// retention ended, or `fail_abandoned` has failed it. Stop the work; its result is not stored.
     ClaimLost,
     /// The claim is sealed already, with another result than the one given. The stored result
     /// stands; read it with [`get`](crate::IdempotencyStore::get).
     AlreadySealed,
-    /// The store lost a race that it may win at once when asked again (deadlock, serialization
-    /// failure, lock time-out). A transaction of the caller's must be retried as a whole.
+    /// The store lost a race that it may win at once on a retry (deadlock, serialization failure,
+    /// lock time-out). A caller's own transaction must be retried as a whole.
     Contention,
-    /// The store cannot be reached, is overloaded, restarting, or did not answer in time. Ask
-    /// again later, with the same attempt id.
+    /// The store cannot be reached, is overloaded, restarting, or did not answer in time. Retry
+    /// later, with the same attempt id.
     Unavailable,
     /// The store is not set up for this: schema missing or of another version, permission denied,
-    /// unsuitable settings. Somebody has to act; the message says how.
+    /// unsuitable settings. An operator has to act; the message says how.
     Misconfigured,
-    /// What is stored cannot be understood, or an answer made no sense. Somebody has to look.
+    /// Stored data cannot be decoded, or an answer made no sense. A person has to look into it.
     Corrupt,
     /// Anything else; see the source.
     Other,
@@ -48,8 +48,8 @@ pub enum ErrorKind {
 pub enum Effect {
     /// It has not taken effect and will not.
     None,
-    /// It may have taken effect, or may still do so. Repeating it with the same attempt id or
-    /// claim is safe and tells.
+    /// It may have taken effect, or may still do so. Repeating it with the same attempt id or claim
+    /// is safe, and its answer shows the state.
     Unknown,
 }
 
@@ -77,8 +77,8 @@ struct Source {
 }
 
 impl Error {
-    /// An error of this kind. `message` says what was wrong, where, and what to do; it must not
-    /// contain keys, payloads or secrets.
+    /// Creates an error of this kind. `message` says what was wrong, where, and what to do; it must
+    /// not contain keys, payloads or secrets.
     #[must_use]
     pub fn new(kind: ErrorKind, effect: Effect, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Repr {
@@ -91,13 +91,13 @@ impl Error {
         }))
     }
 
-    /// An argument outside its limits; nothing was sent.
+    /// Creates an error for an argument outside its limits; nothing was sent.
     #[must_use]
     pub fn invalid_input(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::InvalidInput, Effect::None, message)
     }
 
-    /// The claim is held by nobody or by somebody else now; nothing was changed.
+    /// Creates an error for a claim that nobody or another attempt holds now; nothing was changed.
     #[must_use]
     pub fn claim_lost() -> Self {
         Self::new(
@@ -108,7 +108,7 @@ impl Error {
         )
     }
 
-    /// The claim is sealed with another result; nothing was changed.
+    /// Creates an error for a claim that is sealed with another result; nothing was changed.
     #[must_use]
     pub fn already_sealed() -> Self {
         Self::new(
@@ -119,13 +119,13 @@ impl Error {
         )
     }
 
-    /// What is stored cannot be decoded.
+    /// Creates an error for stored data that cannot be decoded.
     #[must_use]
     pub fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Corrupt, Effect::None, message)
     }
 
-    /// Keeps the error underneath. Of its text nothing is ever shown, in `Display` or `Debug`.
+    /// Adds the error underneath. `Display` and `Debug` never show its text.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         let type_name = type_name_of_val(&source);
@@ -136,7 +136,7 @@ impl Error {
         self
     }
 
-    /// Says which backend and which operation it was; the first to say so is kept.
+    /// Sets the backend and the operation; the first call wins.
     #[must_use]
     pub fn at(mut self, backend: &'static str, operation: &'static str) -> Self {
         if self.0.backend.is_empty() {
@@ -148,14 +148,15 @@ impl Error {
         self
     }
 
-    /// The same error with another statement about its effect.
+    /// Sets the effect.
     #[must_use]
     pub fn with_effect(mut self, effect: Effect) -> Self {
         self.0.effect = effect;
         self
     }
 
-    /// One error for each item of a batch that failed as a whole, all with this one as their source.
+    /// Returns one error for each item of a batch that failed as a whole, all with this one as
+    /// their source.
     pub fn for_each_item(self) -> impl Fn() -> Self {
         let shared = Arc::new(self);
         move || {
@@ -172,39 +173,39 @@ impl Error {
         }
     }
 
-    /// What a caller does next.
+    /// Returns what a caller does next.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the operation may have changed the store.
+    /// Returns whether the operation may have changed the store.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.0.effect
     }
 
-    /// Whether the same call, with the same attempt id or claim, may succeed when repeated.
+    /// Returns whether the same call, with the same attempt id or claim, may succeed when repeated.
     ///
-    /// Inside a caller's own transaction it is the whole transaction that is repeated.
+    /// Inside a caller's own transaction, the whole transaction must be repeated.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Contention | ErrorKind::Unavailable)
     }
 
-    /// Whether this is [`ErrorKind::ClaimLost`].
+    /// Returns whether this is [`ErrorKind::ClaimLost`].
     #[must_use]
     pub fn is_claim_lost(&self) -> bool {
         self.0.kind == ErrorKind::ClaimLost
     }
 
-    /// The backend that reported it, such as `postgres`; empty where none was involved.
+    /// Returns the backend that reported it, such as `postgres`; empty where none was involved.
     #[must_use]
     pub fn backend(&self) -> &'static str {
         self.0.backend
     }
 
-    /// The operation that failed, such as `claim`; empty where none was involved.
+    /// Returns the operation that failed, such as `claim`; empty where none was involved.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.0.operation

@@ -11,26 +11,26 @@ use crate::{
     ClaimOutcome, ClaimRequest, Effect, Fingerprint, IdempotencyStore, Key, Response, Result,
 };
 
-/// What can be built from the operations of [`IdempotencyStore`]; every store has it.
+/// Conveniences built from the operations of [`IdempotencyStore`]; every store has them.
 #[async_trait]
 pub trait IdempotencyStoreExt: IdempotencyStore {
     /// Claims the key with the defaults of [`ClaimRequest::new`].
     ///
     /// # Errors
     ///
-    /// As for [`claim`](IdempotencyStore::claim). A caller that wants to ask again after an error keeps the
-    /// request itself: see [`claim_retrying`](Self::claim_retrying).
+    /// As for [`claim`](IdempotencyStore::claim). A caller that wants to retry after an error keeps
+    /// the request itself: see [`claim_retrying`](Self::claim_retrying).
     async fn claim_key(&self, key: Key, fingerprint: Fingerprint) -> Result<ClaimOutcome> {
         self.claim(&ClaimRequest::new(key, fingerprint)).await
     }
 
-    /// Claims, and asks again with the same attempt id after retryable errors, with jittered back-off, until
-    /// `limit` has passed. A lost answer is so recovered: the store recognises the attempt.
+    /// Claims, and retries with the same attempt id after retryable errors, with jittered back-off,
+    /// until `limit` has passed. This recovers a lost answer: the store recognises the attempt.
     ///
     /// # Errors
     ///
-    /// The last error when the limit has passed; one that is not retryable at once. Its effect is unknown if that of
-    /// any try was.
+    /// The last error when the limit has passed; an error that is not retryable, at once. Its
+    /// effect is unknown if that of any try was.
     async fn claim_retrying(
         &self,
         request: &ClaimRequest,
@@ -52,7 +52,7 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
-    /// The stored response of a completed key.
+    /// Returns the stored response of a completed key.
     ///
     /// # Errors
     ///
@@ -64,11 +64,12 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
             .and_then(|record| record.response().cloned()))
     }
 
-    /// Purges in batches until nothing more is found; tells how many were deleted.
+    /// Deletes expired records in batches until there are no more; returns how many were deleted.
     ///
     /// # Errors
     ///
-    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); records that were already
+    /// deleted stay deleted.
     async fn purge_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {
@@ -80,12 +81,14 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
-    /// The same beside live traffic: in batches of 1,000, with a pause after each that is nine times as long as the batch
-    /// took. So it takes a tenth of one connection's time, whatever else the server has to do.
+    /// Deletes expired records beside live traffic: in batches of 1,000, with a pause after each
+    /// that is nine times as long as the batch took. So it takes a tenth of one connection's time,
+    /// whatever the server's load.
     ///
     /// # Errors
     ///
-    /// As for [`delete_expired`](IdempotencyStore::delete_expired); what was deleted before stays deleted.
+    /// As for [`delete_expired`](IdempotencyStore::delete_expired); records that were already
+    /// deleted stay deleted.
     async fn purge_beside_traffic(&self) -> Result<u64> {
         const BATCH: u32 = 1_000;
         let mut total = 0;
@@ -100,11 +103,12 @@ pub trait IdempotencyStoreExt: IdempotencyStore {
         }
     }
 
-    /// Sweeps in batches until nothing more is found; tells how many were failed.
+    /// Fails abandoned claims in batches until there are no more; returns how many were failed.
     ///
     /// # Errors
     ///
-    /// As for [`fail_abandoned`](IdempotencyStore::fail_abandoned); what was failed before stays failed.
+    /// As for [`fail_abandoned`](IdempotencyStore::fail_abandoned); records that were already
+    /// failed stay failed.
     async fn sweep_all(&self) -> Result<u64> {
         let mut total = 0;
         loop {

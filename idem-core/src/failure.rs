@@ -1,14 +1,15 @@
-//! [`Failure`]: what is replayed when failing was final.
+//! [`Failure`]: the replayed result of work that failed for good.
 
 use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A recorded failure: a code for programs, a message for people, and bytes for the caller's own use.
+/// A recorded failure: a code for programs, a message for people, and bytes for the caller's own
+/// use.
 ///
-/// Codes that start with `idem.` are this family's: see the constants. Size is limited by
-/// [`Limits::max_result_bytes`](crate::Limits).
+/// Codes that start with `idem.` are this family's: see the constants.
+/// [`Limits::max_result_bytes`](crate::Limits) limits the size.
 ///
 /// `Debug` shows the code and sizes only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,17 +22,17 @@ pub struct Failure {
 impl Failure {
     /// The lease ended and the operation must not run again, so the record was failed.
     pub const ABANDONED: &'static str = "idem.abandoned";
-    /// The work panicked, and the policy says that this is recorded.
+    /// The work panicked, and the policy records that.
     pub const PANICKED: &'static str = "idem.panicked";
-    /// The caller went away while the work ran, and the policy says that this is recorded.
+    /// The caller went away while the work ran, and the policy records that.
     pub const CANCELLED: &'static str = "idem.cancelled";
-    /// The work answered with an error, and the policy says that this is recorded.
+    /// The work returned an error, and the policy records that.
     pub const FAILED: &'static str = "idem.failed";
-    /// The work has run, but its result could not be stored: too large, or without a JSON form. It must not
-    /// run again for that.
+    /// The work has run, but its result could not be stored: too large, or without a JSON form. It
+    /// must not run again for that reason.
     pub const UNSTORABLE: &'static str = "idem.unstorable";
 
-    /// A failure with this code (at most 65,535 bytes) and message.
+    /// Creates a failure with this code (at most 65,535 bytes) and message.
     #[must_use]
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -41,7 +42,8 @@ impl Failure {
         }
     }
 
-    /// The failure that a claim or a sweep records for a stale claim that may not be taken over.
+    /// Creates the failure that a claim or `fail_abandoned` records for a stale claim that may not
+    /// be taken over.
     #[must_use]
     pub fn abandoned() -> Self {
         Self::new(
@@ -50,26 +52,26 @@ impl Failure {
         )
     }
 
-    /// The same with bytes for the caller's own use.
+    /// Adds bytes for the caller's own use.
     #[must_use]
     pub fn with_details(mut self, details: impl Into<Bytes>) -> Self {
         self.details = details.into();
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The caller's bytes; empty if none were given.
+    /// Returns the caller's bytes; empty if none were given.
     #[must_use]
     pub fn details(&self) -> &Bytes {
         &self.details

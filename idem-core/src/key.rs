@@ -1,4 +1,4 @@
-//! [`Key`]: who, what intent, which request.
+//! [`Key`]: scope, operation and id of one request.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::{Error, Result};
 
 /// The composite that identifies one operation: `(scope, operation, id)`.
 ///
-/// * *scope*: who asks (tenant, account, API key), 1 to 255 bytes;
-/// * *operation*: what is asked (`payments.create`), 1 to 128 bytes;
-/// * *id*: which request (the idempotency key that the client sent, or one made by a recipe), 1 to
+/// * *scope*: the requester (tenant, account, API key), 1 to 255 bytes;
+/// * *operation*: the requested operation (`payments.create`), 1 to 128 bytes;
+/// * *id*: the request (the idempotency key that the client sent, or one made by a recipe), 1 to
 ///   255 bytes.
 ///
 /// Each part is UTF-8 without control characters (Unicode category Cc), and is compared byte for
-/// byte: case, accents, composed and decomposed forms and trailing spaces all count. Parts are never
-/// joined, so `("ab", "c")` is not `("a", "bc")`.
+/// byte: case, accents, composed and decomposed forms and trailing spaces all count. Parts are
+/// never joined, so `("ab", "c")` is not `("a", "bc")`.
 ///
-/// Cloning costs a reference count. `Debug` shows the operation and a hash, never scope or id;
-/// ask for them by name where they are to be shown.
+/// Cloning costs a reference count. `Debug` shows the operation and a hash, never scope or id; call
+/// their accessors where they have to be shown.
 #[derive(Clone)]
 pub struct Key {
     /// scope, operation and id, one after the other
@@ -41,12 +41,12 @@ impl Key {
     /// Most bytes that an id may have.
     pub const MAX_ID_BYTES: usize = 255;
 
-    /// A key of these three parts, as they are.
+    /// Creates a key of these three parts, as they are.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a part is empty, too long, or contains a
-    /// control character; the message names the part and the limit. For input that may be longer,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a part is empty, too long, or contains
+    /// a control character; the message names the part and the limit. For input that may be longer,
     /// see [`Key::from_parts`].
     pub fn new(
         scope: impl AsRef<str>,
@@ -67,28 +67,28 @@ impl Key {
         })
     }
 
-    /// Who asks.
+    /// Returns the scope: the requester.
     #[must_use]
     pub fn scope(&self) -> &str {
         &self.text[..usize::from(self.scope_end)]
     }
 
-    /// What is asked.
+    /// Returns the operation.
     #[must_use]
     pub fn operation(&self) -> &str {
         &self.text[usize::from(self.scope_end)..usize::from(self.operation_end)]
     }
 
-    /// Which request.
+    /// Returns the id of the request.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.text[usize::from(self.operation_end)..]
     }
 
-    /// A key for what the work itself calls, the same at every attempt: same scope and operation, and
-    /// an id that is `d1:` and the SHA-256 of this key and `name`.
+    /// Derives a key for a system that the work calls, the same at every attempt: same scope and
+    /// operation, and an id that is `d1:` and the SHA-256 of this key and `name`.
     ///
-    /// Give its [`id`](Key::id) (67 ASCII characters) as the idempotency key of the call to another
+    /// Send its [`id`](Key::id) (67 ASCII characters) as the idempotency key of the call to another
     /// service: a takeover then repeats the call under the same key.
     #[must_use]
     pub fn derive(&self, name: &str) -> Self {
@@ -102,7 +102,7 @@ impl Key {
         self.with_id(&format!("d1:{}", hex(&digest)))
     }
 
-    /// The same scope and operation with an id that is known to be valid.
+    /// Returns a key with the same scope and operation, and an id that is known to be valid.
     fn with_id(&self, id: &str) -> Self {
         Self {
             text: joined([self.scope(), self.operation(), id]),
@@ -111,14 +111,16 @@ impl Key {
         }
     }
 
-    /// SHA-256 over the length-prefixed parts, in hexadecimal: what logs show instead of the key.
+    /// Returns the SHA-256 over the length-prefixed parts, in hexadecimal: logs show it instead of
+    /// the key.
     #[must_use]
     pub fn hashed(&self) -> String {
         hex(&length_prefixed(self.parts().map(str::as_bytes)))
     }
 
-    /// `scope:operation:id` in one text, for stores that name a record by one: `%`, `:`, `{` and `}` within the
-    /// parts are percent-encoded, so different keys have different texts, and none has a Redis hash tag.
+    /// Returns `scope:operation:id` as one text, for stores that name a record by one text. `%`,
+    /// `:`, `{` and `}` within the parts are percent-encoded, so different keys have different
+    /// texts, and none has a Redis hash tag.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::with_capacity(self.text.len() + 2);
@@ -151,7 +153,7 @@ impl Key {
     }
 }
 
-/// The parts in one text, put together where nothing is allocated, so that the text itself is the only allocation.
+/// Joins the parts on the stack, so that the resulting text is the only allocation.
 fn joined(parts: [&str; 3]) -> Arc<str> {
     const MAX: usize = Key::MAX_SCOPE_BYTES + Key::MAX_OPERATION_BYTES + Key::MAX_ID_BYTES;
     let mut bytes = [0; MAX];
@@ -185,7 +187,7 @@ fn check_part(part: &str, value: &str, max: usize) -> Result<()> {
             value.len()
         )));
     }
-    // Nearly every part is plain ASCII, which is seen without decoding it.
+    // Nearly every part is plain ASCII, which shows without decoding.
     let plain = |plain, byte: u8| plain & matches!(byte, b' '..=b'~');
     if value.bytes().fold(true, plain) {
         return Ok(());
@@ -212,7 +214,8 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few writes, as hashers take long over each; the ends tell where the text, which comes first, is over.
+        // Few writes, because hashers are slow on each; the lengths mark the end of the text, which
+        // comes first.
         state.write(self.text.as_bytes());
         let ends = [self.scope_end, self.operation_end].map(u64::from);
         state.write_u64(ends[0] << 48 | ends[1] << 32 | self.text.len() as u64);
@@ -221,7 +224,8 @@ impl Hash for Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Parts that are as long as the other's are in order when the whole texts are.
+        // Where the parts have equal lengths, the order of the whole texts is the order of the
+        // parts.
         let ends = |key: &Self| (key.scope_end, key.operation_end);
         match ends(self) == ends(other) {
             true => self.text.cmp(&other.text),

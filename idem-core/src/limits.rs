@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub use crate::watermark::MAX_VERSION;
 
-/// What a store accepts at most. Keys have limits of their own: see [`Key`](crate::Key).
+/// The most that a store accepts. Keys have limits of their own: see [`Key`](crate::Key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -21,14 +21,14 @@ impl Limits {
         max_metadata_bytes: 4 << 10,
     };
 
-    /// The same with another limit for results, in bytes.
+    /// Sets another limit for results, in bytes.
     #[must_use]
     pub const fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = bytes;
         self
     }
 
-    /// The same with another limit for metadata, in bytes.
+    /// Sets another limit for metadata, in bytes.
     #[must_use]
     pub const fn with_max_metadata_bytes(mut self, bytes: usize) -> Self {
         self.max_metadata_bytes = bytes;
@@ -48,5 +48,5 @@ pub const MAX_LEASE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The longest retention: 3,650 days.
 pub const MAX_RETENTION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-/// Most records that one call of purge or sweep may touch.
+/// Most records that one call of `delete_expired` or `fail_abandoned` may change.
 pub const MAX_BATCH: u32 = 10_000;

@@ -1,11 +1,11 @@
-//! [`Metadata`]: what an application wants to see beside a record.
+//! [`Metadata`]: what an application stores beside a record.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names and values that a claim leaves on its record, for people who look at it later: host, build,
+/// Names and values that a claim leaves on its record, for people who read it later: host, build,
 /// trace id. At most [`Limits::max_metadata_bytes`](crate::Limits) in JSON form.
 ///
 /// `Debug` shows the names only.
@@ -14,32 +14,32 @@ use serde::{Deserialize, Serialize};
 pub struct Metadata(BTreeMap<String, String>);
 
 impl Metadata {
-    /// Nothing.
+    /// Creates empty metadata.
     #[must_use]
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// The same with one entry more; an entry of that name is replaced.
+    /// Adds an entry; an entry of the same name is replaced.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.insert(name.into(), value.into());
         self
     }
 
-    /// The value of that name.
+    /// Returns the value of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All entries, sorted by name.
+    /// Returns all entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! [`Nonce`]: the short key that a client makes up for one message.
+//! [`Nonce`]: the short key that a client makes for one message.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::{Error, Result};
 
 /// A string or an integer of at most 25 characters, chosen by the client for one message.
 ///
-/// An integer is kept as its decimal text, so `7` and `"7"` are the same nonce: a client whose retry
-/// passes through another serialiser is still recognised.
+/// An integer is kept as its decimal text, so `7` and `"7"` are the same nonce: a client whose
+/// retry passes through another serialiser is still recognised.
 ///
 /// `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -20,12 +20,12 @@ impl Nonce {
     /// Most Unicode scalar values that a nonce may have.
     pub const MAX_CHARS: usize = 25;
 
-    /// A nonce of this text.
+    /// Creates a nonce of this text.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is empty, longer than 25 characters, or
-    /// contains a control character.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is empty, longer than 25
+    /// characters, or contains a control character.
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         let chars = text.chars().count();
@@ -41,7 +41,7 @@ impl Nonce {
         Ok(Self(text))
     }
 
-    /// Its text; an integer's is its decimal form.
+    /// Returns its text; an integer's is its decimal form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

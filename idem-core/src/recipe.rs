@@ -1,11 +1,11 @@
-//! Ways to make a [`Key`] from what an application has at hand.
+//! Ways to make a [`Key`] from the data of an application.
 
 use unicode_normalization::UnicodeNormalization;
 
 use crate::digest::{hex, length_prefixed};
 use crate::{Error, Key, Nonce, Result};
 
-/// What an intent is directed at: an id that is compared byte for byte, or a name as people write it.
+/// The target of an intent: an id that is compared byte for byte, or a name as people write it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A stable identifier; compared byte for byte.
@@ -24,8 +24,8 @@ impl std::fmt::Debug for Target<'_> {
 }
 
 impl Key {
-    /// A key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length, so that any
-    /// bytes of any length will do and `["ab", "c"]` is not `["a", "bc"]`.
+    /// Creates a key whose id is `p1:` and the SHA-256 of the parts, each preceded by its length.
+    /// So the parts may be any bytes of any length, and `["ab", "c"]` is not `["a", "bc"]`.
     ///
     /// # Errors
     ///
@@ -46,10 +46,10 @@ impl Key {
         Self::new(scope, operation, format!("p1:{}", hex(&digest)))
     }
 
-    /// A key from who + target + intent: `who` becomes the scope, `intent` the operation, and the id is
-    /// `t1:` and a hash of the target. An id and a name never give the same key.
+    /// Creates a key from who + target + intent: `who` becomes the scope, `intent` the operation,
+    /// and the id is `t1:` and a hash of the target. An id and a name never give the same key.
     ///
-    /// Two people asking to build "My  Café " and "my café" mean one build:
+    /// Two people who request a build of "My  Café " and "my café" mean one build:
     ///
     /// ```
     /// use idem_core::key::Target;
@@ -62,8 +62,8 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the target is empty (a name: after it was
-    /// normalised), or when `who` or `intent` are outside the limits of [`Key::new`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the target is empty (a name: after it
+    /// was normalised), or when `who` or `intent` are outside the limits of [`Key::new`].
     pub fn from_intent(
         who: impl AsRef<str>,
         target: Target<'_>,
@@ -82,12 +82,12 @@ impl Key {
         Self::new(who, intent, format!("t1:{}", hex(&digest)))
     }
 
-    /// A key from a short client-chosen [`Nonce`], per author.
+    /// Creates a key from a short client-chosen [`Nonce`], per author.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when author or operation are outside the limits
-    /// of [`Key::new`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when author or operation are outside the
+    /// limits of [`Key::new`].
     pub fn from_nonce(
         author: impl AsRef<str>,
         operation: impl AsRef<str>,
@@ -97,8 +97,8 @@ impl Key {
     }
 }
 
-/// The form in which names are compared: Unicode NFKC, lower case, white space at the ends removed
-/// and inner runs of white space folded into one space.
+/// Returns the form in which names are compared: Unicode NFKC, lower case, without white space at
+/// the ends, and with inner runs of white space folded into one space.
 ///
 /// NFKC is applied again after lower-casing, because lower-casing may leave a decomposed form. The
 /// result is a fixed point: normalising it again changes nothing.

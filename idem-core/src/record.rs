@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Failure, FencingToken, Fingerprint, Metadata, Response, StalePolicy, Timestamp};
 
-/// What every answer about a live record tells, whatever its state.
+/// The fields that every answer about a live record contains, whatever its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecordInfo {
@@ -14,21 +14,22 @@ pub struct RecordInfo {
     pub fingerprint: Fingerprint,
     /// The token of the latest acquisition.
     pub token: FencingToken,
-    /// How often the key was acquired since it was fresh: 1, and one more for each takeover or retry.
+    /// How often the key was acquired since it was fresh: 1, and one more for each takeover or
+    /// retry.
     pub attempts: u32,
     /// When the key was first seen.
     pub created_at: Timestamp,
-    /// When the retention ends and the key is fresh again; for a record in flight, if nothing more is
-    /// heard of it.
+    /// When the retention ends and the key is fresh again; for a record in flight, if its holder
+    /// does nothing more.
     pub expires_at: Timestamp,
     /// The store's clock when it answered.
     pub observed_at: Timestamp,
-    /// What the claim left on the record.
+    /// The metadata that the claim left on the record.
     pub metadata: Metadata,
 }
 
 impl RecordInfo {
-    /// What a store reports of a record; `attempts` starts at 1.
+    /// Creates what a store reports of a record; `attempts` starts at 1.
     #[must_use]
     pub fn new(fingerprint: Fingerprint, token: FencingToken, attempts: u32) -> Self {
         Self {
@@ -42,7 +43,7 @@ impl RecordInfo {
         }
     }
 
-    /// The same with its three instants: first seen, end of retention, the store's clock now.
+    /// Sets the three instants: first seen, end of retention, the store's clock now.
     #[must_use]
     pub fn with_times(
         mut self,
@@ -56,14 +57,14 @@ impl RecordInfo {
         self
     }
 
-    /// The same with metadata.
+    /// Sets the metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// How long the record had left when the store answered, by its clock.
+    /// Returns how long the record had left when the store answered, by the store's clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.expires_at.saturating_since(self.observed_at)
@@ -73,7 +74,7 @@ impl RecordInfo {
 /// A claim that has no result yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// When the holder's lease ends, or has ended.
     pub lease_ends_at: Timestamp,
@@ -82,13 +83,14 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// How long the lease had left when the store answered, by its clock; zero when it is stale.
+    /// Returns how long the lease had left when the store answered, by the store's clock; zero when
+    /// it is stale.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         self.lease_ends_at.saturating_since(self.info.observed_at)
     }
 
-    /// Whether the lease had ended when the store answered.
+    /// Returns whether the lease had ended when the store answered.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.lease_ends_at <= self.info.observed_at
@@ -98,7 +100,7 @@ impl InFlight {
 /// A claim that was completed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// The sealed response.
     pub response: Response,
@@ -109,7 +111,7 @@ pub struct Completed {
 /// A claim that failed for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// What is known of the record.
+    /// The common fields of the record.
     pub info: RecordInfo,
     /// The recorded failure.
     pub failure: Failure,
@@ -120,7 +122,7 @@ pub struct Failed {
 /// The key is in use for another request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
-    /// What is known of the record, with the stored fingerprint.
+    /// The common fields of the record, with the stored fingerprint.
     pub info: RecordInfo,
 }
 
@@ -128,7 +130,7 @@ pub struct Conflict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Record {
-    /// Somebody works on it, or did when the lease ended.
+    /// An attempt works on it, or did until its lease ended.
     InFlight(InFlight),
     /// It is done.
     Completed(Completed),
@@ -137,7 +139,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// What is known whatever the state.
+    /// Returns the fields that are common to all states.
     #[must_use]
     pub fn info(&self) -> &RecordInfo {
         match self {
@@ -147,7 +149,7 @@ impl Record {
         }
     }
 
-    /// The response, if it is completed.
+    /// Returns the response, if it is completed.
     #[must_use]
     pub fn response(&self) -> Option<&Response> {
         match self {

@@ -1,4 +1,4 @@
-//! [`ClaimRequest`]: what a caller asks for.
+//! [`ClaimRequest`]: one claim, as a caller sends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use crate::{AttemptId, Fingerprint, Key, Metadata};
 
 /// What happens to a claim whose lease has ended without a result.
 ///
-/// Only the operation's owner knows whether the work may run again, so it is part of each claim and kept
-/// with the record. A takeover needs both sides: the record's claim and the new one say
+/// Only the operation's owner knows whether the work may run again, so it is part of each claim and
+/// kept with the record. A takeover needs both sides: the record's claim and the new one say
 /// [`TakeOver`](Self::TakeOver). Otherwise the record is failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,8 +19,8 @@ pub enum StalePolicy {
     /// Another caller acquires the key and the work runs again.
     #[default]
     TakeOver,
-    /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the next
-    /// claim of the key or by a sweep, whichever comes first.
+    /// The record becomes failed, with [`Failure::ABANDONED`](crate::Failure::ABANDONED): by the
+    /// next claim of the key or by `fail_abandoned`, whichever comes first.
     Fail,
 }
 
@@ -37,8 +37,8 @@ pub enum FailedPolicy {
 
 /// One try to claim a key.
 ///
-/// Made once per try and repeated as it is when an answer was lost: it carries the attempt id by which the
-/// store knows its own.
+/// Make it once per try, and send it again unchanged when an answer was lost: it carries the
+/// attempt id by which the store recognises the try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRequest {
     key: Key,
@@ -53,13 +53,13 @@ pub struct ClaimRequest {
     unsent: Unsent,
 }
 
-/// Whether this attempt was never sent, as far as can be known: clones know it together, and an attempt that came from
-/// elsewhere may have been sent there.
+/// Whether this attempt was never sent, as far as can be known: clones share it, and an attempt
+/// from elsewhere may have been sent there.
 #[derive(Debug, Clone, Default)]
 struct Unsent(Arc<AtomicBool>);
 
 impl PartialEq for Unsent {
-    /// It is no part of what is asked.
+    /// It is not part of the request.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -73,8 +73,8 @@ impl ClaimRequest {
     /// 24 hours.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the case that it is
-    /// abandoned, takeover when stale, and recorded failures replayed.
+    /// Creates a claim with a new random attempt id, a lease of 30 s, a retention of 24 h for the
+    /// case that it is abandoned, takeover when stale, and recorded failures replayed.
     #[must_use]
     pub fn new(key: Key, fingerprint: Fingerprint) -> Self {
         Self {
@@ -90,44 +90,45 @@ impl ClaimRequest {
         }
     }
 
-    /// How long the claim is honoured without renewal; 1 ms to [`MAX_LEASE`](crate::limits::MAX_LEASE).
+    /// Sets how long the claim is honoured without renewal; 1 ms to
+    /// [`MAX_LEASE`](crate::limits::MAX_LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long the record is kept after its lease if nothing more is heard of it; 1 ms to
-    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed, after that it
-    /// is fresh, also for another fingerprint.
+    /// Sets how long the record is kept after its lease if its holder does nothing more; 1 ms to
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION). Until then the key is taken over or failed,
+    /// after that it is fresh, also for another fingerprint.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// What happens when a lease has ended.
+    /// Sets what happens when a lease has ended.
     #[must_use]
     pub fn with_on_stale(mut self, policy: StalePolicy) -> Self {
         self.on_stale = policy;
         self
     }
 
-    /// What happens when a failure is recorded.
+    /// Sets what happens when a failure is recorded.
     #[must_use]
     pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
         self.on_failed = policy;
         self
     }
 
-    /// What is left on the record for people.
+    /// Sets the metadata that is left on the record for people.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Another attempt id; for tests and for callers that keep their own.
+    /// Sets another attempt id; for tests and for callers that keep their own.
     #[must_use]
     pub fn with_attempt(mut self, attempt: AttemptId) -> Self {
         self.attempt = attempt;
@@ -135,54 +136,54 @@ impl ClaimRequest {
         self
     }
 
-    /// Whether this attempt was never sent before. It is from now on.
+    /// Returns whether this attempt was never sent before. From now on it counts as sent.
     pub(crate) fn is_first(&self) -> bool {
         self.unsent.0.swap(false, Ordering::Relaxed)
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The request's fingerprint.
+    /// Returns the request's fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
-    /// The id of this try.
+    /// Returns the id of this try.
     #[must_use]
     pub fn attempt(&self) -> AttemptId {
         self.attempt
     }
 
-    /// The lease.
+    /// Returns the lease.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// The retention of an abandoned record.
+    /// Returns the retention of an abandoned record.
     #[must_use]
     pub fn retention(&self) -> Duration {
         self.retention
     }
 
-    /// What happens when a lease has ended.
+    /// Returns what happens when a lease has ended.
     #[must_use]
     pub fn on_stale(&self) -> StalePolicy {
         self.on_stale
     }
 
-    /// What happens when a failure is recorded.
+    /// Returns what happens when a failure is recorded.
     #[must_use]
     pub fn on_failed(&self) -> FailedPolicy {
         self.on_failed
     }
 
-    /// What is left on the record for people.
+    /// Returns the metadata that is left on the record for people.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata

@@ -1,4 +1,4 @@
-//! [`Response`]: what is replayed.
+//! [`Response`]: the replayed result.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// The result of completed work: status, headers and body, kept and replayed byte for byte.
 ///
-/// The words are HTTP's; where there is no HTTP, status is 200, headers are empty and the body is
-/// whatever bytes the caller can read back. Size is limited by
-/// [`Limits::max_result_bytes`](crate::Limits).
+/// The names are HTTP's. Where there is no HTTP, status is 200, headers are empty and the body is
+/// any bytes that the caller can read back. [`Limits::max_result_bytes`](crate::Limits) limits the
+/// size.
 ///
 /// `Debug` shows the status and sizes only.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response without headers.
+    /// Creates a response without headers.
     #[must_use]
     pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
         Self {
@@ -30,34 +30,34 @@ impl Response {
         }
     }
 
-    /// The same with one header more. Names may repeat and the order is kept; a name has at most
-    /// 65,535 bytes, a value may be any bytes.
+    /// Adds a header. Names may repeat and the order is kept; a name has at most 65,535 bytes, a
+    /// value may be any bytes.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The headers, in order.
+    /// Returns the headers, in order.
     #[must_use]
     pub fn headers(&self) -> &[(String, Bytes)] {
         &self.headers
     }
 
-    /// The body.
+    /// Returns the body.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Whether its stored form is possible and has at most so many bytes, without making it:
-    /// [`encode_response`](crate::backend::encode_response) says what that form is.
+    /// Returns whether its stored form is possible and within the limit, without making it: see
+    /// [`encode_response`](crate::backend::encode_response) for the form.
     pub(crate) fn fits(&self, max_bytes: usize) -> bool {
         let field = |length: usize, max: u64| (length as u64 <= max).then_some(length);
         let header = |bytes: usize, (name, value): &(String, Bytes)| {
@@ -72,7 +72,7 @@ impl Response {
             .is_some_and(|bytes| bytes <= max_bytes)
     }
 
-    /// Status, headers and body.
+    /// Returns status, headers and body.
     #[must_use]
     pub fn into_parts(self) -> (u16, Vec<(String, Bytes)>, Bytes) {
         (self.status, self.headers, self.body)

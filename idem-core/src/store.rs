@@ -12,71 +12,76 @@ use crate::{
 
 /// One durable decision per key: an atomic *upsert-or-return*.
 ///
-/// Exactly one of any number of concurrent claims is told [`Acquired`](ClaimOutcome::Acquired); every other
-/// learns the truth about the winner. The laws that an implementation keeps are the cases of the crate
-/// `idem-conformance`; run it against any implementation.
+/// Exactly one of any number of concurrent claims is [`Acquired`](ClaimOutcome::Acquired); every
+/// other one returns the truth about the winner. The laws that an implementation keeps are the
+/// cases of the crate `idem-conformance`; run it against any implementation.
 ///
 /// # To ensure correctness
 ///
-/// * The verdict of a claim is proven by what was written (the returned row, or the record that carries the
-///   attempt id), never inferred from an earlier look.
-/// * Every expiry is judged by one clock, the store's.
-/// * Ownership is attempt id and token together, and is checked in the statement that changes the record.
-/// * A token is `max(previous + 1, store clock in µs)`. What is needed for a later acquisition to get a
-///   greater one outlives release and expiry; purge may forget it only once the clock has passed it.
+/// * The written row proves the decision of a claim (the returned row, or the record that carries
+///   the attempt id). The store never infers it from an earlier read.
+/// * One clock, the store's, judges every expiry.
+/// * Ownership is attempt id and token together. The statement that changes the record checks it.
+/// * A token is `max(previous + 1, store clock in µs)`. The data that a later acquisition needs to
+///   get a greater token outlives release and expiry; `delete_expired` may forget it only once the
+///   clock has passed it.
 /// * Answering a duplicate writes nothing.
-/// * An error says whether the operation may have taken effect; when in doubt, that it may.
+/// * An error says whether the operation may have taken effect; in doubt, it says that it may.
 ///
 /// # Cancellation
 ///
-/// Every future may be dropped at any poll. The operation then has happened, or not, or happens yet; in no
-/// case is a record left half-written, and a key claimed in this way is free again after its lease.
+/// Every future may be dropped at any poll. The operation has then happened, or has not, or still
+/// happens. No record is left half-written, and a key claimed in this way is free again after its
+/// lease.
 ///
 /// # Limits
 ///
-/// Keys are checked when they are made; durations, sizes and batch limits are checked before anything is
-/// sent, as in [`check`](crate::backend::check).
+/// Keys are checked when they are made. Durations, sizes and batch limits are checked before
+/// anything is sent, as in [`check`](crate::backend::check).
 #[async_trait]
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
-    /// A constant name for errors and metrics, such as `postgres`.
+    /// Returns a constant name for errors and metrics, such as `postgres`.
     fn backend(&self) -> &'static str;
 
-    /// What this store accepts at most.
+    /// Returns the most that this store accepts.
     fn limits(&self) -> Limits;
 
-    /// The checkpoints of this store, if it keeps any. A store that wraps another gives the other's.
+    /// Returns the checkpoints of this store, if it keeps any. A store that wraps another returns
+    /// the other's.
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         None
     }
 
-    /// The watermarks of this store, if it keeps any. A store that wraps another gives the other's.
+    /// Returns the watermarks of this store, if it keeps any. A store that wraps another returns
+    /// the other's.
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         None
     }
 
-    /// Acquires the key, or tells what is known about it.
+    /// Acquires the key, or returns what is known about it.
     ///
-    /// *Atomicity*: one atomic decision on the server. Of concurrent claims of a free key exactly one is
-    /// acquired.
+    /// *Atomicity*: one atomic decision on the server. Of concurrent claims of a free key exactly
+    /// one is acquired.
     ///
     /// *Behaviour*: the key is acquired when
     /// * no live record exists: never claimed, released, or its retention has ended;
-    /// * the record is in flight, stale, has the same fingerprint, and both its claim and this one say
-    ///   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver);
+    /// * the record is in flight, stale, has the same fingerprint, and both its claim and this one
+    ///   say [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver);
     /// * the record is failed, has the same fingerprint, and this claim says
     ///   [`FailedPolicy::Retry`](crate::FailedPolicy::Retry);
-    /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer was lost.
-    ///   Token and attempts are the same as before, the lease starts anew, also when it had ended.
+    /// * the record is in flight, has the same fingerprint and carries this attempt id: the answer
+    ///   was lost. Token and attempts stay as before; the lease starts anew, even if it had ended.
     ///
-    /// Each acquisition replaces the metadata. A stale record that may not be taken over becomes failed with
-    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention ends, counted from the
-    /// end of its lease; this claim is told so, and only a later one may retry the failure. Any other live record is reported unchanged: another fingerprint as
-    /// [`Conflict`](ClaimOutcome::Conflict), whatever the state, stale too.
+    /// Each acquisition replaces the metadata. A stale record that may not be taken over becomes
+    /// failed with [`Failure::ABANDONED`](crate::Failure::ABANDONED), kept until its retention
+    /// ends, counted from the end of its lease. This claim returns that failure; only a later one
+    /// may retry it. Any other live record is returned unchanged; one with another fingerprint as
+    /// [`Conflict`](ClaimOutcome::Conflict), whatever its state, stale too.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, `Contention`, `Unavailable`, `Misconfigured`, `Corrupt`; after an unknown effect,
-    /// ask again with the same request.
+    /// `InvalidInput`, `Contention`, `Unavailable`, `Misconfigured`, `Corrupt`; after an unknown
+    /// effect, send the same request again.
     ///
     /// # Cancellation
     ///
@@ -85,20 +90,21 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
 
     /// Seals the claim with a response, which is replayed from now until the retention ends.
     ///
-    /// *Atomicity*: ownership is checked and the response stored in one step.
+    /// *Atomicity*: the store checks ownership and stores the response in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still complete until somebody else has acquired the
-    /// key, a sweep or claim has failed it, or its retention has ended. Repeating it with the same response
-    /// succeeds; the retention given first stands.
+    /// *Behaviour*: a holder whose lease has ended may still complete. It may do so until another
+    /// attempt has acquired the key, `fail_abandoned` or a claim has failed it, or its retention
+    /// has ended. Repeating it with the same response succeeds; the first retention stands.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held, nothing is changed; `AlreadySealed` when this claim was
-    /// sealed with another result (another response, or a failure), which stands; `InvalidInput`, `Contention`, `Unavailable`, ….
+    /// `ClaimLost` when the claim is no longer held; nothing is changed. `AlreadySealed` when this
+    /// claim was sealed with another result (another response, or a failure), which stands.
+    /// `InvalidInput`, `Contention`, `Unavailable`, ….
     ///
     /// # Cancellation
     ///
-    /// The response may be stored or not; repeat it to know.
+    /// The response may be stored or not; repeat the call to find out.
     async fn complete(&self, claim: &Claim, response: &Response, retention: Duration)
     -> Result<()>;
 
@@ -113,40 +119,43 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
 
     /// Gives the claim up: the key is free at once, for any fingerprint.
     ///
-    /// *Atomicity*: ownership is checked and the key freed in one step.
+    /// *Atomicity*: the store checks ownership and frees the key in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still release until somebody else has acquired the
-    /// key. Repeating it succeeds until the key is acquired again or the remains are purged. Nothing is left but
-    /// what the next token is made from: the next acquisition is the key's first. Whether purge counts the remains is
-    /// open.
+    /// *Behaviour*: a holder whose lease has ended may still release until another attempt has
+    /// acquired the key. Repeating it succeeds until the key is acquired again or the remains are
+    /// deleted. Nothing remains except the data for the next token: the next acquisition is the
+    /// key's first. Whether `delete_expired` counts the remains is open.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed; nothing is changed. Others as
+    /// usual.
     ///
     /// # Cancellation
     ///
     /// The key may be free or held; it is free after its lease in any case.
     async fn release(&self, claim: &Claim) -> Result<()>;
 
-    /// Extends the lease to `lease` from now, and the end of the retention by as much. A lease is never
-    /// shortened.
+    /// Extends the lease to `lease` from now, and the end of the retention by as much. It never
+    /// shortens a lease.
     ///
-    /// *Atomicity*: ownership is checked and the lease extended in one step.
+    /// *Atomicity*: the store checks ownership and extends the lease in one step.
     ///
-    /// *Behaviour*: a holder whose lease has ended may still renew until somebody else has acquired the key.
-    /// Returns the claim with its new end of lease; token and attempt id are the same.
+    /// *Behaviour*: a holder whose lease has ended may still renew until another attempt has
+    /// acquired the key. Returns the claim with its new end of lease; token and attempt id are the
+    /// same.
     ///
     /// # Errors
     ///
-    /// `ClaimLost` when the claim is no longer held or is sealed, nothing is changed; others as usual.
+    /// `ClaimLost` when the claim is no longer held or is sealed; nothing is changed. Others as
+    /// usual.
     ///
     /// # Cancellation
     ///
     /// The lease may be extended or not.
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim>;
 
-    /// The live record of the key, stale ones included; `None` when the key is free.
+    /// Returns the live record of the key, stale ones included; `None` when the key is free.
     ///
     /// *Atomicity*: one consistent record, of the latest acknowledged state.
     ///
@@ -159,16 +168,18 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// Without effect.
     async fn get(&self, key: &Key) -> Result<Option<Record>>;
 
-    /// Deletes at most `limit` records whose retention has ended; tells how many. Fewer than `limit` means
-    /// that no more were found.
+    /// Deletes at most `limit` records whose retention has ended; returns how many. Fewer than
+    /// `limit` means that no more were found.
     ///
-    /// *Atomicity*: each record by itself; runs beside live traffic and other purges.
+    /// *Atomicity*: each record by itself; runs beside live traffic and other calls of it.
     ///
-    /// *Behaviour*: a live record is never deleted. What a server expires by itself is not counted.
+    /// *Behaviour*: a live record is never deleted. Records that a server expires by itself are not
+    /// counted.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::limits::MAX_BATCH); others as usual.
+    /// `InvalidInput` when `limit` is zero or above [`MAX_BATCH`](crate::limits::MAX_BATCH); others
+    /// as usual.
     ///
     /// # Cancellation
     ///
@@ -176,12 +187,12 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     async fn delete_expired(&self, limit: u32) -> Result<u64>;
 
     /// Marks at most `limit` stale records that may not be taken over as failed, with
-    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); tells how many. Fewer than `limit` means that no
-    /// more were found.
+    /// [`Failure::ABANDONED`](crate::Failure::ABANDONED); returns how many. Fewer than `limit`
+    /// means that no more were found.
     ///
-    /// *Atomicity*: each record by itself; runs beside live traffic and other sweeps.
+    /// *Atomicity*: each record by itself; runs beside live traffic and other calls of it.
     ///
-    /// *Behaviour*: records that may be taken over are left as they are. The retention is unchanged.
+    /// *Behaviour*: records that may be taken over stay as they are. The retention is unchanged.
     ///
     /// # Errors
     ///

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// An instant on a store's own clock, in whole microseconds since 1970-01-01T00:00:00Z.
 ///
-/// Compare it only with other instants of the same store: the clock of this process is never used to
-/// judge one (law 9). Where a caller has to wait, records and claims tell how long, as a [`Duration`].
+/// Compare it only with other instants of the same store: the clock of this process never judges
+/// one (law 9). Where a caller has to wait, records and claims return how long, as a [`Duration`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -15,33 +15,34 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The instant this many microseconds after 1970 began.
+    /// Returns the instant this many microseconds after 1970 began.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since 1970 began.
+    /// Returns the microseconds since 1970 began.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The time from `earlier` to this instant; zero if this one is not later.
+    /// Returns the time from `earlier` to this instant; zero if this one is not later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         let micros = self.0.saturating_sub(earlier.0);
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// This instant and so much later; the last instant there is if that is beyond it.
+    /// Adds the duration; returns the last possible instant if the sum is beyond it.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
     }
 }
 
-/// The duration in microseconds, rounded up to a whole millisecond, as every store keeps it.
+/// Returns the duration in microseconds, rounded up to a whole millisecond, as every store keeps
+/// it.
 #[must_use]
 pub fn whole_millis_as_micros(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);

@@ -1,4 +1,4 @@
-//! [`FencingToken`] and [`AttemptId`]: who holds a key.
+//! [`FencingToken`] and [`AttemptId`]: the two parts of ownership.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,34 +8,35 @@ use serde::{Deserialize, Serialize};
 use crate::digest::hex;
 use crate::{Error, Result, Timestamp};
 
-/// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, so also
-/// across release, expiry and purge.
+/// A number that grows with every acquisition of a key: `max(previous + 1, store clock in µs)`, and
+/// so also across release, expiry and deletion.
 ///
-/// Give it along with a write to another system that can refuse a smaller one than it has seen, and a
-/// holder that was paused past its lease can do no harm there either.
+/// Send it along with a write to another system that can refuse a smaller token than it has seen.
+/// Then a holder that was paused past its lease can do no harm there either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// The token with this number; positive.
+    /// Returns the token with this number; positive.
     #[must_use]
     pub const fn from_i64(number: i64) -> Self {
         Self(number)
     }
 
-    /// Its number; positive.
+    /// Returns its number; positive.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.0
     }
 
-    /// The token of the next acquisition of a key whose last one had this: `max(previous + 1, store clock in µs)`.
+    /// Returns the token of the next acquisition of a key whose last token is this:
+    /// `max(previous + 1, store clock in µs)`.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when there is no greater one, because this is `i64::MAX`. No clock gives
-    /// that in 290,000 years, so somebody else wrote it.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when there is no greater one, because this is
+    /// `i64::MAX`. No clock gives that in 290,000 years, so another program wrote it.
     pub fn next_at(self, now: Timestamp) -> Result<Self> {
         let next = self.0.checked_add(1).ok_or_else(|| {
             Error::corrupt(
@@ -55,27 +56,27 @@ impl fmt::Display for FencingToken {
 
 /// The random id of one try to claim a key (128 bits).
 ///
-/// Keep it while repeating a claim whose answer was lost: the store then recognises its own. Every new
-/// try takes a new one. Ownership of a claim is attempt id and token together, so the id is shown to
-/// nobody but the holder; `Debug` shows its first bytes.
+/// Keep it while repeating a claim whose answer was lost: the store then recognises the attempt.
+/// Every new try takes a new one. Ownership of a claim is attempt id and token together, so only
+/// the holder sees the id; `Debug` shows its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AttemptId([u8; 16]);
 
 impl AttemptId {
-    /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned record, so
-    /// that the late holder no longer owns it.
+    /// The id that no attempt has (sixteen zero bytes): stores write it when they fail an abandoned
+    /// record, so that the late holder no longer owns it.
     pub const NIL: Self = Self([0; 16]);
 
-    /// A new random id, from a generator of this thread that the operating system's source seeds, and seeds again
-    /// from time to time.
+    /// Creates a new random id, from a generator of this thread that the operating system's source
+    /// seeds, and reseeds from time to time.
     ///
-    /// The clock is mixed in, so that a process does not repeat the ids of the one that it was forked from, or of the
-    /// machine whose snapshot it was restored from.
+    /// The clock is mixed in, so that a process does not repeat ids after a fork, or after a
+    /// restore from a snapshot of its machine.
     ///
     /// # Panics
     ///
-    /// If the operating system has no source of randomness, which on the supported ones does not happen
-    /// once the machine has booted; a guessable id would let two attempts own one claim.
+    /// If the operating system has no source of randomness. On the supported ones that does not
+    /// happen once the machine has booted. A guessable id would let two attempts own one claim.
     #[must_use]
     pub fn random() -> Self {
         let since_epoch = SystemTime::now()
@@ -85,13 +86,13 @@ impl AttemptId {
         Self((random ^ since_epoch.as_nanos()).to_be_bytes())
     }
 
-    /// The id of these bytes, which must be as good as random.
+    /// Creates the id of these bytes, which must be as good as random.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0

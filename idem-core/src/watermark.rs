@@ -7,58 +7,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, IdempotencyStore, Key, Result};
 
-/// The largest version: what a signed integer of 64 bits holds, because that is what databases have.
+/// The largest version: the largest signed integer of 64 bits, because databases store that.
 pub const MAX_VERSION: u64 = i64::MAX as u64;
 
-/// What became of an [`advance`](WatermarkStore::advance).
+/// The result of an [`advance`](WatermarkStore::advance).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Advance {
     /// The mark was below, or there was none: it is at the version now.
     Advanced,
-    /// The mark was at this version already: this is a repetition, of this caller (whose answer was lost, or who was
-    /// killed after it) or of another one with the same version.
+    /// The mark was at this version already. This is a repetition: of this caller (whose answer was
+    /// lost, or that was killed after it) or of another one with the same version.
     Unchanged,
     /// Something newer was seen before.
     Stale {
-        /// Where the mark is.
+        /// The current version of the mark.
         current: u64,
     },
 }
 
 impl Advance {
-    /// Whether something newer was seen before.
+    /// Returns whether something newer was seen before.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Stale { .. })
     }
 }
 
-/// A store that keeps the latest version of each source: an atomic maximum, for events that come out of order.
+/// A store that keeps the latest version of each source: an atomic maximum, for events that arrive
+/// out of order.
 ///
-/// A source is named by a [`Key`]: who, what kind of thing, which one. Marks and records do not see each other, also
-/// under equal keys. To refuse what comes late and still lose nothing, advance *inside* the claimed work, before its
-/// effect: a retry of the same event finds the mark [`Unchanged`](Advance::Unchanged) and goes on.
+/// A [`Key`] names a source: scope, kind of thing, id. Marks and records are separate, also under
+/// equal keys. To refuse late events and still lose nothing, advance *inside* the claimed work,
+/// before its effect: a retry of the same event finds the mark [`Unchanged`](Advance::Unchanged)
+/// and goes on.
 #[async_trait]
 pub trait WatermarkStore: IdempotencyStore {
-    /// Raises the source's mark to `version`, or tells that it is stale.
+    /// Raises the source's mark to `version`, or returns that the version is stale.
     ///
-    /// *Atomicity*: one step. Of concurrent calls with different versions the highest is the mark afterwards; of those
-    /// with one version exactly one is told [`Advanced`](Advance::Advanced).
+    /// *Atomicity*: one step. Of concurrent calls with different versions the highest is the mark
+    /// afterwards; of those with the same version exactly one returns
+    /// [`Advanced`](Advance::Advanced).
     ///
-    /// *Behaviour*: a mark whose retention has ended counts as absent, purged or not, by the store's clock. `Advanced`
-    /// begins a new retention; the other answers write nothing.
+    /// *Behaviour*: a mark whose retention has ended by the store's clock counts as absent, deleted
+    /// or not. `Advanced` begins a new retention; the other answers write nothing.
     ///
     /// # Errors
     ///
     /// `InvalidInput` for a version above [`MAX_VERSION`] or a retention that is zero or above
-    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION); others as usual. After an unknown effect, ask again.
+    /// [`MAX_RETENTION`](crate::limits::MAX_RETENTION); others as usual. After an unknown effect,
+    /// repeat the call.
     ///
     /// # Cancellation
     ///
-    /// The mark may be raised or not; ask again.
+    /// The mark may be raised or not; repeat the call.
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance>;
 
-    /// The source's mark; `None` when it has none, or its retention has ended.
+    /// Returns the source's mark; `None` when it has none, or its retention has ended.
     ///
     /// # Errors
     ///
@@ -69,8 +73,9 @@ pub trait WatermarkStore: IdempotencyStore {
     /// Without effect.
     async fn watermark(&self, source: &Key) -> Result<Option<u64>>;
 
-    /// Deletes at most `limit` marks whose retention has ended; tells how many. Fewer than `limit` means that no more
-    /// were found. What a server expires by itself is not counted.
+    /// Deletes at most `limit` marks whose retention has ended; returns how many. Fewer than
+    /// `limit` means that no more were found. Marks that a server expires by itself are not
+    /// counted.
     ///
     /// # Errors
     ///
@@ -82,7 +87,7 @@ pub trait WatermarkStore: IdempotencyStore {
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64>;
 }
 
-/// The version in the form that databases keep.
+/// Returns the version in the form that databases keep.
 ///
 /// # Errors
 ///

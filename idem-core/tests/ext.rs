@@ -15,7 +15,7 @@ struct Lossy {
     inner: MemoryStore,
     losses: AtomicU32,
     refuses: bool,
-    /// How many records can be purged; each call takes 10 ms.
+    /// The number of expired records; each call takes 10 ms.
     expired: AtomicU32,
 }
 

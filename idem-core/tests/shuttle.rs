@@ -1,7 +1,7 @@
 //! The memory store under a model checker that tries many interleavings of its locks.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p idem-core --test shuttle`; without that cfg the file is
-//! empty.
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p idem-core --test shuttle`; without that cfg
+//! the file is empty.
 #![cfg(shuttle)]
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn key(id: &str) -> Key {
     Key::new("scope", "operation", id).unwrap()
 }
 
-/// Runs `work` in as many threads and returns what each answered.
+/// Runs `work` in this many threads and returns the answer of each.
 fn race<T: Send + 'static>(
     threads: usize,
     store: &MemoryStore,

@@ -14,7 +14,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const MINUTES: Duration = Duration::from_secs(600);
 
-/// A memory store whose claims take effect when one enters, and are answered when a permit is given.
+/// A memory store whose claims take effect when they enter, and are answered when a permit is
+/// given.
 #[derive(Debug, Clone)]
 struct Gated {
     store: MemoryStore,
@@ -129,7 +130,7 @@ fn claims(store: &Shared, request: ClaimRequest) -> JoinHandle<Result<ClaimOutco
     tokio::spawn(async move { store.claim(&request).await })
 }
 
-/// Until those who were spawned have come as far as they come.
+/// Waits until the spawned tasks can go no further.
 async fn settled() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -193,7 +194,7 @@ async fn an_attempt_that_asks_again_is_told_that_it_is_the_holder() {
     store.until_claims(1).await;
     lost.abort();
     assert!(lost.await.is_err());
-    // Others are under way, and one is waiting, when it asks again.
+    // Others are under way, and one is waiting, when it claims again.
     let [one, two] = [claims(&shared, request("a")), claims(&shared, request("a"))];
     store.until_claims(2).await;
     let again = claims(&shared, holder.clone());
@@ -220,7 +221,7 @@ async fn a_caller_that_goes_away_takes_nobody_along() {
     settled().await;
     let [second, third] = [claims(&shared, request("a")), claims(&shared, request("a"))];
     settled().await;
-    // The one that is to ask for the others.
+    // The caller that was to send for the others.
     asking.abort();
     assert!(asking.await.is_err());
     store.open();

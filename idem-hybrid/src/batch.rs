@@ -1,4 +1,4 @@
-//! Batches: the cache answers what it can, the database the rest at once.
+//! Batches: the cache answers what it can, the database the rest in one batch.
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
@@ -11,13 +11,13 @@ use crate::front::{Look, Miss};
 use crate::store::{BACKEND, completed, replay};
 use crate::{Cache, HybridStore};
 
-/// How many reads of the cache one batch has under way.
+/// How many reads of the cache one batch runs at once.
 const READS: usize = 32;
 
-/// What the cache said about an item.
+/// The cache's answer about an item.
 enum Item<T> {
     Answered(ClaimOutcome),
-    /// For the database; without a miss where the cache was not asked.
+    /// For the database; without a miss where the cache was not read.
     Open(Option<Miss<T>>),
 }
 
@@ -40,7 +40,7 @@ impl<C: Cache, S: BatchStore> HybridStore<C, S> {
         }
     }
 
-    /// The database's answers in the places that the cache left open.
+    /// Fills the database's answers in where the cache had none.
     fn fill_in(
         &self,
         requests: &[ClaimRequest],
@@ -74,7 +74,7 @@ fn no_answer() -> Error {
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl<C: Cache, S: BatchStore> BatchStore for HybridStore<C, S> {
-    /// Always the cache first, whatever [`Reads`](crate::Reads) says.
+    /// Always reads the cache first, whatever [`Reads`](crate::Reads) says.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         if check::batch_items(requests.len()).is_err() {
             return self.database.claim_many(requests).await;

@@ -1,4 +1,4 @@
-//! [`Breaker`]: leaves a cache alone that does not answer.
+//! [`Breaker`]: stops calling a cache that does not answer.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::Config;
 
-/// A circuit breaker as a pure state machine: it is told the time, and waits for nothing.
+/// A circuit breaker as a pure state machine: callers pass the time, and it waits for nothing.
 ///
 /// ```text
 ///           threshold failures in a row            pause is over: one probe
@@ -16,7 +16,8 @@ use crate::Config;
 ///     └──────────────────────────────── probe succeeds ────────────────────────────┘
 /// ```
 ///
-/// Pauses are shortened at random by up to a quarter, so that many processes do not probe at the same instant.
+/// Pauses are shortened at random by up to a quarter, so that many processes do not probe at the
+/// same instant.
 #[derive(Debug, Clone)]
 pub(crate) struct Breaker {
     state: State,
@@ -32,18 +33,18 @@ enum State {
     HalfOpen { pause: Duration },
 }
 
-/// The right to make one call, whose end the breaker is to be told.
+/// The right to make one call; its end must be reported to the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the breaker has to be told how the call ended"]
 pub(crate) enum Permit {
-    /// One of many.
+    /// One of many calls.
     Call,
-    /// The one call that tells whether the cache is back.
+    /// The one call that shows whether the cache is back.
     Probe,
 }
 
 impl Breaker {
-    /// A closed breaker with the threshold and pauses of this config.
+    /// Creates a closed breaker with the threshold and pauses of this config.
     #[must_use]
     pub(crate) fn new(config: &Config) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a call may be made now; `None` means to do without.
+    /// Returns a permit if a call may be made now; `None` means to do without.
     pub(crate) fn permit(&mut self, now: Instant) -> Option<Permit> {
         match self.state {
             State::Closed { .. } => Some(Permit::Call),
@@ -66,16 +67,16 @@ impl Breaker {
         }
     }
 
-    /// The call was answered.
+    /// Reports that the call was answered.
     pub(crate) fn succeeded(&mut self, permit: Permit) {
         match (permit, self.state) {
-            // One that began before the breaker opened tells nothing new.
+            // A call that began before the breaker opened says nothing new.
             (Permit::Call, State::Open { .. } | State::HalfOpen { .. }) => {}
             (Permit::Call | Permit::Probe, _) => self.state = State::Closed { failures: 0 },
         }
     }
 
-    /// The call failed or took too long.
+    /// Reports that the call failed or took too long.
     pub(crate) fn failed(&mut self, permit: Permit, now: Instant) {
         match (permit, self.state) {
             (Permit::Call, State::Closed { failures }) if failures + 1 < self.threshold => {
@@ -91,15 +92,15 @@ impl Breaker {
         }
     }
 
-    /// The call was dropped before it ended, which tells nothing: after a probe another one is let through once the
-    /// same pause is over again.
+    /// Reports that the call was dropped before it ended, which says nothing: after a probe,
+    /// another one is let through once the same pause is over again.
     pub(crate) fn abandoned(&mut self, permit: Permit, now: Instant) {
         if let (Permit::Probe, State::HalfOpen { pause }) = (permit, self.state) {
             self.open(pause, now);
         }
     }
 
-    /// Whether calls are made as usual.
+    /// Returns whether calls are made as usual.
     #[must_use]
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })

@@ -1,9 +1,10 @@
-//! What is kept in a cache for a completed record, and reading it back with distrust.
+//! The cache entry of a completed record, and how it is read back without trust.
 //!
-//! Layout, integers big-endian: `idh` and version `1`; `u32` CRC-32 of all that follows; scope, operation and id,
-//! each with its length as `u16`; `i64` token; `u32` attempts; 33 bytes fingerprint; `i64` created, expires, observed
-//! and sealed at, in µs on the database's clock; `u32` length and metadata as JSON, nothing where there is none; the
-//! rest is the response in its stored form.
+//! Layout, integers big-endian: `idh` and version `1`; `u32` CRC-32 of all that follows; scope,
+//! operation and id, each with its length as `u16`; `i64` token; `u32` attempts; 33 bytes
+//! fingerprint; `i64` created, expires, observed and sealed at, in µs on the database's clock;
+//! `u32` length and metadata as JSON, nothing where there is none; the rest is the response in its
+//! stored form.
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use idem_core::{Completed, Error, Fingerprint, Key, Limits, Record, Result};
 const MAGIC: &[u8; 4] = b"idh\x01";
 const HEAD: usize = MAGIC.len() + 4;
 
-/// Everything but the key, the metadata and the response.
+/// Everything except the key, the metadata and the response.
 const FIXED: usize = HEAD + 3 * 2 + 8 + 4 + Fingerprint::BYTES + 4 * 8 + 4;
 
-/// The entry of this record.
+/// Returns the entry of this record.
 ///
 /// # Errors
 ///
-/// What cannot be encoded, which no store accepts either.
+/// For a record that cannot be encoded, which no store accepts either.
 pub(crate) fn encode(key: &Key, record: &Completed) -> Result<Bytes> {
     let any = Limits::DEFAULT.with_max_metadata_bytes(usize::MAX);
     let metadata = check::metadata(&record.info.metadata, &any)?.unwrap_or_default();
@@ -62,8 +63,8 @@ fn put_info(bytes: &mut BytesMut, record: &Completed) {
     }
 }
 
-/// The record in this entry, as the database would tell it `age` after it told it; the response shares the entry's
-/// memory. Never panics, whatever the bytes.
+/// Returns the record in this entry, as the database would return it `age` later; the response
+/// shares the entry's memory. Never panics, whatever the bytes.
 ///
 /// # Errors
 ///

@@ -13,10 +13,10 @@ use crate::guard::{Guard, in_time};
 use crate::metrics::Counters;
 use crate::{Cache, Config, entry};
 
-/// Claims that run beside a look into the cache, and may go on when that has answered.
+/// How many claims may run beside a read of the cache, and go on after its answer.
 const MOST_TOGETHER: usize = 1024;
 
-/// What a look into the cache found.
+/// The result of a cache lookup.
 #[derive(Debug)]
 pub(crate) enum Look<T> {
     /// A live record.
@@ -25,12 +25,12 @@ pub(crate) enum Look<T> {
     Miss(Miss<T>),
 }
 
-/// What is known after a look that found nothing.
+/// The state after a lookup that found nothing.
 #[derive(Debug)]
 pub(crate) struct Miss<T> {
-    /// With which the database's answer may be stored; none when the cache did not answer.
+    /// The ticket to store the database's answer under; none when the cache did not answer.
     pub(crate) ticket: Option<T>,
-    /// Whether something is kept for this key that is not its entry.
+    /// Whether the cache keeps something under this key that is not its entry.
     pub(crate) is_garbage: bool,
 }
 
@@ -56,7 +56,7 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// Looks for the key's record, within the budget of a caller who waits.
+    /// Reads the key's record, within the budget of a waiting caller.
     pub(crate) async fn look(&self, key: &Key) -> Look<C::Ticket> {
         let read = self.guard.read(&self.cache, key, self.config.budget);
         let lookup = match read.await {
@@ -87,7 +87,7 @@ impl<C: Cache> Front<C> {
         })
     }
 
-    /// Removes the entry, for a caller who waits; a failure is counted.
+    /// Removes the entry, for a waiting caller; a failure is counted.
     pub(crate) async fn forget(&self, key: &Key) {
         let invalidated = self.cache.invalidate(key);
         if let Err(no_answer) = self.guard.call(self.config.budget, invalidated).await {
@@ -95,14 +95,14 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// Removes the entry, breaker or not; says whether the cache was told.
+    /// Removes the entry, breaker or not; returns whether the cache has done so.
     pub(crate) async fn invalidate(&self, key: &Key) -> Result<()> {
         let invalidated = self.cache.invalidate(key);
         let told = in_time(self.config.background_budget, invalidated).await;
         told.inspect_err(|_| self.counters.error())
     }
 
-    /// A ticket, for work in the background.
+    /// Returns a ticket, for work in the background.
     pub(crate) async fn ticket(&self, key: &Key) -> Option<C::Ticket> {
         let read = self.cache.read(key);
         match self.guard.call(self.config.background_budget, read).await {
@@ -114,7 +114,7 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// Stores the record under a ticket that is older than the look into the database that found it.
+    /// Stores the record under a ticket that is older than the read of the database that found it.
     pub(crate) async fn promote(&self, key: &Key, ticket: &C::Ticket, record: &Completed) {
         let lifetime = self.lifetime(record.info.remaining());
         let Ok(entry) = entry::encode(key, record) else {
@@ -131,8 +131,8 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// A thousandth less than the database says is left: two clocks that are both disciplined do not drift apart
-    /// faster than that.
+    /// Returns a thousandth less than the database's remaining time: two disciplined clocks do not
+    /// drift apart faster than that.
     fn lifetime(&self, remaining: Duration) -> Duration {
         let cautious = remaining.saturating_sub(remaining / 1000);
         cautious.min(self.config.max_lifetime)
@@ -152,10 +152,10 @@ impl<C: Cache> Front<C> {
         }
     }
 
-    /// Returns when none of the work that was in the background is under way.
+    /// Waits until none of the background work that was under way still runs.
     pub(crate) async fn settled(&self) {
         let all = self.config.max_background;
-        // Closed it is never.
+        // The semaphore is never closed.
         let _ = self.slots.acquire_many(all).await;
     }
 }

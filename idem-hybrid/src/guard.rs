@@ -14,7 +14,7 @@ use crate::{Cache, Config, Lookup};
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The breaker is open, or no runtime keeps the time: the call was not made.
+    /// The breaker is open, or there is no runtime to measure time: the call was not made.
     Skipped,
     /// It failed, or was given up when its budget was spent.
     Failed(Error),
@@ -34,9 +34,9 @@ impl Guard {
         })
     }
 
-    /// The answer of the call, if the breaker is closed and it comes in time.
+    /// Returns the answer of the call, if the breaker is closed and it comes in time.
     ///
-    /// Dropped before that, it tells the breaker nothing.
+    /// Dropped before that, it reports nothing to the breaker.
     pub(crate) async fn call<T>(
         self: &Arc<Self>,
         budget: Duration,
@@ -47,8 +47,8 @@ impl Guard {
         underway.run(budget, call).await
     }
 
-    /// What the cache has, if the breaker is closed and it answers in time. When it is time for a probe, that is made
-    /// beside the caller, who does without the cache.
+    /// Returns the cache's answer, if the breaker is closed and it comes in time. A due probe runs
+    /// beside the caller, which does without the cache.
     pub(crate) async fn read<C: Cache>(
         self: &Arc<Self>,
         cache: &Arc<C>,
@@ -79,7 +79,7 @@ impl Guard {
     }
 }
 
-/// The call's answer, or that it took too long.
+/// Returns the call's answer, or an error when it took too long.
 pub(crate) async fn in_time<T>(
     budget: Duration,
     call: impl Future<Output = Result<T>> + Send,
@@ -94,7 +94,7 @@ pub(crate) async fn in_time<T>(
     })
 }
 
-/// A call that has begun; dropped before its end, it gives back a probe's place.
+/// A call that has begun; dropped before its end, it gives back the right to probe.
 struct Underway {
     guard: Arc<Guard>,
     permit: Option<Permit>,
@@ -111,8 +111,8 @@ impl Underway {
         answer.map_err(NoAnswer::Failed)
     }
 
-    /// Reads twice: the first read may take long, because a cache may have to connect, which no caller's budget may be
-    /// enough for; the second has to come within the budget of callers.
+    /// Reads twice. The first read may take long, because a cache may have to connect, which no
+    /// caller's budget may suffice for; the second has to finish within the budget of callers.
     async fn probe<C: Cache>(self, cache: Arc<C>, key: Key, budget: Duration) {
         let first = in_time(self.guard.probe_budget, cache.read(&key)).await;
         let well = match first {

@@ -13,22 +13,23 @@ use moka::Expiry;
 use crate::moment::Moment;
 use crate::{Cache, Hit, Lookup};
 
-/// A power of two, so that a hash is cut to a bucket by its low bits.
+/// A power of two, so that the low bits of a hash choose the bucket.
 const BUCKETS: usize = 1024;
 
-/// What an entry weighs beside its bytes and its key's.
+/// The weight of an entry beside its bytes and its key's.
 const OVERHEAD: usize = 200;
 
-/// A cache of so many bytes in this process, on [moka](https://docs.rs/moka).
+/// A cache of bounded size in this process, on [moka](https://docs.rs/moka).
 ///
-/// For one database: stores of different databases must not share one. A clone is another handle of the same cache.
+/// For one database: stores of different databases must not share one. A clone is another handle of
+/// the same cache.
 ///
-/// An invalidation made by *another* process does not reach it: such an entry is served here until its lifetime ends,
-/// which is [`DEFAULT_LIFETIME`](Self::DEFAULT_LIFETIME) at most unless set otherwise. That bound is the price of
-/// answering without asking anybody.
+/// An invalidation made by *another* process does not reach it: such an entry is served here until
+/// its lifetime ends, by default [`DEFAULT_LIFETIME`](Self::DEFAULT_LIFETIME) at most. That bound
+/// is the price of an answer without a round trip.
 ///
-/// Lifetimes are measured by the monotonic and by the wall clock, whichever says that more time has passed: a machine that
-/// slept, or whose clock was set forward, forgets too much rather than too little.
+/// Lifetimes are measured by the monotonic and by the wall clock, and the longer time counts: a
+/// machine that slept, or whose clock was set forward, forgets too much rather than too little.
 #[derive(Clone)]
 pub struct LocalCache {
     shared: Arc<Shared>,
@@ -42,7 +43,7 @@ struct Shared {
     max_bytes: u64,
 }
 
-/// What [`LocalCache`] issues with a read.
+/// The ticket that a read of [`LocalCache`] issues.
 #[derive(Debug, Clone)]
 pub struct LocalTicket {
     epoch: u64,
@@ -57,7 +58,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The entry, unless its lifetime is over.
+    /// Returns the entry, unless its lifetime is over.
     fn hit(self) -> Option<Hit> {
         let age = self.issued.elapsed();
         let remaining = self.lifetime.saturating_sub(age);
@@ -73,7 +74,7 @@ impl LocalCache {
     /// How long an entry is kept at most: 5 s.
     pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(5);
 
-    /// An empty cache of at most so many bytes of entries, keys and bookkeeping.
+    /// Creates an empty cache of at most this many bytes of entries, keys and bookkeeping.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         let weigh = |key: &Key, kept: &Kept| {
@@ -97,15 +98,15 @@ impl LocalCache {
         }
     }
 
-    /// How long this handle keeps an entry at most, and with it how long an invalidation by another process may go
-    /// unnoticed.
+    /// Sets how long this handle keeps an entry at most, and with it how long an invalidation by
+    /// another process may go unnoticed.
     #[must_use]
     pub fn with_max_lifetime(mut self, lifetime: Duration) -> Self {
         self.max_lifetime = lifetime;
         self
     }
 
-    /// Forgets everything, and refuses what was read before.
+    /// Forgets everything, and voids all earlier tickets.
     pub fn clear(&self) {
         for bucket in &self.shared.epochs {
             *lock(bucket) += 1;
@@ -113,7 +114,8 @@ impl LocalCache {
         self.shared.entries.invalidate_all();
     }
 
-    /// The epoch of the key's bucket, locked: what is done under it is atomic against invalidations.
+    /// Returns the epoch of the key's bucket, locked: steps under this lock are atomic against
+    /// invalidations.
     fn epoch(&self, key: &Key) -> MutexGuard<'_, u64> {
         let hash = self.shared.hasher.hash_one(key) as usize;
         lock(&self.shared.epochs[hash % BUCKETS])
@@ -124,7 +126,7 @@ fn lock(bucket: &Mutex<u64>) -> MutexGuard<'_, u64> {
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets moka drop what nobody would be given any more.
+/// Lets moka drop entries that can no longer be served.
 struct WhenOver;
 
 impl WhenOver {

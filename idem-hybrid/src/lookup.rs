@@ -1,15 +1,15 @@
-//! [`Lookup`] and [`Hit`]: what a cache answers.
+//! [`Lookup`] and [`Hit`]: the answers of a cache.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// The answer to a read: an entry or none, and a ticket with which one may be stored.
+/// The answer to a read: an entry or none, and a ticket to store one under.
 #[derive(Debug, Clone)]
 pub struct Lookup<T> {
     /// The entry, if there is one.
     pub hit: Option<Hit>,
-    /// Issued before the entry was looked for.
+    /// Issued before the entry was read.
     pub ticket: T,
 }
 
@@ -18,10 +18,10 @@ pub struct Lookup<T> {
 pub struct Hit {
     /// The bytes that were stored.
     pub entry: Bytes,
-    /// The time since the ticket was issued under which the entry was stored, by the cache's clock; rounded up where
-    /// it is rounded.
+    /// The time since the issue of the ticket under which the entry was stored, by the cache's
+    /// clock; if rounded, then up.
     pub age: Duration,
-    /// How long the cache will keep the entry yet, by its clock; rounded down where it is rounded.
+    /// How much longer the cache will keep the entry, by its clock; if rounded, then down.
     pub remaining: Duration,
 }
 

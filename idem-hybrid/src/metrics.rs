@@ -1,12 +1,13 @@
-//! [`CacheMetrics`]: what became of the calls of the cache.
+//! [`CacheMetrics`]: the results of the cache's calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guard::NoAnswer;
 
-/// Counts since the store was made. Each look into the cache is one of hit, miss, error and skipped.
+/// Counts since the store was made. Each cache lookup is one of hit, miss, error and skipped.
 ///
-/// An invalidation and a promotion that fail are errors too, so errors may exceed the looks that failed.
+/// An invalidation and a promotion that fail are errors too, so errors may exceed the lookups that
+/// failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheMetrics {
@@ -14,14 +15,15 @@ pub struct CacheMetrics {
     pub hits: u64,
     /// Not in the cache, or no longer live.
     pub misses: u64,
-    /// Calls that failed or took longer than their budget, and entries that are not what was stored: garbage, or
-    /// another key's.
+    /// Calls that failed or took longer than their budget, and entries with other bytes than were
+    /// stored: garbage, or another key's.
     pub errors: u64,
-    /// Calls that were not made: the breaker is open, too many promotions are under way, or the entry is too large.
+    /// Calls that were not made: the breaker is open, too many promotions are under way, or the
+    /// entry is too large.
     pub skipped: u64,
     /// Entries stored.
     pub promoted: u64,
-    /// Entries that the cache would not store: invalidated in between, memory lost, too late.
+    /// Entries that the cache refused to store: invalidated in between, memory lost, too late.
     pub refused: u64,
 }
 

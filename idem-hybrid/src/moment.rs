@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// An instant by both clocks. The monotonic one stands still while the machine sleeps; the wall clock may be set.
+/// An instant by both clocks. The monotonic one stands still while the machine sleeps; the wall
+/// clock may be set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     monotonic: Instant,
@@ -19,7 +20,7 @@ impl Moment {
         }
     }
 
-    /// The time since then, by the clock that says more.
+    /// Returns the time since then, by the clock that shows more.
     pub(crate) fn elapsed(&self) -> Duration {
         let wall = self.wall.elapsed().unwrap_or_default();
         self.monotonic.elapsed().max(wall)

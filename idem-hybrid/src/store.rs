@@ -20,13 +20,13 @@ pub(crate) const BACKEND: &str = "hybrid";
 
 /// A cache in front of a database, which stays the only source of truth.
 ///
-/// Completed records are answered from the cache; everything else, and every decision, is the database's. Whatever
-/// the cache does (down, slow, flushed, evicting, full of garbage or of other keys' entries), each answer is one that
-/// the database alone would have given, and no error of the cache reaches a caller, but from
-/// [`invalidate`](Self::invalidate).
+/// The cache answers for completed records; everything else, and every decision, is the database's.
+/// Whatever the cache does (down, slow, flushed, evicting, full of garbage or of other keys'
+/// entries), each answer is one that the database alone would have given. No error of the cache
+/// reaches a caller, except from [`invalidate`](Self::invalidate).
 ///
-/// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its timer, as the databases
-/// do.
+/// A clone shares cache, database, breaker and counts. Operations need a tokio runtime with its
+/// timer, as the databases do.
 ///
 /// ```
 /// # #[cfg(feature = "local")]
@@ -52,11 +52,12 @@ pub(crate) const BACKEND: &str = "hybrid";
 ///
 /// # Why the cache cannot lie
 ///
-/// * Only completed records are cached. The database never changes one until its retention ends, and the entry's
-///   lifetime ends before that: it is what the database said is left, counted from an instant *before* the
-///   database was asked, less a thousandth for clocks that drift.
-/// * An entry carries its key, a checksum and the fingerprint; each is checked on every hit.
-/// * Whoever deletes a completed record behind the store's back tells it afterwards: see
+/// * Only completed records are cached. The database never changes one until its retention ends,
+///   and the entry's lifetime ends before that: it is the time left by the database's answer,
+///   counted from an instant *before* the database was read, less a thousandth for clocks that
+///   drift.
+/// * An entry carries its key, a checksum and the fingerprint; each hit checks them all.
+/// * An operator that deletes a completed record behind the store's back must then call
 ///   [`invalidate`](Self::invalidate).
 #[derive(Debug)]
 pub struct HybridStore<C: Cache, S> {
@@ -74,7 +75,7 @@ impl<C: Cache, S> Clone for HybridStore<C, S> {
 }
 
 impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
-    /// The cache in front of the database, with the default [`Config`].
+    /// Puts the cache in front of the database, with the default [`Config`].
     ///
     /// The cache must keep entries of this database only.
     #[must_use]
@@ -82,7 +83,7 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Self::with_config(cache, database, Config::new())
     }
 
-    /// The cache in front of the database.
+    /// Puts the cache in front of the database, with this config.
     #[must_use]
     pub fn with_config(cache: C, database: S, config: Config) -> Self {
         Self {
@@ -91,49 +92,50 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         }
     }
 
-    /// The database.
+    /// Returns the database.
     #[must_use]
     pub fn database(&self) -> &S {
         &self.database
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &C {
         &self.front.cache
     }
 
-    /// How the cache is used.
+    /// Returns how the cache is used.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.front.config
     }
 
-    /// What became of the calls of the cache so far.
+    /// Returns the results of the cache's calls so far.
     #[must_use]
     pub fn metrics(&self) -> CacheMetrics {
         self.front.counters.snapshot()
     }
 
-    /// Makes the cache forget the key, after an operator has deleted or released its record *in the database*, behind
-    /// this store's back. In this order: the database first, then this.
+    /// Makes the cache forget the key, after an operator has deleted or released its record *in the
+    /// database*, behind this store's back. Keep this order: the database first, then this.
     ///
-    /// When it has returned `Ok`, no process that shares the cache replays the deleted record, however late a
-    /// promotion comes that was under way: a ticket issued before this call is void, and one issued after it comes
-    /// before a read of the database that does not find the record any more. The in-process tiers of *other*
-    /// processes are not reached; they may replay the record until its lifetime there ends (5 s unless set
-    /// otherwise).
+    /// When it has returned `Ok`, no process that shares the cache replays the deleted record,
+    /// however late an earlier promotion arrives: a ticket issued before this call is void, and one
+    /// issued after it comes before a read of the database that no longer finds the record. The
+    /// call does not reach the in-process tiers of *other* processes. They may replay the record
+    /// until its lifetime there ends (default: 5 s).
     ///
-    /// The breaker does not keep this call from being made.
+    /// An open breaker does not prevent this call.
     ///
     /// # Errors
     ///
-    /// The cache could not be told within the background budget (`Unavailable` after a time-out; otherwise what the cache
-    /// says). The record may be replayed until its entry's lifetime ends. Repeat it until it succeeds.
+    /// The cache could not be reached within the background budget (`Unavailable` after a time-out;
+    /// otherwise the cache's error). The record may be replayed until its entry's lifetime ends.
+    /// Repeat it until it succeeds.
     ///
     /// # Cancellation
     ///
-    /// The cache may be told or not; repeat it.
+    /// The cache may have forgotten the key or not; repeat it.
     pub async fn invalidate(&self, key: &Key) -> Result<()> {
         let told = self.front.invalidate(key).await;
         told.map_err(|error| error.at(BACKEND, "invalidate"))
@@ -158,7 +160,7 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Ok(outcome)
     }
 
-    /// The first of the cache's hit and the database's answer.
+    /// Returns the first of the cache's hit and the database's answer.
     async fn claim_together(
         &self,
         request: &ClaimRequest,
@@ -188,15 +190,15 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         Ok(outcome)
     }
 
-    /// What a claim beside a look into the cache needs; none when too many are under way, so that a database that
-    /// hangs does not collect them without end.
+    /// Returns what a claim beside a cache lookup needs; `None` when too many are under way, so
+    /// that they do not pile up without end while the database hangs.
     fn beside(&self) -> Option<(Handle, OwnedSemaphorePermit)> {
         let runtime = Handle::try_current().ok()?;
         let slot = Arc::clone(&self.front.together).try_acquire_owned().ok()?;
         Some((runtime, slot))
     }
 
-    /// Uses what the database said, in the background: a completed record is promoted, garbage removed.
+    /// Uses the database's answer, in the background: promotes a completed record, removes garbage.
     pub(crate) fn learn(&self, key: &Key, miss: Miss<C::Ticket>, record: Option<&Completed>) {
         let (front, key) = (Arc::clone(&self.front), key.clone());
         match (record.cloned(), miss.ticket) {
@@ -210,7 +212,7 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         }
     }
 
-    /// Promotes the record under a ticket of its own, with a look into the database after it.
+    /// Promotes the record under a ticket of its own, with a read of the database after it.
     fn promote_anew(&self, key: &Key) {
         let (front, database) = (Arc::clone(&self.front), Arc::clone(&self.database));
         let key = key.clone();
@@ -225,10 +227,11 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
     }
 }
 
-/// The caller has its answer. A claim that the database grants nevertheless has no holder, and is released.
+/// The caller has its answer. A claim that the database still grants has no holder, and is
+/// released.
 ///
-/// Nobody asks for this attempt's claim again: its caller was told that the work is done. A caller who *dropped* its
-/// claim may ask again, so that is left to the lease.
+/// No caller repeats this attempt's claim: its caller already got the stored result. A caller that
+/// *dropped* its claim may repeat it, so that case is left to the lease.
 async fn give_back<S: IdempotencyStore>(
     database: Arc<S>,
     claiming: JoinHandle<Result<ClaimOutcome>>,
@@ -243,7 +246,7 @@ pub(crate) fn replay(record: Completed, request: &ClaimRequest) -> ClaimOutcome 
     ClaimOutcome::from_record(Record::Completed(record), request.fingerprint())
 }
 
-/// The record, if the answer carries one that may be cached.
+/// Returns the record, if the answer carries one that may be cached.
 pub(crate) fn completed(outcome: &ClaimOutcome) -> Option<&Completed> {
     match outcome {
         ClaimOutcome::Completed(record) => Some(record),
@@ -274,18 +277,18 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
         self.database.limits()
     }
 
-    /// The database's: a checkpoint is the holder's alone, and never cached.
+    /// Returns the database's: a checkpoint belongs to its holder, and is never cached.
     fn checkpoints(&self) -> Option<&dyn CheckpointStore> {
         self.database.checkpoints()
     }
 
-    /// The database's: an old mark from a cache would let through what is stale.
+    /// Returns the database's: an old mark from a cache would let stale events through.
     fn watermarks(&self) -> Option<&dyn WatermarkStore> {
         self.database.watermarks()
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        // What the database refuses it refuses whatever is cached, and in its own words.
+        // Input that the database refuses is refused whatever is cached, and in the same words.
         if check::claim(request, &self.limits()).is_err() {
             return self.database.claim(request).await;
         }
@@ -312,9 +315,9 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
         self.database.fail(claim, failure, retention).await
     }
 
-    /// Inline, not in the background: when it returns, the cache has been told or the budget is spent. Nothing
-    /// completed can be cached for a key that is held, so this guards only against what should not be, and its
-    /// failure is no error.
+    /// Inline, not in the background: when it returns, the cache has forgotten the key or the
+    /// budget is spent. Nothing completed can be cached for a key that is held, so this is only a
+    /// safeguard, and its failure is no error.
     async fn release(&self, claim: &Claim) -> Result<()> {
         self.database.release(claim).await?;
         self.front.forget(claim.key()).await;

@@ -11,26 +11,30 @@ use crate::guard::{Guard, NoAnswer, in_time};
 use crate::metrics::Counters;
 use crate::{Cache, CacheMetrics, Config, Hit, Lookup};
 
-/// Before a near entry: how old it was at the far tier when it came from there, in µs.
+/// The header of a near entry: how old it was at the far tier when it came from there, in µs.
 const AGE: usize = 8;
 
-/// How long a store or an invalidation in the far tier may take: below the store's budget for the background.
+/// How long a store or an invalidation in the far tier may take: below the store's budget for the
+/// background.
 const SLOW_BUDGET: Duration = Duration::from_millis(500);
 
-/// Two caches as one: `near` is asked first, `far` when it has nothing, and what `far` has is kept in `near`.
+/// Two caches as one: a read goes to `near` first, then to `far`, and an entry that only `far` has
+/// is kept in `near`.
 ///
-/// The far tier has a breaker and a budget of its own, so that the near one goes on answering, and being filled, while
-/// the far one is down. Its budget (40 ms unless set otherwise) should be below the store's.
+/// The far tier has a breaker and a budget of its own, so that the near one goes on answering, and
+/// being filled, while the far one is down. Its budget (default: 40 ms) should be below the
+/// store's.
 ///
 /// # To ensure correctness
 ///
-/// * A far entry is kept near under a near ticket that was issued *before* the far tier was read, for no longer
-///   than the far tier would have kept it.
-/// * An invalidation tells the near tier *after* the far one. Told only before, it would keep an entry that is read from
-///   the far tier in between, under a ticket that is still good.
+/// * A far entry is kept near under a near ticket that was issued *before* the far tier was read,
+///   for no longer than the far tier would have kept it.
+/// * An invalidation reaches the near tier *after* the far one. If it came only before, the near
+///   tier would keep an entry that is read from the far tier in between, under a ticket that is
+///   still good.
 ///
-/// What reaches the near tier of one process is unknown to the others: an entry that another process invalidates is
-/// served from this near tier until its lifetime there ends. Keep that short.
+/// The near tiers of two processes do not know of each other: an entry that another process
+/// invalidates is served from this near tier until its lifetime there ends. Keep that short.
 #[derive(Debug)]
 pub struct Tiered<Near, Far> {
     near: Near,
@@ -48,7 +52,7 @@ pub struct TieredTicket<Near, Far> {
 }
 
 impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
-    /// `near` in front of `far`.
+    /// Puts `near` in front of `far`.
     #[must_use]
     pub fn new(near: Near, far: Far) -> Self {
         Self {
@@ -60,32 +64,32 @@ impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
         }
     }
 
-    /// How long a read may wait for the far tier; below the store's budget.
+    /// Sets how long a read may wait for the far tier; below the store's budget.
     #[must_use]
     pub fn with_far_budget(mut self, budget: Duration) -> Self {
         self.far_budget = budget;
         self
     }
 
-    /// The near tier.
+    /// Returns the near tier.
     #[must_use]
     pub fn near(&self) -> &Near {
         &self.near
     }
 
-    /// The far tier.
+    /// Returns the far tier.
     #[must_use]
     pub fn far(&self) -> &Far {
         &self.far
     }
 
-    /// What became of the calls of the far tier, whose failures the store in front does not see.
+    /// Returns the results of the far tier's calls, whose failures the store in front does not see.
     #[must_use]
     pub fn far_metrics(&self) -> CacheMetrics {
         self.counters.snapshot()
     }
 
-    /// What the near tier says; nothing when it fails.
+    /// Reads the near tier; a failure counts as no answer.
     async fn read_near(&self, key: &Key) -> (Option<Hit>, Option<Near::Ticket>) {
         match self.near.read(key).await {
             Ok(Lookup { hit, ticket }) => (hit.and_then(unwrap), Some(ticket)),
@@ -125,7 +129,7 @@ impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
         }
     }
 
-    /// Keeps a far entry near. That it is not kept costs a read of the far tier, no more.
+    /// Keeps a far entry near. A failure costs a read of the far tier, no more.
     async fn bring_near(&self, key: &Key, ticket: Option<&Near::Ticket>, hit: &Hit) {
         if let Some(ticket) = ticket {
             let entry = wrap(&hit.entry, hit.age);
@@ -134,7 +138,7 @@ impl<Near: Cache, Far: Cache> Tiered<Near, Far> {
     }
 }
 
-/// The entry with its age in front.
+/// Returns the entry with its age in front.
 fn wrap(entry: &Bytes, age: Duration) -> Bytes {
     let mut bytes = BytesMut::with_capacity(AGE + entry.len());
     bytes.put_u64(u64::try_from(age.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX));
@@ -142,7 +146,7 @@ fn wrap(entry: &Bytes, age: Duration) -> Bytes {
     bytes.freeze()
 }
 
-/// The entry as it was given, and how old it is altogether; none when it is not one that was wrapped.
+/// Returns the entry as it was stored, and its total age; `None` for one that was not wrapped.
 fn unwrap(mut hit: Hit) -> Option<Hit> {
     let before = hit.entry.try_get_u64().ok()?;
     hit.age = hit.age.saturating_add(Duration::from_micros(before));
@@ -154,8 +158,8 @@ fn unwrap(mut hit: Hit) -> Option<Hit> {
 impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
     type Ticket = TieredTicket<Near::Ticket, Far::Ticket>;
 
-    /// One read of the near tier, and one of the far tier when that has nothing. A far tier that fails is a miss, and an
-    /// error only if the near one fails too.
+    /// Reads the near tier, and the far tier when the near one has nothing. A far tier that fails
+    /// is a miss, and an error only if the near one fails too.
     async fn read(&self, key: &Key) -> Result<Lookup<Self::Ticket>> {
         let (hit, near) = self.read_near(key).await;
         if hit.is_some() {
@@ -174,7 +178,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
         Ok(Lookup { hit, ticket })
     }
 
-    /// In each tier whose ticket there is; `true` when the far one stored it, or, when that was not asked, the near one.
+    /// Stores in each tier whose ticket there is; returns `true` when the far one stored it, or the
+    /// near one where the far one was not used.
     async fn store(
         &self,
         key: &Key,
@@ -186,7 +191,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
             Some(far) => Some(self.store_far(key, far, entry.clone(), lifetime).await),
             None => None,
         };
-        // Refused there means invalidated or forgotten there: then not here either.
+        // A refusal there means that it was invalidated or forgotten there, so it is not stored
+        // here either.
         if let Some(Ok(false)) = far {
             return Ok(false);
         }
@@ -200,8 +206,8 @@ impl<Near: Cache, Far: Cache> Cache for Tiered<Near, Far> {
         far.unwrap_or(near)
     }
 
-    /// The near tier before and after the far one: after, for the reason above; before, for the case that a far tier that
-    /// hangs is not waited for to the end.
+    /// Invalidates the near tier before and after the far one: after, for the reason above; before,
+    /// so that a far tier that hangs does not delay it.
     async fn invalidate(&self, key: &Key) -> Result<()> {
         let before = self.near.invalidate(key).await;
         let far = in_time(SLOW_BUDGET, self.far.invalidate(key)).await;

@@ -1,4 +1,5 @@
-//! The suite against every database with a cache in front that is healthy or suffers: `hybrid-<database>-<state>`.
+//! The suite against every database with a cache in front that is healthy or suffers:
+//! `hybrid-<database>-<state>`.
 
 mod cases;
 mod support;

@@ -1,4 +1,5 @@
-//! The contract of a cache as Redis keeps it, alone and as the far tier; and two services on one Redis.
+//! The contract of a cache as Redis keeps it, alone and as the far tier; and two services on one
+//! Redis.
 
 mod contract;
 
@@ -142,7 +143,7 @@ async fn lost_memory() {
     };
     contract::after_a_loss_of_memory_a_late_store_is_refused(cache, async |cache: &RedisCache| {
         tokio::task::block_in_place(restart);
-        // The connection is dead; the first call may be the one that finds out.
+        // The connection is dead; the first call may be the one that discovers it.
         let key = Key::new("any", "any", "any").expect("valid");
         let _ = cache.read(&key).await;
     })

@@ -1,4 +1,4 @@
-//! Connecting to whichever address of a name answers first.
+//! Connects to the address of a name that answers first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,12 +8,13 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// An address is tried that long after the one before it, or as soon as that one fails.
+/// The pause before the next address is tried; a failure ends it early.
 const HEAD_START: Duration = Duration::from_millis(50);
 
-/// A connection to the first address of this name that accepts one. The name of an availability group's listener has an
-/// address in each subnet, and all but one of them answer nothing at all: trying one after the other would spend the
-/// time-out on the first. Other drivers do this when told `MultiSubnetFailover`; here it is always so:
+/// Connects to the first address of this name that accepts. The name of an availability group's
+/// listener has an address in each subnet, and all except one never answer: trying one after the
+/// other would spend the time-out on the first. Other drivers do this with `MultiSubnetFailover`;
+/// this one always does:
 /// <https://learn.microsoft.com/sql/connect/odbc/linux-mac/connecting-with-sqlcmd#high-availability-and-disaster-recovery>.
 pub(crate) async fn connect(name: String) -> io::Result<TcpStream> {
     let addresses = lookup_host(name).await?.collect();
@@ -21,7 +22,7 @@ pub(crate) async fn connect(name: String) -> io::Result<TcpStream> {
 }
 
 async fn connect_any(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    // Dropped, it ends those that are still trying.
+    // Dropping it ends the tries that are under way.
     let mut tries = JoinSet::new();
     let mut addresses = addresses.into_iter();
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -54,7 +55,7 @@ mod tests {
         (Ipv4Addr::LOCALHOST, 0).into()
     }
 
-    /// A listener whose queue is full: nothing is answered, as by an address that is routed nowhere.
+    /// Creates a listener whose queue is full: it never answers, like an address without a route.
     async fn silent() -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(any()).unwrap();

@@ -17,14 +17,14 @@ use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{SIZES, Statements};
 
-/// What one statement takes at most, in bytes of results; larger batches take several.
+/// The limits of one statement, in bytes of results; larger batches take several statements.
 const LIMITS: RoundLimits = RoundLimits {
     items: SIZES[SIZES.len() - 1],
     bytes: 16 << 20,
     beside: |_| 0,
 };
 
-/// How many items that a batch leaves over are asked for at a time, each on a connection of its own.
+/// How many items that a batch leaves over are sent at a time, each on a connection of its own.
 const AT_A_TIME: usize = 4;
 
 type KeyParts<'k> = (&'k [u8], &'k [u8], &'k [u8]);
@@ -83,8 +83,8 @@ impl Operations {
         (position, Box::pin(claimed).await)
     }
 
-    /// One statement; an answer for each claim, or none where the row changed under it, is to be taken over or to be
-    /// failed.
+    /// Sends one statement; returns an answer for each claim, or `None` where the row changed under
+    /// the statement, or has to be taken over or failed.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
@@ -145,7 +145,7 @@ impl Operations {
         (position, Box::pin(sealed).await)
     }
 
-    /// One statement; whether each item was sealed by it.
+    /// Sends one statement; returns whether it sealed each item.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
@@ -154,7 +154,7 @@ impl Operations {
         let (statement, size) = Statements::sized(&self.sql.complete_many, items.len());
         let mut query = Query::new(statement).bind(count(items.len()));
         for (number, item) in filled(items, size).enumerate() {
-            // The rows that do not count need not carry their results again.
+            // The rows that do not count need no copy of their results.
             let counts = number < items.len();
             let claim = &item.completion.claim;
             query = with_key(query, claim.key())
@@ -185,9 +185,9 @@ fn with_claim_row<'q>(query: Query<'q>, claim: &'q ClaimParams<'_>) -> Query<'q>
         .bind(metadata(checked.metadata.as_deref()))
 }
 
-/// Whether each item is asked for by itself after this error, which had no effect: one of them lost a race, is locked, or
-/// has a token that cannot grow, and its neighbours have nothing to do with that; or the server, which may be none of SQL
-/// Server's, does not know the statement of a batch.
+/// Returns whether each item is sent alone after this error, which had no effect. Either one item
+/// lost a race, is locked, or has a token that cannot grow, which does not concern the others. Or
+/// the server, which may not be SQL Server, does not know the statement of a batch.
 fn is_asked_singly(error: &Error) -> bool {
     is_lost_race(error)
         || is_lock_timeout(error)
@@ -195,13 +195,13 @@ fn is_asked_singly(error: &Error) -> bool {
         || is_unknown_statement(error)
 }
 
-/// The items, and the first one again and again until the statement is full.
+/// Returns the items, then the first one again until the statement is full.
 fn filled<T>(items: &[T], size: usize) -> impl Iterator<Item = &T> {
     let fill = items.iter().take(1).cycle();
     items.iter().chain(fill).take(size)
 }
 
-/// A batch has no more items than a number of the server's can count.
+/// Converts the count; a batch has fewer items than the server's numbers can count.
 fn count(items: usize) -> i32 {
     i32::try_from(items).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The server's errors: what each number, and each text of Babelfish, means for the caller.
+//! The server's errors: the meaning of each number, and of each text of Babelfish, for the caller.
 
 mod numbers;
 mod texts;
@@ -7,12 +7,12 @@ use idem_core::{Effect, ErrorKind};
 
 pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
 
-/// What Babelfish answers for an error of PostgreSQL that it has no number for:
+/// Babelfish's number for an error of PostgreSQL that it has no number for:
 /// <https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/babelfish-strict.html>.
 const UNMAPPED: u32 = 33_557_097;
 
-/// What an error means: kind, effect, and what to do. A number or a text that is in no table is never taken for
-/// success, nor for the certainty that nothing was done.
+/// Returns the meaning of an error: kind, effect, and remedy. An unknown number or text never
+/// counts as success, nor as certainty that nothing was done.
 pub(crate) fn meaning(code: u32, message: &str) -> Meaning {
     let known = match code {
         UNMAPPED => texts::meaning(message),
@@ -25,7 +25,7 @@ pub(crate) fn meaning(code: u32, message: &str) -> Meaning {
     ))
 }
 
-/// Whether the server has rolled the whole transaction back because of another one:
+/// Returns whether the server has rolled the whole transaction back because of another one:
 /// <https://learn.microsoft.com/sql/relational-databases/sql-server-deadlocks-guide>,
 /// <https://learn.microsoft.com/sql/relational-databases/in-memory-oltp/transactions-with-memory-optimized-tables>.
 pub(crate) fn rolls_back(code: u32, message: &str) -> bool {
@@ -36,7 +36,7 @@ pub(crate) fn rolls_back(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether the lock of another transaction was not free within LOCK_TIMEOUT.
+/// Returns whether another transaction's lock was not free within LOCK_TIMEOUT.
 pub(crate) fn is_lock_timeout(code: u32, message: &str) -> bool {
     match code {
         1222 => true,
@@ -45,7 +45,8 @@ pub(crate) fn is_lock_timeout(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether a number would have grown beyond its type. Tokens are the only ones of ours that grow by themselves.
+/// Returns whether a number would have grown beyond its type. Of the store's numbers, only tokens
+/// grow by themselves.
 pub(crate) fn is_overflow(code: u32, message: &str) -> bool {
     match code {
         220 | 8115 => true,
@@ -54,8 +55,8 @@ pub(crate) fn is_overflow(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether the server does not know a statement. Babelfish has one number for what PostgreSQL says and SQL Server has no
-/// number for, and for what it does not support.
+/// Returns whether the server does not know a statement. Babelfish has one number both for
+/// PostgreSQL's errors without a number of SQL Server's, and for unsupported statements.
 pub(crate) fn is_unknown(code: u32, message: &str) -> bool {
     match code {
         102 | 156 | 195 | 319 => true,
@@ -64,8 +65,8 @@ pub(crate) fn is_unknown(code: u32, message: &str) -> bool {
     }
 }
 
-/// Whether the text of such an error shows a value of the row, and so perhaps a key or a payload: duplicates, failed
-/// conversions, values that are too long.
+/// Returns whether the text of such an error shows a value of the row, and so perhaps a key or a
+/// payload: duplicates, failed conversions, values that are too long.
 pub(crate) fn may_show_values(code: u32, message: &str) -> bool {
     match code {
         245 | 248 | 2601 | 2627 | 2628 => true,
@@ -129,8 +130,8 @@ mod tests {
     }
 
     /// The lists of transient errors that Microsoft's own clients retry:
-    /// <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>, and those that
-    /// `Microsoft.Data.SqlClient` retries by default.
+    /// <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>,
+    /// and those that `Microsoft.Data.SqlClient` retries by default.
     #[test]
     fn what_microsoft_calls_transient_is_retried() {
         for code in [

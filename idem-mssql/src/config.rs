@@ -1,11 +1,11 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
 use idem_sql::config::{LONGEST_TIME, checked_name};
 
-/// Names, limits and the way keys are claimed.
+/// The configuration of a store: names, limits, and how keys are claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     schema: Option<String>,
@@ -19,14 +19,14 @@ pub struct Config {
 /// The statement that decides a claim. Each is right on every server that understands it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClaimMethod {
-    /// What the server is made for, by what it says it is: `MERGE` on SQL Server and Azure SQL, the other on
-    /// everything else.
+    /// The statement that suits the server, by the product that it names: `MERGE` on SQL Server and
+    /// Azure SQL, the other statement on all other servers.
     #[default]
     Auto,
     /// `MERGE … WITH (UPDLOCK, ROWLOCK)`.
     Merge,
-    /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without MERGE, such as
-    /// Babelfish for Aurora PostgreSQL.
+    /// `INSERT … WHERE NOT EXISTS` and a guarded `UPDATE`, for servers that speak T-SQL without
+    /// MERGE, such as Babelfish for Aurora PostgreSQL.
     InsertWhereNotExists,
 }
 
@@ -34,8 +34,9 @@ pub enum ClaimMethod {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks` in the user's default schema (usually `dbo`);
-    /// default limits; the claim method by server; 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`
+    /// in the user's default schema (usually `dbo`); default limits; the claim method by server;
+    /// 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -57,47 +58,47 @@ impl Config {
         longest: LONGEST_TIME
     }
 
-    /// The schema that the table is in, instead of the user's default: 1 to 63 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// Sets the schema of the tables, instead of the user's default: 1 to 63 characters, with the
+    /// rules of table names. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
         self.schema = Some(checked_name("schema", schema, MAX_SCHEMA_BYTES)?);
         Ok(self)
     }
 
-    /// Another way to claim.
+    /// Sets how keys are claimed.
     #[must_use]
     pub fn with_claim_method(mut self, method: ClaimMethod) -> Self {
         self.method = method;
         self
     }
 
-    /// The schema, if one is set.
+    /// Returns the schema, if one is set.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// How keys are claimed.
+    /// Returns how keys are claimed.
     #[must_use]
     pub fn claim_method(&self) -> ClaimMethod {
         self.method
     }
 
-    /// The table's name, quoted, with the schema if one is set.
+    /// Returns the table's name, quoted, with the schema if one is set.
     pub(crate) fn qualified_table(&self) -> String {
         self.qualified("")
     }
 
-    /// The same of the table of watermarks.
+    /// Returns the same for the table of watermarks.
     pub(crate) fn qualified_marks(&self) -> String {
         self.qualified("_watermarks")
     }
 
-    /// The same for the table that holds the schema's version.
+    /// Returns the same for the table that holds the schema's version.
     pub(crate) fn qualified_version_table(&self) -> String {
         self.qualified("_version")
     }

@@ -9,14 +9,16 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 const TEMPLATE: &str = include_str!("schema.sql");
 
-/// The DDL as text, for people who run their own migrations; [`MssqlStore::migrate`](crate::MssqlStore::migrate) runs the same.
+/// Returns the DDL as text, for applications that run their own migrations;
+/// [`MssqlStore::migrate`](crate::MssqlStore::migrate) runs the same.
 ///
-/// It may be run any number of times. The statements belong into one transaction.
+/// The text may run any number of times. The statements belong into one transaction.
 ///
-/// There are three indexes: the clustered key, `purge_at`, and `sweep_at` for records that are in flight and must not be
-/// taken over. The last one is filtered, so other writers to the table need QUOTED_IDENTIFIER and the ANSI settings on, as
-/// they are by default. `purge_at` stays as the claim set it while it is late by at most an eighth of the retention, so that
-/// a completion writes no index but the clustered one. The key has at most 638 of the 900 bytes that it may have.
+/// There are three indexes: the clustered key, `purge_at`, and `sweep_at` for records that are in
+/// flight and must not be taken over. The last one is filtered, so other writers to the table need
+/// QUOTED_IDENTIFIER and the ANSI settings on, as they are by default. `purge_at` stays as the
+/// claim set it while it is late by at most an eighth of the retention, so that a completion writes
+/// no index except the clustered one. The key has at most 638 of the 900 bytes that it may have.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let schema = config
@@ -38,13 +40,14 @@ pub fn schema_sql(config: &Config) -> String {
     schema + &ddl
 }
 
-/// How long the server waits for the lock of a migration: nine tenths of the time that the client has, so that it is the
-/// server that gives up, and says that nothing was done.
+/// Returns how long the server waits for the lock of a migration: nine tenths of the client's time.
+/// So the server gives up first, and reports that nothing was done.
 fn wait(config: &Config) -> Duration {
     config.timeout() / 10 * 9
 }
 
-/// The schema under a lock of its own table, that ends with the transaction.
+/// Returns the script that creates the schema under its own table's lock, which ends with the
+/// transaction.
 pub(crate) fn create_script(config: &Config) -> String {
     format!(
         "SET XACT_ABORT ON;

@@ -1,4 +1,4 @@
-//! Which of the two mechanisms a server is given.
+//! The mechanism that decides claims, by server.
 
 use crate::config::ClaimMethod;
 
@@ -7,12 +7,12 @@ use crate::config::ClaimMethod;
 pub(crate) enum Dialect {
     /// The server has `MERGE … OUTPUT`.
     Merge,
-    /// It is not known to have it.
+    /// The server is not known to have it.
     Insert,
 }
 
 impl Dialect {
-    /// What the caller forces; `None` where the server is to be asked.
+    /// Returns the caller's choice; `None` where the server decides.
     pub(crate) fn forced(method: ClaimMethod) -> Option<Self> {
         match method {
             ClaimMethod::Auto => None,
@@ -29,20 +29,21 @@ impl Dialect {
     }
 }
 
-/// Who made the server.
+/// The maker of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     /// SQL Server, Azure SQL.
     Microsoft,
     /// Babelfish for PostgreSQL.
     Babelfish,
-    /// Somebody else.
+    /// Any other maker.
     Other,
 }
 
 impl Server {
-    /// By `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish names itself, unless its
-    /// setting `babelfishpg_tsql.version` says otherwise; that is why `SERVERPROPERTY` is asked as well.
+    /// Reads `@@VERSION`: SQL Server and Azure SQL begin theirs with the maker's name. Babelfish
+    /// names itself by default, but its setting `babelfishpg_tsql.version` can change that, so the
+    /// store reads `SERVERPROPERTY` as well.
     pub(crate) fn of_version(version: &str) -> Self {
         if version.contains("Babelfish") {
             Self::Babelfish

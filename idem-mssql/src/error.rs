@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means for the caller.
+//! The meaning of the driver's and the server's errors for the caller.
 
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
@@ -20,7 +20,7 @@ const BAD_TLS: (ErrorKind, Effect, &str) = (
     "the TLS connection failed; check `encrypt`, `trust_cert` and the server's certificate",
 );
 
-/// The driver's error as one of ours; the driver's is kept as the source.
+/// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
     let (kind, effect, message) = match &error {
         DriverError::Server(token) => codes::meaning(token.code(), token.message()),
@@ -35,7 +35,7 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
             "the server sends the client elsewhere again and again",
         ),
         DriverError::Tls(_) => BAD_TLS,
-        // What rustls does not understand comes in this way.
+        // rustls reports data that it does not understand in this way.
         DriverError::Io { kind, .. } if *kind == io::ErrorKind::InvalidData => BAD_TLS,
         DriverError::Protocol(text) if text.contains("encryption level") => (
             ErrorKind::Misconfigured,
@@ -47,7 +47,7 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
             Effect::Unknown,
             "the connection to the server was lost",
         ),
-        // The driver says so of a connection that was left half-read, too.
+        // The driver reports a connection that was left half-read in the same way.
         DriverError::Protocol(_) => (
             ErrorKind::Unavailable,
             Effect::Unknown,
@@ -81,7 +81,8 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
     }
 }
 
-/// An error of the server whose text may show a value of the row, such as the key of a duplicate: without the text.
+/// An error of the server without its text, which may show a value of the row, such as the key of a
+/// duplicate.
 #[derive(Debug)]
 struct Withheld {
     code: u32,
@@ -111,7 +112,7 @@ impl fmt::Display for Withheld {
 
 impl StdError for Withheld {}
 
-/// Why the pool gave no connection.
+/// Converts the error of a pool that gave no connection.
 pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
     match error {
         PoolError::Backend(error) => classify(error, Access::Read),
@@ -127,20 +128,20 @@ pub(crate) fn no_connection(error: PoolError<DriverError>) -> Error {
     }
 }
 
-/// An answer that cannot be read.
+/// Converts the error of an answer that cannot be read.
 pub(crate) fn decode(error: DriverError) -> Error {
     classify(error, Access::Write)
 }
 
-/// A column of another type.
+/// Creates the error for a column of another type.
 pub(crate) fn unexpected(what: &str, column: usize) -> Error {
     Error::corrupt(format!(
         "the server's answer has something else than {what} in column {column}"
     ))
 }
 
-/// Whether the answer was read to its end, so that the next bytes belong to the next one. The driver reports an error
-/// of the server after the rest of the answer.
+/// Returns whether the answer was read to its end, so that the next bytes belong to the next
+/// answer. The driver reports an error of the server after the rest of the answer.
 pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
     match answer {
         Ok(_) => true,
@@ -149,38 +150,39 @@ pub(crate) fn ends_in_step<T>(answer: &Result<T, DriverError>) -> bool {
     }
 }
 
-/// Whether a claim lost a race in a way that only the server's error tells: 2601, 2627. Asking again shows the winner.
+/// Returns whether a claim lost a race that only the server's error shows: 2601, 2627. A repeated
+/// claim sees the winner.
 pub(crate) fn is_lost_race(error: &Error) -> bool {
     matches!(server_code(error), Some(2601 | 2627))
 }
 
-/// Whether a lock that another transaction holds was not free in time; nothing was done then.
+/// Returns whether another transaction's lock was not free in time; nothing was done then.
 pub(crate) fn is_lock_timeout(error: &Error) -> bool {
     told(error, codes::is_lock_timeout)
 }
 
-/// Whether one row of a batch has a number that cannot grow any more; nothing was done then.
+/// Returns whether a number in one row of a batch cannot grow any more; nothing was done then.
 pub(crate) fn is_overflow(error: &Error) -> bool {
     told(error, codes::is_overflow)
 }
 
-/// Whether the server does not know the statement, or not all that it uses; nothing was done then.
+/// Returns whether the server does not know the statement, or a part of it; nothing was done then.
 pub(crate) fn is_unknown_statement(error: &Error) -> bool {
     told(error, codes::is_unknown)
 }
 
-/// Whether the server rolled everything back because of another transaction.
+/// Returns whether the server rolled everything back because of another transaction.
 pub(crate) fn is_rolled_back(error: &Error) -> bool {
     told(error, codes::rolls_back)
 }
 
-/// What the server's number and text say, if it is the server's error.
+/// Applies the test to the server's number and text, if this is the server's error.
 fn told(error: &Error, says: fn(u32, &str) -> bool) -> bool {
     let Some(source) = error.source() else {
         return false;
     };
     if let Some(withheld) = source.downcast_ref::<Withheld>() {
-        // Their numbers say it all.
+        // Their numbers are sufficient.
         return says(withheld.code, "");
     }
     match source.downcast_ref() {
@@ -189,7 +191,8 @@ fn told(error: &Error, says: fn(u32, &str) -> bool) -> bool {
     }
 }
 
-/// Whether the server found the object there that it was to create, or was creating it for somebody else.
+/// Returns whether the object that the server was to create existed already, or was being created
+/// for somebody else.
 pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
     matches!(
         server_code(error),
@@ -197,7 +200,7 @@ pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
     )
 }
 
-/// The server's number for the error that ours comes from.
+/// Returns the server's number of the error's source.
 fn server_code(error: &Error) -> Option<u32> {
     let source = error.source()?;
     match source.downcast_ref::<Withheld>() {
@@ -206,14 +209,16 @@ fn server_code(error: &Error) -> Option<u32> {
     }
 }
 
-/// Whether the whole transaction is to be repeated after this error, or one that it comes from: a deadlock (1205), a
-/// conflict of row versions (3960, and 41302, 41305, 41325, 41301 of memory-optimised tables), or `Contention` of this
-/// crate: a key that another open transaction holds (1222), a lost race of a claim in the transaction (2601, 2627), a
-/// key that changed hands too often.
+/// Returns whether to repeat the whole transaction. This error, or one of its sources, is a
+/// deadlock (1205), a conflict of row versions (3960, and 41302, 41305, 41325, 41301 of
+/// memory-optimised tables), or `Contention` of this crate: a key that another open transaction
+/// holds (1222), a lost race of a claim in the transaction (2601, 2627), a key that changed hands
+/// too often.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {
-        // A duplicate key among the caller's own rows is none of ours, nor a lock that those wait for.
+        // A duplicate key among the caller's own rows is not the store's, nor is a lock that those
+        // wait for.
         match error.downcast_ref()? {
             DriverError::Server(token) => Some(codes::rolls_back(token.code(), token.message())),
             _ => None,

@@ -1,4 +1,4 @@
-//! Keys that an open transaction holds locked: few wait for them, and nobody waits long.
+//! Keys that an open transaction holds locked: few callers wait for them, and none waits long.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::operations::{Operations, with_key};
 use crate::session::{Query, Session};
 use crate::statements::Wait;
 
-/// What a store knows of the keys of one table that open transactions hold.
+/// The keys of one table that are known to be locked by open transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// Whose turn it is to wait for the key's lock.
+    /// The turns to wait for a key's lock.
     turns: LockedKeys,
-    /// Of the keys that are known to be locked: whose turn it is to read what was committed before.
+    /// For keys that are known to be locked: the turns to read the committed record.
     looks: LockedKeys,
 }
 
-/// The answer for a locked key, with what the server said of it.
+/// Returns the answer for a locked key, with the server's error as the source.
 fn locked(error: Error) -> Error {
     LockedKeys::error().with_source(error)
 }
 
 impl Gate {
-    /// Whose turn it is to wait for each key's lock.
+    /// Returns the turns to wait for a key's lock.
     pub(crate) fn turns(&self) -> &LockedKeys {
         &self.turns
     }
 }
 
 impl Operations {
-    /// Sends a statement that may wait for the key's lock. On the pool one caller of this process does so at a time; in
-    /// a caller's transaction, which may hold the lock itself, at once, and without a wait if the key is known to be
-    /// locked.
+    /// Sends a statement that may wait for the key's lock. On the pool, one caller of this process
+    /// at a time does so. A caller's transaction may hold the lock itself, so it sends at once, and
+    /// without a wait if the key is known to be locked.
     pub(crate) async fn in_turn(
         &self,
         session: &mut Session<'_>,
@@ -64,8 +64,9 @@ impl Operations {
         }
     }
 
-    /// The same for a statement that begins with a read, `look`, which answers most callers: those who would have to
-    /// wait for another caller's turn read first, and so do those whose key is known to be locked.
+    /// Sends a statement that begins with a read, `look`, which answers most callers. Callers that
+    /// would have to wait for another caller's turn send the read first, and so do callers whose
+    /// key is known to be locked.
     pub(crate) async fn look_or_in_turn<'q>(
         &self,
         session: &mut Session<'_>,
@@ -96,8 +97,9 @@ impl Operations {
                     }
                 }
                 TryTurn::Locked(error) => {
-                    // Of those who would find nothing, one looks, and the others rely on it for a moment: a crowd that asks
-                    // for one locked key must not take the connections either.
+                    // Of the callers that would find nothing, one reads, and the others rely on it
+                    // for a moment: many concurrent callers of one locked key must not use up the
+                    // connections.
                     let turn = gate.looks.turn(key, self.left(begun)).await?;
                     let rows = look_at_once(session, look()).await?;
                     if !rows.is_empty() {
@@ -107,17 +109,18 @@ impl Operations {
                     return Err(error);
                 }
             }
-            // A turn that comes is given back, so that there is one place which sends.
+            // A turn that becomes free is given back, so that only one branch sends.
             drop(gate.turns.turn(key, self.left(begun)).await?);
         }
     }
 
-    /// What is left of the time for a turn.
+    /// Returns the rest of the time for a turn.
     fn left(&self, begun: Instant) -> Duration {
         self.config.timeout().saturating_sub(begun.elapsed())
     }
 
-    /// A plain read. It waits for a lock only where READ COMMITTED locks, and then no two callers at once.
+    /// Sends a plain read. It waits for a lock only where READ COMMITTED locks, and then no two
+    /// callers at once.
     pub(crate) async fn read(
         &self,
         session: &mut Session<'_>,
@@ -137,8 +140,9 @@ impl Operations {
         }
     }
 
-    /// Whether a claim's statement that found no row of it is worth repeating: an open transaction may have hidden the
-    /// row, and have ended since. `Contention` when it is still open. SQL Server's own statements have waited for it.
+    /// Returns whether to repeat a claim's statement that found no row of the claim: an open
+    /// transaction may have hidden the row, and have ended since. `Contention` when it is still
+    /// open. SQL Server's own statements have waited for it.
     pub(crate) async fn may_have_been_hidden(
         &self,
         session: &mut Session<'_>,
@@ -148,21 +152,21 @@ impl Operations {
             return Ok(false);
         }
         let probe = with_key(&self.sql.probe, key).beginning();
-        // It takes back whatever it writes.
+        // The probe takes back everything that it writes.
         let probed = self.in_turn(session, &self.locked, key, probe, Access::Read);
         match probed.await {
-            // The record came meanwhile.
+            // The record was inserted meanwhile.
             Err(error) if crate::error::is_lost_race(&error) => Ok(true),
             probed => probed.map(|_| true),
         }
     }
 }
 
-/// A read that waits for no lock; no row where it would have to.
+/// Reads without a wait for locks; no row where it would have to wait.
 async fn look_at_once(session: &mut Session<'_>, look: Query<'_>) -> Result<Vec<Row>> {
     let found = session.rows(look.waiting(Wait::Not), Access::Read);
     match found.await {
-        // Only a server whose reads lock says this.
+        // Only a server whose reads lock returns this.
         Err(error) if is_lock_timeout(&error) => Ok(Vec::new()),
         found => found,
     }

@@ -22,15 +22,16 @@ use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
 
-/// Most rows that one statement of a deletion or of `fail_abandoned` takes: below the 5,000 locks at which the server locks the table.
+/// The most rows that one statement of `delete_expired` or `fail_abandoned` takes: below the 5,000
+/// locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
 
-/// What all operations need beside a session.
+/// The state that all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
-    /// Keys of records, and sources of watermarks, that open transactions hold locked.
+    /// The keys of records, and sources of watermarks, that open transactions hold locked.
     pub(crate) locked: Gate,
     pub(crate) locked_marks: Gate,
     server: OnceCell<Server>,
@@ -47,7 +48,7 @@ impl Operations {
         }
     }
 
-    /// How claims are made on this server.
+    /// Returns how claims are made on this server.
     pub(crate) async fn dialect(&self, session: &mut Session<'_>) -> Result<Dialect> {
         match Dialect::forced(self.config.claim_method()) {
             Some(dialect) => Ok(dialect),
@@ -55,7 +56,7 @@ impl Operations {
         }
     }
 
-    /// Whose server it is, which is asked once.
+    /// Returns the maker of the server, which is read once.
     pub(crate) async fn server(&self, session: &mut Session<'_>) -> Result<Server> {
         let asked = self.server.get_or_try_init(|| self.ask_server(session));
         asked.await.copied()
@@ -75,7 +76,7 @@ impl Operations {
         })
     }
 
-    /// A session in the caller's transaction.
+    /// Creates a session in the caller's transaction.
     pub(crate) async fn in_transaction<'s>(&self, client: &'s mut Client) -> Result<Session<'s>> {
         let server = self
             .server(&mut Session::Transaction(client, Server::Other))
@@ -83,7 +84,7 @@ impl Operations {
         Ok(Session::Transaction(client, server))
     }
 
-    /// What the server says it is.
+    /// Returns the version that the server reports.
     pub(crate) async fn server_version(&self, session: &mut Session<'_>) -> Result<String> {
         let query = Query::new(&self.sql.server);
         let rows = session.rows(query, Access::Read).await?;
@@ -140,7 +141,7 @@ impl Operations {
         Err(key_changed_hands(Effect::None))
     }
 
-    /// Fails the stale record that was seen; `None` when it has changed since.
+    /// Fails the stale record that was read; `None` when it has changed since.
     async fn abandon(
         &self,
         session: &mut Session<'_>,
@@ -176,8 +177,8 @@ impl Operations {
         self.step(session, claim, query).await?.released()
     }
 
-    /// Sends a statement that writes a record which the claim holds. Where it finds none, what the claim's record is
-    /// now, or that the claim is lost.
+    /// Sends a statement that writes a record which the claim holds. Where it finds none, returns
+    /// the present state of the claim's record, or that the claim is lost.
     pub(crate) async fn step(
         &self,
         session: &mut Session<'_>,
@@ -197,7 +198,7 @@ impl Operations {
                 return Ok(Step::Done(row));
             }
             let again = match self.owned(session, claim).await? {
-                // It was committed after the statement had looked for it.
+                // The record was committed after the statement's read.
                 Some((StoredRecord::IN_FLIGHT, _)) => session.repeats(),
                 Some((state, result)) => return Ok(Step::Met(state, result)),
                 None => !is_repeated && self.may_have_been_hidden(session, claim.key()).await?,
@@ -209,7 +210,7 @@ impl Operations {
         }
     }
 
-    /// State and result of the claim's own record, when it is still the latest acquisition.
+    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
     async fn owned(
         &self,
         session: &mut Session<'_>,
@@ -268,7 +269,7 @@ impl Operations {
     }
 }
 
-/// Sends a statement that counts its rows until it has taken so many or finds no more.
+/// Sends a statement that counts its rows until it has taken `limit` rows or finds no more.
 async fn in_steps<'q>(
     session: &mut Session<'_>,
     limit: u32,
@@ -301,7 +302,8 @@ pub(crate) fn with_key<'q>(statement: &'q Statement, key: &'q Key) -> Query<'q> 
         .bind(key.id().as_bytes())
 }
 
-/// None is sent as empty text, which the statements store as NULL: Babelfish takes no NULL of the driver's type.
+/// Sends a missing value as empty text, which the statements store as NULL: Babelfish takes no NULL
+/// of the driver's type.
 pub(crate) fn metadata(metadata: Option<&str>) -> &str {
     metadata.unwrap_or_default()
 }
@@ -317,7 +319,8 @@ mod tests {
     use super::*;
     use idem_core::{AttemptId, FencingToken, Timestamp};
 
-    /// Text would be sent as `nvarchar`, and the server would convert the columns instead of seeking.
+    /// The driver would send text as `nvarchar`, and the server would convert the columns instead
+    /// of seeking.
     #[test]
     fn keys_are_sent_as_the_bytes_that_the_columns_hold() {
         let sql = Statements::new(&Config::new());

@@ -15,25 +15,26 @@ use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 use crate::addresses;
 use crate::error::ends_in_step;
 
-/// A pool of connections; build one with `Pool::builder(manager)`, or let
+/// A pool of connections. Build one with `Pool::builder(manager)`, or let
 /// [`MssqlStore::connect`](crate::MssqlStore::connect) do it.
 pub type Pool = managed::Pool<Manager>;
 
 /// The driver's client over TCP.
 pub type Client = tiberius::Client<Compat<TcpStream>>;
 
-/// A connection that was idle for longer is asked whether it still lives before it is used.
+/// A connection that was idle for longer is tested before it is used.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
-/// How long it has for the answer.
+/// How long the connection has for the answer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The driver adds its time-out to the time it is, so it has an end.
+/// The driver adds its time-out to the current time, so the time-out needs a bound.
 const LONGEST: Duration = idem_sql::config::LONGEST_TIME;
-/// How often the server may send the client elsewhere. Azure SQL does so once.
+/// How often the server may redirect the client. Azure SQL does so once.
 const MAX_ROUTINGS: u32 = 3;
 
-/// What a connection begins with, whatever the server, the database or the login have for a default: each of these
-/// changes what a statement means or does. `TEXTSIZE` would cut results off; the ANSI settings belong to the filtered
-/// index. A server that lacks a setting ignores it, as Babelfish does, or is not one that this crate runs on.
+/// The settings that a connection begins with, whatever the defaults of the server, the database or
+/// the login: each of them changes what a statement means or does. `TEXTSIZE` would cut results
+/// off; the ANSI settings belong to the filtered index. A server that lacks a setting ignores it,
+/// as Babelfish does, or is not one that this crate runs on.
 const SESSION: &str = "SET IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET XACT_ABORT OFF;
@@ -50,19 +51,20 @@ SET NUMERIC_ROUNDABORT OFF;
 SET QUOTED_IDENTIFIER ON;
 ";
 
-/// Opens connections: TCP without delay to whichever address of the host answers first, the login, a second try where
-/// the server sends the client to another (Azure SQL's redirect policy, read-only routing), and the session settings
-/// that the statements rely on.
+/// Opens connections: TCP without delay to the address of the host that answers first, then the
+/// login. Tries again where the server redirects the client (Azure SQL's redirect policy, read-only
+/// routing). Last come the session settings that the statements rely on.
 #[derive(Clone)]
 pub struct Manager {
     config: Config,
     connect_timeout: Duration,
-    /// The longest time-out of the stores on the pool, in milliseconds: the driver is to wait as long for an answer.
+    /// The longest time-out of the stores on the pool, in milliseconds: the driver has to wait as
+    /// long for an answer.
     patience: Arc<AtomicU64>,
 }
 
 impl Manager {
-    /// Connections as the driver's configuration says, each opened within 15 s.
+    /// Creates connections with the driver's configuration, each opened within 15 s.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -72,21 +74,22 @@ impl Manager {
         }
     }
 
-    /// Makes the driver wait for an answer for at least as long as the operations of a store do, on connections that
-    /// are handed out from now on.
+    /// Makes the driver wait for an answer at least as long as the operations of a store do, on
+    /// connections that the pool hands out from now on.
     pub(crate) fn be_patient(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         self.patience.fetch_max(millis, Ordering::Relaxed);
     }
 
-    /// How long the driver waits for an answer; `None`: for ever. What the caller has set stands where it is longer.
+    /// Returns how long the driver waits for an answer; `None` means for ever. A longer time-out of
+    /// the caller's stays.
     fn command_timeout(&self) -> Option<Duration> {
         let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
         let set = self.config.get_command_timeout()?;
         Some(set.max(patience).min(LONGEST))
     }
 
-    /// Connections as the URL says: see [`MssqlStore::connect`](crate::MssqlStore::connect).
+    /// Creates connections from the URL: see [`MssqlStore::connect`](crate::MssqlStore::connect).
     ///
     /// # Errors
     ///
@@ -95,8 +98,8 @@ impl Manager {
         crate::url::parse(url).map(Self::new)
     }
 
-    /// Another limit for opening a connection, from the first packet to the end of the login. More than a year counts
-    /// as a year.
+    /// Sets the limit for opening a connection, from the first packet to the end of the login. More
+    /// than a year counts as a year.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(LONGEST);
@@ -182,13 +185,14 @@ impl managed::Manager for Manager {
     }
 }
 
-/// A connection of a pool. It is *dirty* while a request is under way and as long as a transaction is open, and a pool
-/// never hands a dirty one on: after a future that was dropped half-way nobody can say what the next bytes belong to.
+/// A connection of a pool. It is *dirty* while a request is under way or a transaction is open, and
+/// a pool never hands a dirty one on: after a future was dropped half-way, the next bytes may
+/// belong to any answer.
 pub struct Connection {
     client: Client,
     dirty: bool,
     used: Instant,
-    /// How long the driver waits for an answer on it.
+    /// How long the driver waits for an answer on the connection.
     command_timeout: Option<Duration>,
 }
 
@@ -202,14 +206,16 @@ impl Connection {
         }
     }
 
-    /// Whether it was left with a request unanswered or a transaction open. Such a connection is to be closed.
+    /// Returns whether the connection was left with a request unanswered or a transaction open.
+    /// Such a connection has to be closed.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// Sends the query and reads the answer to its end; one list of rows for each of its results. No transaction may
-    /// be left open by it: see [`Transactions`](crate::Transactions).
+    /// Sends the query and reads the answer to its end; returns one list of rows for each of its
+    /// results. The query must leave no transaction open: see
+    /// [`Transactions`](crate::Transactions).
     ///
     /// # Errors
     ///
@@ -225,7 +231,7 @@ impl Connection {
         answer
     }
 
-    /// The same for a script: a batch by itself instead of a call of `sp_executesql`.
+    /// Runs a script in the same way: a batch by itself instead of a call of `sp_executesql`.
     ///
     /// # Errors
     ///
@@ -241,13 +247,13 @@ impl Connection {
         answer
     }
 
-    /// The driver's client, for a connection that no pool gets back.
+    /// Returns the driver's client, for a connection that goes back to no pool.
     #[must_use]
     pub fn into_client(self) -> Client {
         self.client
     }
 
-    /// Dirty until [`mark_clean`](Self::mark_clean), whatever is done with the client.
+    /// Marks the connection dirty until [`mark_clean`](Self::mark_clean), whatever the client does.
     pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
         self.used = Instant::now();
@@ -279,7 +285,7 @@ pub(crate) async fn read(client: &mut Client, query: Query<'_>) -> Result<Vec<Ve
     query.query(client).await?.into_results().await
 }
 
-/// The same for a script.
+/// Sends a script and reads the answer to its end.
 pub(crate) async fn read_script(client: &mut Client, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
     client.simple_query(sql).await?.into_results().await
 }

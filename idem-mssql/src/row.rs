@@ -1,4 +1,4 @@
-//! From a row to a record.
+//! Reads records from rows.
 
 use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result};
@@ -6,11 +6,11 @@ use tiberius::{ColumnData, Row};
 
 use crate::error::{decode, unexpected};
 
-/// The columns that a claim or a read answers with, in the order of the statements.
+/// The columns of the answer to a claim or a read, in the order of the statements.
 #[derive(Debug)]
 pub(crate) struct Columns<'r>(pub(crate) &'r Row);
 
-/// Where the key's columns follow, in answers of batches.
+/// The index of the key's columns in answers of batches.
 const KEY: usize = 13;
 
 impl<'r> Columns<'r> {
@@ -18,7 +18,7 @@ impl<'r> Columns<'r> {
         self.0.get_column_data(index).map_err(decode)
     }
 
-    /// A number of whatever width the server gives it.
+    /// Reads a number of any width.
     pub(crate) fn optional_number(&self, index: usize) -> Result<Option<i64>> {
         Ok(match self.cell(index)? {
             ColumnData::U8(number) => number.map(i64::from),
@@ -54,7 +54,7 @@ impl<'r> Columns<'r> {
         }
     }
 
-    /// Whether the claim wrote this row.
+    /// Returns whether the claim wrote this row.
     fn is_won(&self) -> Result<bool> {
         Ok(self.number(0)? == 1)
     }
@@ -63,12 +63,12 @@ impl<'r> Columns<'r> {
         self.number(2).map(FencingToken::from_i64)
     }
 
-    /// Scope, operation and id of a batch's answer to a claim.
+    /// Returns scope, operation and id from a batch's answer to a claim.
     pub(crate) fn key(&self) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
         self.key_at(KEY)
     }
 
-    /// The same from that column on.
+    /// Returns the same, from this column on.
     pub(crate) fn key_at(&self, index: usize) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
         Ok((
             self.bytes(index)?,
@@ -77,7 +77,7 @@ impl<'r> Columns<'r> {
         ))
     }
 
-    /// The answer to a claim.
+    /// Returns the answer to a claim.
     pub(crate) fn outcome(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let stored = self.stored()?;
         if self.is_won()? {
@@ -86,7 +86,7 @@ impl<'r> Columns<'r> {
         stored.loses(request)
     }
 
-    /// The record.
+    /// Returns the record.
     pub(crate) fn record(&self) -> Result<Record> {
         self.stored()?.record()
     }

@@ -1,4 +1,4 @@
-//! How the tables come into being, and whether they are there.
+//! The migration that creates the tables, and the check that they exist.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use idem_sql::schema::{MAX_TRIES, is_current, misconfigured};
@@ -9,25 +9,26 @@ use crate::row::Columns;
 use crate::session::{ConnectionGuard, Query};
 use crate::store::{BACKEND, MssqlStore};
 
-/// The first release that has all that the statements use, and is still supported.
+/// The first release that is still supported and has everything that the statements use.
 const MIN_RELEASE: u32 = 2017;
 
 impl MssqlStore {
-    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
-    /// nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are
+    /// missing, and checks server and version. An existing table is left alone, so an installation
+    /// without a table of watermarks gets one while it stays in use. Safe when many processes start
+    /// at once; when there is nothing to do it only reads.
     ///
-    /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for the schema itself.
-    /// For everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough, and SELECT on the table beside
-    /// them that holds the version.
+    /// The user needs CREATE TABLE in the database and ALTER on the schema, and CREATE SCHEMA for
+    /// the schema itself. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
+    /// are enough, and SELECT on the third table, which holds the version.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`sp_getapplock`).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or the table is of a
-    /// later version; `Contention` when others hold the lock for too long; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or
+    /// the table is of a later version; `Contention` when others hold the lock for too long;
+    /// `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -47,10 +48,11 @@ impl MssqlStore {
         self.create().await.map_err(at)
     }
 
-    /// One script and one transaction in it, so that nothing is left open when this future is dropped: the connection
-    /// is closed then, and an error rolls back (`XACT_ABORT`). It is closed in any case: what a script sets outlasts it,
-    /// and no other user of the pool is to find it set. The look for the table and its creation are not atomic
-    /// by themselves, which is what the lock is for.
+    /// Runs one script with one transaction in it, so that nothing is left open when this future is
+    /// dropped: the connection is then closed, and an error rolls back (`XACT_ABORT`). The
+    /// connection is closed in any case: a script's settings outlast it, and no other user of the
+    /// pool may get them. The check for the table and its creation are not atomic by themselves, so
+    /// the script takes a lock.
     async fn create(&self) -> Result<()> {
         let config = &self.operations.config;
         let script = create_script(config);
@@ -76,13 +78,13 @@ impl MssqlStore {
         ))
     }
 
-    /// Checks that the server is one that this crate works with, that the tables are there and of this version, and that
-    /// their columns, keys and indexes, the triggers on them and this user's privileges are as the statements need them.
-    /// Only reads.
+    /// Checks that the server and the tables suit this crate. The tables must exist, in this
+    /// version, and their columns, keys, indexes and triggers and this user's privileges must be as
+    /// the statements need them. Only reads.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with the remedy; `Unavailable` as usual.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
@@ -106,7 +108,7 @@ impl MssqlStore {
         }
     }
 
-    /// Whether the tables are there and of this version, by the table beside them.
+    /// Returns whether the tables exist in this version, by the table that holds the version.
     async fn is_complete(&self) -> Result<bool> {
         let query = Query::new(&self.operations.sql.schema_version);
         let rows = self.session().rows(query, Access::Read).await?;
@@ -119,7 +121,8 @@ impl MssqlStore {
     }
 }
 
-/// The year in `Microsoft SQL Server 2019 (RTM) …`. Azure SQL has none, and is never too old.
+/// Returns the year in `Microsoft SQL Server 2019 (RTM) …`. Azure SQL has none, and is never too
+/// old.
 fn release(version: &str) -> Option<u32> {
     let rest = version.strip_prefix("Microsoft SQL Server ")?;
     rest.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Where a statement runs: on a connection of the pool, or in the caller's transaction.
+//! [`Session`]: runs statements on a connection of the pool, or in the caller's transaction.
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -14,11 +14,11 @@ use crate::error::{Access, classify, is_rolled_back, no_connection};
 use crate::pool::{self, Client, Connection, Manager, Pool};
 use crate::statements::{Statement, Wait};
 
-/// How often a statement is sent again after deadlocks, and how long it waits at most after the first.
+/// How often a statement is sent again after deadlocks, and the longest pause after the first.
 const MAX_DEADLOCKS: u32 = 5;
 const MAX_PAUSE: Duration = Duration::from_millis(10);
 
-/// A statement and what is put in for its parameters.
+/// A statement and the values of its parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Query<'q> {
     statement: &'q Statement,
@@ -47,13 +47,14 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Whether it waits for a lock that others hold.
+    /// Sets whether the statement waits for a lock that others hold.
     pub(crate) fn waiting(self, wait: Wait) -> Self {
         Self { wait, ..self }
     }
 
-    /// Says that its text begins a transaction and ends it. After an error it may not have come to the end: the connection
-    /// is closed then, or what others send on it would be part of that transaction, and be lost with it.
+    /// Notes that the text begins a transaction and ends it. After an error it may not have reached
+    /// the end. The connection is then closed; otherwise the next statements on it would be part of
+    /// that transaction, and be lost with it.
     pub(crate) fn beginning(self) -> Self {
         Self {
             begins: true,
@@ -61,7 +62,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Bytes are sent as `varbinary`, text as `nvarchar`, integers as what they are.
+    /// Binds the next value: bytes as `varbinary`, text as `nvarchar`, integers by their own type.
     pub(crate) fn bind(mut self, value: impl IntoSql<'q>) -> Self {
         self.parameters.push(Parameter(value.into_sql()));
         self
@@ -106,7 +107,7 @@ impl<'s> Session<'s> {
         Ok(results.into_iter().flatten().collect())
     }
 
-    /// Another session on the pool, where this is one.
+    /// Returns another session on the pool, if this is one.
     pub(crate) fn beside(&self) -> Option<Session<'s>> {
         match *self {
             Self::Pool(pool, config) => Some(Session::Pool(pool, config)),
@@ -114,14 +115,15 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Whether a statement that lost a race may be sent again. In a caller's transaction it cannot be: the server has
-    /// rolled the transaction back.
+    /// Returns whether a statement that lost a race may be sent again. Not in a caller's
+    /// transaction: the server has rolled it back.
     pub(crate) fn repeats(&self) -> bool {
         matches!(self, Self::Pool(..))
     }
 }
 
-/// Sends it again when the server broke a deadlock with it: it has been rolled back as a whole then.
+/// Sends the statement, and repeats it when the server broke a deadlock with it: it has then been
+/// rolled back as a whole.
 async fn alone(
     pool: &Pool,
     config: &Config,
@@ -163,11 +165,12 @@ async fn on_pool(
     }
 }
 
-/// A connection of a pool that is closed at once, instead of waiting to be refused, when it is given back dirty: an open
-/// transaction on it would hold its locks until somebody asks the pool for a connection.
+/// A connection of a pool. If it is given back dirty it is closed at once, and does not wait until
+/// the pool refuses it: an open transaction on it would hold its locks until the next request for a
+/// connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
-    // Given back first, swept then.
+    // Dropped first; the broom then closes it.
     object: Object<Manager>,
     broom: Broom,
 }

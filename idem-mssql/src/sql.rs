@@ -1,32 +1,41 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! Each is one request (`sp_executesql`), commits by itself and needs no session state: what it sets is in its own
-//! text (see `statements.rs`). `@now` is the server's clock, `SYSUTCDATETIME()`, read once per request, before any
-//! wait for a lock: an instant that is a little old lets a lease look live for longer, never stale too early.
-//! (Babelfish's is the start of the request, which is the same.)
+//! Each is one request (`sp_executesql`), commits by itself and needs no session state: its
+//! settings are in its own text (see `statements.rs`). `@now` is the server's clock,
+//! `SYSUTCDATETIME()`, read once per request, before any wait for a lock: an instant that is a
+//! little old lets a lease look live for longer, never stale too early. (Babelfish's is the start
+//! of the request, which is the same.)
 //!
-//! A request of several statements is several transactions, unless it runs in a caller's: another's commit may fall
-//! between any two. So what a statement's `OUTPUT` returns is the only proof that it won, and what a read returns is
-//! what was held then; when neither returns a row, the claim asks again.
+//! A request of several statements is several transactions, unless it runs in a caller's: another
+//! transaction may commit between any two. So only the rows that a statement's `OUTPUT` returns
+//! prove that it won, and a read returns the state of its own moment. When neither returns a row,
+//! the claim is repeated.
 //!
-//! Waits for locks are short (`LOCK_TIMEOUT`, [`idem_core::backend::MAX_LOCK_WAIT`]), because a statement that waits keeps a
-//! connection busy: an open transaction that holds one key must not take them all. Plain reads wait, too, where READ
-//! COMMITTED locks; `NOLOCK` would show what is never committed.
+//! Waits for locks are short (`LOCK_TIMEOUT`, [`idem_core::backend::MAX_LOCK_WAIT`]), because a
+//! statement that waits keeps a connection busy: an open transaction that holds one key must not
+//! take them all. Plain reads wait, too, where READ COMMITTED locks; `NOLOCK` would show data that
+//! is never committed.
 //!
-//! `XACT_ABORT` is on, so that the first error ends the request: nothing is written after a statement that failed. It
-//! also rolls a caller's transaction back. `NOCOUNT` is left alone: counts cost a few bytes, and a server that does
-//! not take the setting back would leave it changed for a caller.
+//! `XACT_ABORT` is on, so that the first error ends the request: nothing is written after a
+//! statement that failed. It also rolls a caller's transaction back. `NOCOUNT` is left alone:
+//! counts cost a few bytes, and a server that does not restore the setting would leave it changed
+//! for a caller.
 //!
-//! Isolation: right under READ COMMITTED with locks or with row versions (`READ_COMMITTED_SNAPSHOT`, Azure SQL's
-//! default), under anything stronger in a caller's transaction (a statement does the same or fails with 1205 or 3960),
-//! and on servers that ignore lock hints and read from snapshots, as Babelfish does.
-//! A request writes with at most one of its statements, so one that the server broke off because of a deadlock has had
-//! no effect, and is sent again.
-//! See "Transaction locking and row versioning guide",
+//! The statements are right at these levels of isolation:
+//!
+//! * under READ COMMITTED with locks or with row versions (`READ_COMMITTED_SNAPSHOT`, Azure SQL's
+//!   default);
+//! * under anything stronger in a caller's transaction (a statement does the same or fails with
+//!   1205 or 3960);
+//! * on servers that ignore lock hints and read from snapshots, as Babelfish does.
+//!
+//! A request writes with at most one of its statements. So a request that the server aborted
+//! because of a deadlock has had no effect, and is sent again. See "Transaction locking and row
+//! versioning guide",
 //! <https://learn.microsoft.com/sql/relational-databases/sql-server-transaction-locking-and-row-versioning-guide>.
 //!
-//! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a parameter in a single
-//! statement, a column in a batch.
+//! `{name r.}` is a fragment (below) about the row `r`; other names in braces are values: a
+//! parameter in a single statement, a column in a batch.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
@@ -58,28 +67,29 @@ pub(crate) const FRAGMENTS: &[(&str, &str)] = &[
 /// Seeks the primary key; the values are `varbinary` as the columns are, so nothing is converted.
 const KEY: &str = "{r}scope = {scope} AND {r}operation = {operation} AND {r}id = {id}";
 
-/// Makes a batch seek the key of each of its rows, in their order. A scan or a hash of the table would meet the locks of
-/// every other key, and wait for an open transaction that holds one of them:
-/// <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-query>.
+/// Makes a batch seek the key of each of its rows, in their order. A scan or a hash of the table
+/// would meet the locks of every other key, and wait for an open transaction that holds one of
+/// them: <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-query>.
 const SEEK: &str = "OPTION (LOOP JOIN, FORCE ORDER)";
 
-/// Whether a claim may acquire a record although it is live: it is its own, it is stale and both sides let it be taken
-/// over, or it failed and may be tried again.
+/// The condition under which a claim may acquire a live record: the record is its own, it is stale
+/// and both sides allow the takeover, or it failed and may be retried.
 const OPEN: &str = "({r}fingerprint = {fingerprint} AND (
         {r}state = 0 AND {r}attempt_id = {attempt_id}
         OR {r}state = 0 AND {r}lease_ends_at <= @now AND {r}sweep_at IS NULL AND {fails} = 0
         OR {r}state = 2 AND {retries} = 1))";
 
-/// A live record that the claim may not touch.
+/// A live record that the claim must not touch.
 const HELD: &str = "{r}expires_at > @now AND NOT {open {r}}";
 
 /// The opposite: a record that it acquires.
 const FREE: &str = "({r}expires_at <= @now OR {open {r}})";
 
-/// What becomes of a record that is acquired; columns on the right are as they were before. An attempt that asks
-/// again for what is its own keeps its token; any other token is `max(previous + 1, clock)`. `result` holds the last
-/// checkpoint while the record is in flight: who acquires a live record in flight, a takeover or the attempt itself, goes
-/// on from there; who acquires any other begins without.
+/// Changes a record that is acquired; columns on the right have their earlier values. An attempt
+/// that repeats its own claim keeps its token; any other token is `max(previous + 1, clock)`.
+/// `result` holds the last checkpoint while the record is in flight. An acquisition of a live
+/// record in flight, by a takeover or by the attempt itself, continues from that checkpoint; any
+/// other acquisition begins without one.
 const ACQUIRE: &str = "SET
     token = CASE
         WHEN {r}expires_at > @now AND {r}state = 0 AND {r}attempt_id = {attempt_id} THEN {r}token
@@ -105,24 +115,25 @@ const COLUMNS: &str =
     "(token, created_at, lease_ends_at, expires_at, purge_at, sweep_at, attempts, state,
     scope, operation, id, fingerprint, attempt_id, metadata)";
 
-/// A record as a claim of a fresh key makes it, in the order of the columns above.
+/// The record of a fresh key's claim, in the order of the columns above.
 const NEW: &str =
     "@now, @now, @now + {lease}, @now + {lease} + {retention}, @now + {lease} + {retention},
     CASE WHEN {fails} = 1 THEN @now + {lease} END, 1, 0,
     {scope}, {operation}, {id}, {fingerprint}, {attempt_id}, NULLIF({metadata}, N'')";
 
-/// What `row.rs` reads of a record, in this order. Before it comes whether the claim wrote it, after it the result and
-/// the clock.
+/// The columns that `row.rs` reads of a record, in this order. Before them comes whether the claim
+/// wrote the record, after them the result and the clock.
 const RECORD: &str =
     "{r}state, {r}token, {r}attempts, {r}fingerprint, {r}created_at, {r}expires_at, \
                       {r}lease_ends_at,
     {r}sweep_at, {r}sealed_at, {r}metadata";
 
-/// The claim is held: it is the latest acquisition, in flight, and its retention has not ended.
+/// The condition that the claim is held: it is the latest acquisition, in flight, and its retention
+/// has not ended.
 const OWNED_CLAIM: &str = "{key {r}} AND {r}token = {token} AND {r}attempt_id = {attempt_id}
     AND {r}state = 0 AND {r}expires_at > @now";
 
-/// Where `purge_at` is left as it is although the retention changes: it may be late by an eighth of the time that is
+/// Keeps `purge_at` although the retention changes: it may be late by an eighth of the time that is
 /// left. An index whose column does not change is not written.
 const PURGE_AT: &str = "CASE
         WHEN {r}purge_at >= @now + {retention} AND {r}purge_at <= @now + {retention} + {retention} / 8
@@ -143,7 +154,8 @@ pub(crate) const CLAIM_VALUES: &[&str] = &[
     "metadata",
 ];
 
-/// The read that a claim begins with, by itself: for callers who would have to wait for others with anything that writes.
+/// The read that a claim begins with, by itself: for callers that would have to wait for others
+/// with a statement that writes.
 pub(crate) const LOOK: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
@@ -163,22 +175,23 @@ pub(crate) const OWNER_VALUES: &[&str] = &[
     "result",
 ];
 
-/// `MERGE` looks for the row and inserts it in two steps, and another claim's insert may come between them: then the
-/// primary key lets one in, and 2627 tells the other, which asks again. `UPDLOCK` holds the lock of a row that is there
-/// from the look on, so the condition of `WHEN MATCHED` is judged on the row as it is.
+/// `MERGE` reads the row and inserts it in two steps, and another claim's insert may come between
+/// them. Then the primary key lets one in, and the other gets 2627 and repeats its claim. `UPDLOCK`
+/// holds the lock of an existing row from the read on, so the condition of `WHEN MATCHED` is judged
+/// on the row as it is.
 ///
 /// There is no `HOLDLOCK` on purpose. It would make the two steps one
-/// (<https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>) by a lock
-/// on the gap between the key's neighbours. A caller's open transaction would hold the gap that its fresh key fell in,
-/// and every other fresh key of that gap would wait for it; and a claim of a fresh key would wait whenever an open
-/// transaction holds the next key. With locks on rows alone, one locked key keeps no other waiting.
+/// (<https://learn.microsoft.com/sql/t-sql/statements/merge-transact-sql#concurrency-considerations-for-merge>)
+/// by a lock on the gap between the key's neighbours. A caller's open transaction would hold the
+/// gap of its fresh key, and every other fresh key of that gap would wait for it. A claim of a
+/// fresh key would also wait whenever an open transaction holds the next key. With locks on rows
+/// alone, one locked key makes no other wait.
 ///
-/// Before it, the read of a live record that this claim may not touch: then nothing is written, and no lock is taken
-/// but those of a read, which under READ COMMITTED go with the row. That it finds nothing is never taken as proof that
-/// the key is free.
+/// Before the `MERGE` comes the read of a live record that this claim must not touch. If there is
+/// one, nothing is written, and only a read's locks are taken, which under READ COMMITTED end with
+/// the row. An empty result is never taken as proof that the key is free.
 ///
-/// The read is rows C2, C4, C6, C8 and C9, and `MERGE` the others; [`ABANDON`] does what C6
-/// says.
+/// The read is rows C2, C4, C6, C8 and C9, and `MERGE` the others; [`ABANDON`] does what C6 says.
 pub(crate) const CLAIM_BY_MERGE: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
@@ -198,15 +211,17 @@ END;
 
 /// The same for servers without `MERGE`.
 ///
-/// Two claims may both find no row: the primary key lets one in, and 2627 tells the other, which then asks again. For
-/// locks on rows alone, see [`CLAIM_BY_MERGE`]. The update judges its condition on the locked, latest version of the row (SQL Server reads it
-/// under a U lock; PostgreSQL under READ COMMITTED re-reads it after a wait), so of any number of claims that wait for
-/// one row the first is let through, and the others find it changed and update nothing. When the row went between
-/// insert and update, neither returns one.
+/// Two claims may both find no row: the primary key lets one in, and the other gets 2627 and
+/// repeats its claim. For locks on rows alone, see [`CLAIM_BY_MERGE`]. The update judges its
+/// condition on the locked, latest version of the row (SQL Server reads it under a U lock;
+/// PostgreSQL under READ COMMITTED re-reads it after a wait). So of any number of claims that wait
+/// for one row the first is let through, and the others find it changed and update nothing. When
+/// the row was deleted between insert and update, neither returns one.
 ///
-/// The update acquires only the version that was read just before it. After a wait, Babelfish computes the row from
-/// the new version but `OUTPUT` from the old one: the claim would get a token that is not in the record. Everything
-/// that the new row depends on is therefore compared; when it has changed, no row comes back.
+/// The update acquires only the version that was read just before it. After a wait, Babelfish
+/// computes the row from the new version but `OUTPUT` from the old one: the claim would get a token
+/// that is not in the record. So the update compares every column that the new row depends on; when
+/// one has changed, no row comes back.
 ///
 /// The read is rows C2, C4, C6, C8 and C9, the insert C1 without a record, and the update the
 /// others.
@@ -234,10 +249,10 @@ END;
 END;
 ";
 
-/// [`CLAIM_BY_MERGE`] for many keys, each at most once in a batch: `@P1` how many rows count, then the values of each.
-/// The held ones are left out of the `MERGE`, so that no more than a read is done about them. What changed after that
-/// read comes back neither won nor held, and is asked for by itself. Two batches may lock their keys in different
-/// orders: 1205 then.
+/// [`CLAIM_BY_MERGE`] for many keys, each at most once in a batch: `@P1` how many rows count, then
+/// the values of each. The `MERGE` leaves the held keys out, so that they are only read. A row that
+/// changed after that read comes back neither won nor held, and its claim is sent alone. Two
+/// batches may lock their keys in different orders: 1205 then.
 pub(crate) const CLAIM_MANY_BY_MERGE: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = s.fingerprint AND r.state <> 0 THEN r.result END, @now, r.scope, r.operation, r.id
 FROM (VALUES {rows}
@@ -266,8 +281,9 @@ OUTPUT 1, {record inserted.}, CAST(NULL AS varbinary(max)), @now, inserted.scope
 END;
 ";
 
-/// The fresh keys of a batch, and what is held. What is there and may be acquired is rare (a takeover) and asked for
-/// by itself. A lost race (2627) fails all inserts of the statement; each key is asked for by itself then.
+/// Claims the fresh keys of a batch, and reads the held ones. An existing record that may be
+/// acquired is rare (a takeover), and its claim is sent alone. A lost race (2627) fails all inserts
+/// of the statement; each claim is then sent alone.
 pub(crate) const CLAIM_MANY_BY_INSERT: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = s.fingerprint AND r.state <> 0 THEN r.result END, @now, r.scope, r.operation, r.id
 FROM (VALUES {rows}
@@ -290,8 +306,8 @@ WHERE s.n < @P1
 END;
 ";
 
-/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was renewed,
-/// sealed or released since its token was seen: asking again tells.
+/// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
+/// the record was renewed, sealed or released since its token was read: a repeated claim finds out.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = "UPDATE {table} SET
@@ -315,8 +331,8 @@ OUTPUT 1
 WHERE {owned };
 ";
 
-/// The same for many claims, each at most once in a batch: `@P1` how many rows count, then the values of each. The keys
-/// that were sealed come back.
+/// The same for many claims, each at most once in a batch: `@P1` how many rows count, then the
+/// values of each. Returns the keys that were sealed.
 pub(crate) const COMPLETE_MANY: &str = "UPDATE r SET
     state = 1, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
     purge_at = {purge_at r.}
@@ -338,8 +354,8 @@ pub(crate) const COMPLETE_VALUES: &[&str] = &[
     "retention",
 ];
 
-/// What a seal or release that changed nothing has met: whether the claim is the latest acquisition, and in which
-/// state. A plain read: what it tells can only have become true.
+/// Reads what a seal or release that changed nothing has met: whether the claim is the latest
+/// acquisition, and its state. A plain read: its answer can only have become true.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = "SELECT r.state, r.result FROM {table} AS r
@@ -347,8 +363,8 @@ WHERE {key r.} AND r.token = {token} AND r.attempt_id = {attempt_id}
     AND (r.expires_at > @now OR r.state = 3);
 ";
 
-/// The row stays, so that the next token is greater whatever the clock does; it counts as absent and is purged like
-/// any other.
+/// The row stays, so that the next token is greater whatever the clock does. It counts as absent,
+/// and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = "UPDATE {table} SET
@@ -357,10 +373,11 @@ OUTPUT 1
 WHERE {owned };
 ";
 
-/// Whether an open transaction holds the key, although a statement that was to write found no row of the claim: a server
-/// that reads from snapshots and ignores lock hints, as Babelfish does, shows neither an uncommitted row nor waits for
-/// it. This statement locks the row, or the place of the missing row in the primary key, and takes all of it back. The
-/// wait for an open transaction ends with the lock time-out, which is the answer; otherwise nothing comes back.
+/// Finds out whether an open transaction holds the key, although a statement that writes found no
+/// row of the claim. A server that reads from snapshots and ignores lock hints, as Babelfish does,
+/// neither shows an uncommitted row nor waits for it. This statement locks the row, or the missing
+/// row's slot in the primary key, and takes all of it back. The lock time-out ends the wait for an
+/// open transaction, and is the answer; otherwise nothing comes back.
 pub(crate) const PROBE: &str = "BEGIN TRANSACTION;
 UPDATE {table} SET state = state
 WHERE {key };
@@ -373,8 +390,8 @@ END;
 ROLLBACK TRANSACTION;
 ";
 
-/// Never shortens a lease. After a wait for another renewal, Babelfish may return an end that is too early (see
-/// [`CLAIM_BY_INSERT`]), never one that is too late.
+/// Never shortens a lease. After a wait for another renewal, Babelfish may return an end that is
+/// too early (see [`CLAIM_BY_INSERT`]), never one that is too late.
 ///
 /// Row N2.
 pub(crate) const RENEW: &str = "UPDATE {table} SET
@@ -403,11 +420,12 @@ FROM {table} AS r
 WHERE {key r.} AND r.expires_at > @now;
 ";
 
-/// Rows that others have locked are passed over (`READPAST`, which a database with `READ_COMMITTED_SNAPSHOT` takes only
-/// together with `READCOMMITTEDLOCK`: <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-table>). A row
-/// whose token is ahead of the clock (which was set
-/// back) is kept, because the next token is made from it. The caller asks for no more rows than stay below the 5,000
-/// locks at which the server would lock the whole table instead:
+/// Skips rows that others have locked (`READPAST`, which a database with `READ_COMMITTED_SNAPSHOT`
+/// takes only together with `READCOMMITTEDLOCK`:
+/// <https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-table>). A row whose token is
+/// ahead of the clock (which was set back) is kept, because the next token is made from it. The
+/// caller requests fewer rows than the 5,000 locks at which the server would lock the whole table
+/// instead:
 /// <https://learn.microsoft.com/troubleshoot/sql/database-engine/performance/resolve-blocking-problems-caused-lock-escalation>.
 pub(crate) const DELETE_EXPIRED: &str =
     "DELETE TOP ({limit}) FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
@@ -415,7 +433,8 @@ WHERE purge_at <= @now AND expires_at <= @now AND token < @now;
 SELECT @@ROWCOUNT;
 ";
 
-/// As for [`DELETE_EXPIRED`]. That `sweep_at` is not null is said so that the filtered index is used.
+/// As for [`DELETE_EXPIRED`]. The condition that `sweep_at` is not null makes the server use the
+/// filtered index.
 pub(crate) const FAIL_ABANDONED: &str =
     "UPDATE TOP ({limit}) {table} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST) SET
     state = 2, result = {result}, sealed_at = @now, sweep_at = NULL,

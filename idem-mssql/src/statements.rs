@@ -8,8 +8,9 @@ use idem_core::backend::MAX_LOCK_WAIT;
 use crate::config::Config;
 use crate::sql::{self, FRAGMENTS};
 
-/// The sizes that statements of batches come in, so that the server keeps few plans; a batch takes the next larger one
-/// and says how many of its rows count. A request has at most 2,100 parameters, two of which are the driver's:
+/// The sizes of batch statements, few so that the server keeps few plans. A batch takes the next
+/// larger one and says how many of its rows count. A request has at most 2,100 parameters, two of
+/// which are the driver's:
 /// <https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server>.
 pub(crate) const SIZES: [usize; 3] = [8, 64, 200];
 
@@ -67,12 +68,13 @@ impl Statements {
             let named = |text: String, (place, name): &(&str, String)| text.replace(place, name);
             tables.iter().fold(text, named)
         };
-        // Nine tenths, so that the server has given up before the client does.
+        // Nine tenths, so that the server gives up before the client does.
         let longest = config.timeout() / 10 * 9;
         let wait = MAX_LOCK_WAIT.min(longest);
         Self::of(
             |(template, values)| Statement::timed(&text(template, &parameters(values)), wait),
-            // What passes over locked rows, and on servers that do not pass over them keeps one caller waiting: a timer's.
+            // Statements that skip locked rows. On servers that do not skip them, only one caller
+            // waits: a maintenance timer.
             |(template, values)| Statement::timed(&text(template, &parameters(values)), longest),
             |(template, values)| {
                 let text = text(template, &columns(values));
@@ -86,7 +88,7 @@ impl Statements {
         )
     }
 
-    /// The statement of the smallest size that takes so many, and that size.
+    /// Returns the statement of the smallest size with room for `items`, and that size.
     pub(crate) fn sized(statements: &[Statement; 3], items: usize) -> (&Statement, usize) {
         let fits = SIZES.iter().position(|size| *size >= items);
         let place = fits.unwrap_or(SIZES.len() - 1);
@@ -94,11 +96,12 @@ impl Statements {
     }
 }
 
-/// One statement's text. Nothing but the validated names of the tables and numbers were put into it.
+/// One statement's text. Only the validated names of the tables and numbers were put into it.
 #[derive(Debug)]
 pub(crate) struct Statement {
     text: String,
-    /// How long it waits for a lock when it runs by itself; `None`: as the session is set, for what waits for none.
+    /// How long the statement waits for a lock when it runs by itself; `None`: by the session's
+    /// setting, for statements that wait for no lock.
     wait: Option<Duration>,
 }
 
@@ -107,13 +110,13 @@ pub(crate) struct Statement {
 pub(crate) enum Wait {
     /// For as long as the statement says.
     Shortly,
-    /// The lock is known to be held, or somebody else of this process waits for it.
+    /// The lock is known to be held, or another caller of this process waits for it.
     Not,
 }
 
-/// The settings that change what a statement of the store's own means or does, whatever the connection has: a
-/// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT` would end a batch
-/// early. SQL Server takes what `sp_executesql` sets back at its end:
+/// The settings that change what a statement of the store's own means or does, on any connection. A
+/// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT`
+/// would end a batch early. SQL Server restores the settings of `sp_executesql` at its end:
 /// <https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql#considerations>.
 const SETTINGS: &str = "SET XACT_ABORT ON;
 SET IMPLICIT_TRANSACTIONS OFF;
@@ -121,15 +124,15 @@ SET ROWCOUNT 0;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 ";
 
-/// The same before a statement in a caller's transaction, whose isolation level stands.
+/// The same before a statement in a caller's transaction, which keeps its isolation level.
 const IN_TRANSACTION: &str = "SET XACT_ABORT ON;
 ";
 
-/// Before a statement in a caller's transaction on Babelfish, which leaves what a request sets.
+/// Before a statement in a caller's transaction on Babelfish, which keeps a request's settings.
 const SAVE: &str = "DECLARE @lock_timeout int = @@LOCK_TIMEOUT, @options int = @@OPTIONS;
 ";
 
-/// After it: the caller's settings are to be the same as before. `SET LOCK_TIMEOUT` takes no variable.
+/// After that statement: restores the caller's settings. `SET LOCK_TIMEOUT` takes no variable.
 const RESTORE: &str = "DECLARE @restore nvarchar(11) = CAST(@lock_timeout AS nvarchar(11));
 SET @restore = set_config('babelfishpg_tsql.lock_timeout', @restore, false);
 IF @options & 16384 = 0
@@ -138,14 +141,14 @@ SET XACT_ABORT OFF;
 END;
 ";
 
-/// Microseconds since 1970 by the server's clock. The text of the date is read the same under every DATEFORMAT and
-/// LANGUAGE, as it is for `datetime2` anyway.
+/// Microseconds since 1970 by the server's clock. The text of the date is read the same under every
+/// DATEFORMAT and LANGUAGE, as it is for `datetime2` anyway.
 const CLOCK: &str = "DECLARE @now bigint = \
                      DATEDIFF_BIG(microsecond, CAST('1970-01-01' AS datetime2), SYSUTCDATETIME());\n";
 
 impl Statement {
-    /// With the clock. It waits for a lock for as long as that, so that the server has given up before the client does
-    /// and can say that nothing was done.
+    /// Creates a statement with the clock. It waits up to `wait` for a lock, so that the server
+    /// gives up before the client does and reports that nothing was done.
     fn timed(text: &str, wait: Duration) -> Self {
         let text = format!("{CLOCK}{text}");
         Self {
@@ -158,7 +161,7 @@ impl Statement {
         Self { text, wait: None }
     }
 
-    /// As it is sent on a connection of the pool.
+    /// Returns the text for a connection of the pool.
     pub(crate) fn alone(&self, wait: Wait) -> Cow<'_, str> {
         let Some(millis) = self.millis(wait) else {
             return Cow::Borrowed(&self.text);
@@ -169,7 +172,7 @@ impl Statement {
         ))
     }
 
-    /// As it is sent in a caller's transaction.
+    /// Returns the text for a caller's transaction.
     pub(crate) fn in_transaction(&self, wait: Wait) -> Cow<'_, str> {
         let Some(millis) = self.millis(wait) else {
             return Cow::Borrowed(&self.text);
@@ -180,7 +183,7 @@ impl Statement {
         ))
     }
 
-    /// The same for Babelfish.
+    /// Returns the same for Babelfish.
     pub(crate) fn in_transaction_on_babelfish(&self, wait: Wait) -> Cow<'_, str> {
         let Some(millis) = self.millis(wait) else {
             return Cow::Borrowed(&self.text);
@@ -191,7 +194,7 @@ impl Statement {
         ))
     }
 
-    /// 0 stands for no wait at all.
+    /// Returns the wait in milliseconds; 0 stands for no wait at all.
     fn millis(&self, wait: Wait) -> Option<u128> {
         let longest = self.wait?.as_millis().clamp(1, 0x7fff_ffff);
         Some(match wait {
@@ -201,7 +204,7 @@ impl Statement {
     }
 }
 
-/// `@P1` for the first value, and so on.
+/// Names the values: `@P1` for the first, and so on.
 fn parameters(values: &[&str]) -> Vec<(String, String)> {
     let numbered = values.iter().enumerate();
     numbered
@@ -209,7 +212,7 @@ fn parameters(values: &[&str]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The columns of the rows of a batch.
+/// Names the columns of the rows of a batch.
 fn columns(values: &[&str]) -> Vec<(String, String)> {
     let named = values.iter();
     named
@@ -217,7 +220,7 @@ fn columns(values: &[&str]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The rows of a batch, each with its number: `(0, @P2, …), (1, …)`.
+/// Returns the rows of a batch, each with its number: `(0, @P2, …), (1, …)`.
 fn rows(size: usize, values: usize) -> String {
     let row = |number: usize| {
         let first = 2 + number * values;
@@ -229,7 +232,7 @@ fn rows(size: usize, values: usize) -> String {
     (0..size).map(row).collect::<Vec<_>>().join(",\n        ")
 }
 
-/// Puts fragments and values in, fragments of fragments too. Names that are neither stay.
+/// Fills in fragments and values, fragments of fragments too. Unknown names stay.
 fn expand(template: &str, values: &[(String, String)]) -> String {
     let mut text = template.to_owned();
     for (name, fragment) in FRAGMENTS.iter().rev() {

@@ -13,37 +13,41 @@ use crate::session::{ConnectionGuard, Session};
 
 pub(crate) const BACKEND: &str = "mssql";
 
-/// The store on SQL Server and Azure SQL, and on servers that speak T-SQL like them.
+/// The store on SQL Server and Azure SQL, and on servers that speak the same T-SQL.
 ///
-/// A clone shares the pool. Nothing is created here: see [`migrate`](Self::migrate).
+/// A clone shares the pool. The store creates no tables by itself: see [`migrate`](Self::migrate).
 ///
 /// # Sessions
 ///
-/// Defaults of the server, the database or the login that change what a statement means do not reach the store. A session
-/// begins with IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT and NUMERIC_ROUNDABORT off, READ COMMITTED, LOCK_TIMEOUT -1,
-/// ROWCOUNT 0, the longest TEXTSIZE, and the ANSI settings, ARITHABORT and QUOTED_IDENTIFIER on. Each request sets
-/// IMPLICIT_TRANSACTIONS, XACT_ABORT, ROWCOUNT, LOCK_TIMEOUT and the isolation level itself. DATEFORMAT and LANGUAGE change
-/// nothing. Read-only intent leads to a secondary: [`verify`](Self::verify) and every write say so.
+/// Defaults of the server, the database or the login that change the meaning of a statement do not
+/// affect the store. A session begins with IMPLICIT_TRANSACTIONS, XACT_ABORT, NOCOUNT and
+/// NUMERIC_ROUNDABORT off, READ COMMITTED, LOCK_TIMEOUT -1, ROWCOUNT 0, the longest TEXTSIZE, and
+/// the ANSI settings, ARITHABORT and QUOTED_IDENTIFIER on. Each request sets IMPLICIT_TRANSACTIONS,
+/// XACT_ABORT, ROWCOUNT, LOCK_TIMEOUT and the isolation level itself. DATEFORMAT and LANGUAGE
+/// change nothing. Read-only intent leads to a secondary: [`verify`](Self::verify) and every write
+/// report it.
 ///
-/// A connection is dirty from before a request is sent until its answer has been read to the end, and while a transaction is
-/// open; a dirty connection is closed.
+/// A connection is dirty from before a request is sent until its answer has been read to the end,
+/// and while a transaction is open; a dirty connection is closed.
 #[derive(Clone)]
 pub struct MssqlStore {
     pub(crate) pool: Pool,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turns batching off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl MssqlStore {
-    /// A store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool. The pool's connections wait for an answer for at least as long as
-    /// [`Config::with_timeout`] says; a longer `command_timeout` of the driver's configuration stands (30 s by default).
+    /// Creates a store on the caller's pool. The pool's connections wait for an answer at least as
+    /// long as [`Config::with_timeout`] says; a longer `command_timeout` of the driver's
+    /// configuration stays (30 s by default).
     #[must_use]
     pub fn with_config(pool: Pool, config: Config) -> Self {
         pool.manager().be_patient(config.timeout());
@@ -55,12 +59,12 @@ impl MssqlStore {
         store.with_batches()
     }
 
-    /// A store on a pool of its own: at most 10 connections, opened as they are needed, and tested before use
-    /// only after half a minute of idling.
+    /// Creates a store with its own pool: at most 10 connections, opened as they are needed, and
+    /// tested before use only after half a minute of idling.
     ///
-    /// `url` is `mssql://user:password@host:port/database?encrypt=on&trust_cert=false`, with `sqlserver` for `mssql` if
-    /// you like. Special characters in names and password are percent-encoded; the port is 1433 and the database the
-    /// user's default where they are left out.
+    /// `url` is `mssql://user:password@host:port/database?encrypt=on&trust_cert=false`; `sqlserver`
+    /// is another name of `mssql`. Special characters in names and password are percent-encoded.
+    /// Default port: 1433. Default database: the user's.
     ///
     /// | parameter | |
     /// | --- | --- |
@@ -71,8 +75,8 @@ impl MssqlStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
+    /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error: Error| error.at(BACKEND, "connect");
         let driver = crate::url::parse(url).map_err(at)?;
@@ -83,7 +87,7 @@ impl MssqlStore {
             at(Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(source))
         })?;
         let store = Self::with_config(pool, config);
-        // Without a connection there is nothing to be asked.
+        // Opens a connection first: without one, the server cannot be checked.
         drop(ConnectionGuard::from(&store.pool).await.map_err(at)?);
         store
             .operations
@@ -93,13 +97,13 @@ impl MssqlStore {
         Ok(store)
     }
 
-    /// The pool.
+    /// Returns the pool.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// How the store is set up.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config

@@ -15,22 +15,25 @@ use crate::session::ConnectionGuard;
 use crate::store::{BACKEND, MssqlStore};
 
 idem_sql::store_in_transaction! {
-    /// The record and the caller's own rows commit together: the only true exactly-once there is.
+    /// Operations in a caller's transaction: the record and the caller's own rows commit together.
+    /// There is no other true exactly-once.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are told `Contention` until the
-    /// transaction ends (or that it is in flight, where its record was committed before), and a rollback leaves no trace of
-    /// the claim. Claims of other keys go on.
+    /// Two ways:
     ///
-    /// These calls wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another transaction holds, and answer
-    /// `Contention` then.
+    /// - Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that
+    ///   writes the business rows. Others see the key in flight while the work runs.
+    /// - Run [`claim_in`](Self::claim_in) and `complete_in` both in the transaction. Others that
+    ///   claim the key get `Contention` until it ends (or in flight, where the record was committed
+    ///   before), and a rollback leaves no trace of the claim. Claims of other keys go on.
     ///
-    /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without an open transaction each
-    /// statement commits by itself.
+    /// These methods wait at most [`idem_core::backend::MAX_LOCK_WAIT`] for a key that another
+    /// transaction holds, and then return `Contention`.
     ///
-    /// An error of the server fails the transaction, and has rolled it back: repeat it as a whole, with the same key.
-    /// [`Transactions`] does that.
+    /// `client` is a [`Transaction`], or the driver's client after `begin_transaction()`; without
+    /// an open transaction each statement commits by itself.
+    ///
+    /// An error of the server fails the transaction, and has rolled it back: repeat it as a whole,
+    /// with the same key. [`Transactions`] does that.
     MssqlStore, BACKEND, client: &mut Client,
     cancellation: "The transaction and its connection are in an unknown state: drop both.",
     claim: "As for `claim`. `Contention` also when another transaction holds the key, or another claim of it came \
@@ -41,26 +44,27 @@ idem_sql::store_in_transaction! {
     mark: |store, _source| store.operations.in_transaction(client).await,
 }
 
-/// What a transaction sees of others.
+/// How much a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// Each statement sees what was committed before it: the default.
+    /// Each statement sees the rows that were committed before it: the default.
     #[default]
     ReadCommitted,
-    /// What was read stays as it was.
+    /// Rows that were read stay as they were.
     RepeatableRead,
-    /// All statements see what was committed before the first; the database has to allow it
-    /// (`ALLOW_SNAPSHOT_ISOLATION`).
+    /// All statements see the rows that were committed before the first; the database has to allow
+    /// it (`ALLOW_SNAPSHOT_ISOLATION`).
     Snapshot,
-    /// As if transactions ran one after the other. Two that claim one key may end in a deadlock (1205).
+    /// As if transactions ran one after the other. Two that claim one key may end in a deadlock
+    /// (1205).
     Serializable,
 }
 
-/// The level that pooled connections are at.
+/// The level of pooled connections.
 const DEFAULT_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
 
-/// What a new connection has. SQL Server takes the settings of the store's own requests back by itself; Babelfish
-/// leaves them, and the caller's statements are not to be bound by them.
+/// The settings of a new connection. SQL Server restores them after the store's own requests;
+/// Babelfish does not, and the store's settings must not affect the caller's statements.
 const DEFAULT_SETTINGS: &str =
     "SET XACT_ABORT OFF; SET LOCK_TIMEOUT -1; SET IMPLICIT_TRANSACTIONS OFF; SET ROWCOUNT 0;";
 
@@ -75,10 +79,11 @@ impl Isolation {
     }
 }
 
-/// An open transaction on a connection of the pool. It derefs to the driver's client, for the caller's own statements.
+/// An open transaction on a connection of the pool. It derefs to the driver's client, for the
+/// caller's own statements.
 ///
-/// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback) it closes its connection, and the server
-/// rolls it back.
+/// Dropped without [`commit`](Self::commit) or [`rollback`](Self::rollback), it closes its
+/// connection, and the server rolls it back.
 pub struct Transaction {
     connection: ConnectionGuard,
 }
@@ -106,43 +111,46 @@ impl Transaction {
         Ok(Self { connection })
     }
 
-    /// Commits it and gives the connection back.
+    /// Commits the transaction and gives the connection back.
     ///
     /// # Errors
     ///
-    /// As the server says; `Unavailable` with an unknown effect when the answer was lost. The connection is closed.
+    /// The server's error; `Unavailable` with an unknown effect when the answer was lost. The
+    /// connection is closed.
     ///
     /// # Cancellation
     ///
-    /// It is committed or rolled back.
+    /// The transaction is committed or rolled back.
     pub async fn commit(self) -> Result<()> {
         self.end("COMMIT TRANSACTION;", "commit", Access::Write)
             .await
     }
 
-    /// Rolls it back, if the server has not done so before, and gives the connection back.
+    /// Rolls the transaction back, if the server has not done so before, and gives the connection
+    /// back.
     ///
     /// # Errors
     ///
-    /// As the server says; the connection is closed then, which rolls back, too.
+    /// The server's error; the connection is then closed, which rolls back, too.
     ///
     /// # Cancellation
     ///
-    /// It is rolled back.
+    /// The transaction is rolled back.
     pub async fn rollback(self) -> Result<()> {
         let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
         self.end(rollback, "rollback", Access::Read).await
     }
 
-    /// Rolls back, so that no lock is held when this returns, and closes the connection: after an error nobody knows
-    /// what state it is in.
+    /// Rolls back, so that no lock is held when this returns, and closes the connection, whose
+    /// state is unknown after an error.
     async fn abort(mut self) {
         let rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;";
-        // That it failed is not what the caller wants to know: the connection is gone then.
+        // A failure is not reported: the connection is gone then.
         let _ = pool::read_script(self.connection.client_mut(), rollback).await;
     }
 
-    /// The isolation level would outlast the transaction, and so would one that was begun inside of it.
+    /// Ends the transaction. The isolation level would outlast it, and so would a transaction that
+    /// was begun inside of it.
     async fn end(mut self, end: &str, operation: &'static str, sent: Access) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, operation);
         let script = format!("{end} {DEFAULT_LEVEL} SELECT @@TRANCOUNT;");
@@ -180,8 +188,9 @@ impl fmt::Debug for Transaction {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a deadlock (1205), a conflict of row versions (3960), or
-/// `Contention` of this crate: see [`is_transaction_retryable`]. The limit holds for the begin, too.
+/// Runs transactions, and repeats each as a whole after a deadlock (1205), a conflict of row
+/// versions (3960), or `Contention` of this crate: see [`is_transaction_retryable`]. The limit
+/// includes the begin.
 ///
 /// ```no_run
 /// # use idem_core::{BoxError, ClaimOutcome, ClaimRequest};

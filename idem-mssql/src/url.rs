@@ -1,4 +1,4 @@
-//! The connection's URL.
+//! The URL of a connection.
 
 use idem_core::Result;
 use idem_sql::schema::misconfigured;
@@ -9,7 +9,7 @@ const DEFAULT_PORT: u16 = 1433;
 
 const FORM: &str = "mssql://user:password@host:port/database?encrypt=on&trust_cert=false";
 
-/// The driver's configuration that `mssql://user:password@host:port/database?…` stands for.
+/// Parses `mssql://user:password@host:port/database?…` into the driver's configuration.
 pub(crate) fn parse(text: &str) -> Result<Config> {
     let url = Url::parse(text).map_err(|source| {
         misconfigured(format!("the URL cannot be read; it is {FORM}")).with_source(source)
@@ -49,7 +49,7 @@ fn login(url: &Url) -> Result<AuthMethod> {
     Ok(AuthMethod::sql_server(user, password))
 }
 
-/// None stands for the user's default database.
+/// Returns the database; `None` stands for the user's default database.
 fn database(url: &Url) -> Result<Option<String>> {
     let path = url.path().trim_start_matches('/');
     if path.is_empty() {
@@ -93,8 +93,8 @@ fn parameters(url: &Url, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// `off` encrypts nothing, the password neither: the driver's own `Off` would encrypt the login and fail where the
-/// server cannot.
+/// Parses `encrypt`. `off` encrypts nothing, not even the password: the driver's own `Off` would
+/// encrypt the login and fail where the server cannot.
 fn level(encryption: &str) -> Result<EncryptionLevel> {
     match encryption {
         "off" => Ok(EncryptionLevel::NotSupported),
@@ -108,7 +108,7 @@ fn level(encryption: &str) -> Result<EncryptionLevel> {
     }
 }
 
-/// With `%40` and the like resolved.
+/// Decodes `%40` and the like.
 fn decoded(what: &str, text: &str) -> Result<String> {
     let invalid = || {
         misconfigured(format!(
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What the driver will use, as far as it shows.
+    /// Returns the driver's settings, as far as they are visible.
     fn shown(url: &str) -> String {
         format!("{:?}", parse(url).unwrap())
     }

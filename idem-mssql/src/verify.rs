@@ -1,4 +1,5 @@
-//! Whether the tables are as the statements need them: columns, types, keys, indexes, triggers, privileges.
+//! Checks that the tables are as the statements need them: columns, types, keys, indexes, triggers,
+//! privileges.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::row::Columns;
 use crate::session::Query;
 use crate::store::MssqlStore;
 
-/// A column as the printed schema makes it. A wider one will do; `LONGEST` is `max`.
+/// A column, as the printed schema makes it. A wider one is accepted; `LONGEST` is `max`.
 struct Column {
     name: &'static str,
     kind: &'static str,
@@ -17,7 +18,7 @@ struct Column {
     is_nullable: bool,
 }
 
-/// What the server says for the length of `varbinary(max)`.
+/// The server's value for the length of `varbinary(max)`.
 const LONGEST: i64 = -1;
 
 const fn needed(name: &'static str, kind: &'static str, bytes: i64) -> Column {
@@ -81,11 +82,11 @@ const TABLES: [Table; 2] = [
 
 const KEY: [&str; 3] = ["scope", "operation", "id"];
 
-/// In the order in which the server is asked.
+/// In the order of the server's answer.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
 impl MssqlStore {
-    /// Compares the tables with the printed schema, and names the first difference with its cure.
+    /// Compares the tables with the printed schema, and names the first difference with its remedy.
     pub(crate) async fn verify_shape(&self) -> Result<()> {
         let config = &self.operations.config;
         let names = [config.qualified_table(), config.qualified_marks()];
@@ -116,12 +117,12 @@ impl MssqlStore {
         Ok(tables)
     }
 
-    /// The columns of each index, with whether it is the primary key.
+    /// Returns the columns of each index, and whether it is the primary key.
     async fn found_indexes(&self) -> Result<BTreeMap<i64, Vec<Index>>> {
         let query = Query::new(&self.operations.sql.indexes);
         let mut tables: BTreeMap<i64, Vec<Index>> = BTreeMap::new();
         let mut last = None;
-        // In the order of table, index and place in the index.
+        // In the order of table, index and position in the index.
         for row in self.session().rows(query, Access::Read).await? {
             let row = Columns(&row);
             let (table, index) = (row.number(0)?, row.number(1)?);
@@ -168,14 +169,14 @@ impl MssqlStore {
     }
 }
 
-/// A column as it is.
+/// A column, as it is.
 #[derive(Debug)]
 struct Found {
     name: String,
     kind: String,
     bytes: i64,
     is_nullable: bool,
-    /// It has a default, or the server fills it.
+    /// Whether the column has a default, or the server fills it.
     is_filled: bool,
 }
 

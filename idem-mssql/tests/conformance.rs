@@ -1,5 +1,5 @@
-//! The suite, and cases of this crate's own, against a server that speaks T-SQL: with the claim method that it is made
-//! for, and, where that is MERGE, with the other.
+//! Runs the suite, and this crate's own cases, against a T-SQL server: with its own claim method,
+//! and, where that is MERGE, with the other.
 
 mod cases;
 mod support;

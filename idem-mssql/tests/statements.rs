@@ -1,5 +1,5 @@
-//! Every statement is T-SQL to a parser that somebody else wrote: sqlglot, in a virtual environment that
-//! `cargo xtask test` makes.
+//! An independent parser, sqlglot, accepts every statement as T-SQL. `cargo xtask test` makes the
+//! virtual environment for it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-// What the crate sends is nobody's business but its own, so it is not public; here it is once more.
+// The crate's statements are not public, so the tests compile them again.
 #[allow(
     dead_code,
     unreachable_pub,
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             "ignored: no Python with sqlglot; `cargo xtask test` sets it up, or set IDEM_SQLGLOT_PYTHON"
         );
     }
-    // Where tests are run for good, what is missing is a failure.
+    // In CI, a missing parser is a failure.
     let ignored = missing && std::env::var_os("CI").is_none();
     let parsed = Trial::test("every_statement_is_parsed", move || {
         parse(python.as_deref().ok_or("no Python with sqlglot")?)
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What is sent, by name.
+/// Returns the statements by name.
 fn scripts() -> BTreeMap<String, String> {
     let config = Config::new().with_schema("billing").expect("a valid name");
     let statements = Statements::new(&config);
@@ -117,7 +117,7 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     named
 }
 
-/// The interpreter that has sqlglot.
+/// Returns the interpreter that has sqlglot.
 fn python() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("IDEM_SQLGLOT_PYTHON") {
         return Some(path.into());
@@ -172,7 +172,7 @@ fn ends() -> Result<(), Failed> {
 
 fn parameters() -> Result<(), Failed> {
     for (name, script) in scripts() {
-        // Two more are the statement and the list of the parameters.
+        // The statement and the list of the parameters are two more.
         let too_many = tiberius::Query::MAX_PARAMETERS - 1;
         if script.contains(&format!("@P{too_many}")) || !script.is_ascii() {
             return Err(name.into());

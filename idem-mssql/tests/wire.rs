@@ -1,4 +1,4 @@
-//! What becomes of connections, against a server that answers wrongly.
+//! The state of connections, against a server that answers wrongly.
 
 #[path = "support/fake.rs"]
 mod fake;
@@ -15,7 +15,7 @@ use idem_mssql::{
     is_transaction_retryable,
 };
 
-/// Nothing is asked about the server before the first operation.
+/// With this configuration, the store does not ask the server for its version.
 fn config() -> Config {
     Config::new().with_claim_method(ClaimMethod::InsertWhereNotExists)
 }
@@ -181,7 +181,7 @@ async fn a_lost_race_is_asked_about_again_within_a_bound() {
 
 #[tokio::test]
 async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
-    // The beginning, what the server says it is, and the claim.
+    // The session's beginning, the server's version, and the claim.
     let answers = [Answer::Zero, Answer::Nothing, Answer::Error(2627, 14)];
     let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
@@ -215,7 +215,7 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
         let error = store.claim(&request).await.unwrap_err();
         is(&error, ErrorKind::Contention, Effect::None);
         assert!(is_transaction_retryable(&error));
-        // One statement that waits, one read of what was committed before, and then none for a moment.
+        // One statement that waits, one read of the committed record, and then none for a moment.
         assert_eq!(server.requests(), asked);
     }
     assert_eq!(server.connections(), 1);
@@ -247,7 +247,7 @@ async fn a_store_that_is_patient_makes_the_driver_so() {
     driver.encryption(idem_mssql::tiberius::EncryptionLevel::NotSupported);
     driver.command_timeout(Some(Duration::from_millis(50)));
     let pool = Pool::builder(Manager::new(driver)).build().unwrap();
-    // A connection of before is not kept.
+    // The store does not keep a connection that was opened before it.
     drop(pool.get().await.unwrap());
     let store = MssqlStore::with_config(pool, config().with_timeout(Duration::from_millis(900)));
     assert_eq!(store.delete_expired(1).await.unwrap(), 0, "{url}");

@@ -13,17 +13,19 @@ use crate::row::{Columns, Found};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, filled_up};
 
-/// About most bytes that one statement takes; larger batches take several. MariaDB takes packets of 16 MiB unless set otherwise.
+/// The most bytes of one statement, roughly; larger batches take several. MariaDB takes packets of
+/// 16 MiB by default.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The same on MySQL: 9.7.4 was measured to answer a statement of 128 claims (15 KiB) and more 40 ms later than one of 110, whatever
-/// is in it, where MariaDB does not. Lists are filled up by a third at most, so this stays below.
+/// The same on MySQL: MySQL 9.7.4 was measured to answer a statement of 128 and more claims
+/// (15 KiB) 40 ms later than one of 110, whatever its content; MariaDB does not. Lists are filled
+/// up by a third at most, so this stays below.
 const MAX_BYTES_OF_MYSQL: usize = 10 << 10;
 
-/// About what an item takes beside its key and what is of any length.
+/// The bytes, roughly, that an item takes beside its key and its parts of variable length.
 const ITEM_BYTES: usize = 100;
 
-/// On MySQL a probe has the key once more.
+/// On MySQL a probe repeats the key.
 fn beside(key: &Key) -> usize {
     ITEM_BYTES + 2 * (key.scope().len() + key.operation().len() + key.id().len())
 }
@@ -37,10 +39,10 @@ pub(crate) fn parts(key: &Key) -> (&[u8], &[u8], &[u8]) {
 }
 
 impl Operations {
-    /// What one statement takes at most.
+    /// Returns the limits of one statement.
     async fn round_limits(&self, session: &mut Session<'_>) -> RoundLimits {
         let facts = self.facts(session).await;
-        // What was wrong the statement will tell.
+        // The statement itself reports an error.
         let dialect = facts.map_or(Dialect::MySql, |facts| facts.dialect);
         RoundLimits {
             items: MAX_ITEMS,
@@ -63,8 +65,8 @@ impl Operations {
             let answers = self.claim_round(session, &round.items).await;
             batch.settle(round, answers, |_| false);
         }
-        // There is a record, and it is to be taken over or failed; or it is another caller's turn, or somebody has locked
-        // this key or another of the batch.
+        // The key has a record to be taken over or failed; or another caller has the turn; or
+        // another transaction has locked this key or another one of the batch.
         for (position, claim) in batch.apart() {
             let claimed = self.claim(session, claim.request).await;
             batch.answer(position, claimed);
@@ -72,7 +74,7 @@ impl Operations {
         batch.answers()
     }
 
-    /// An answer for each claim, but for those that more has to be done for.
+    /// Returns an answer for each claim, except for claims that need more than this.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
@@ -83,7 +85,7 @@ impl Operations {
         let mut answers: Vec<_> = found.into_iter().map(|found| found.map(Ok)).collect();
         match done {
             Err(error) if answers.iter().all(Option::is_none) => return Err(error),
-            // What was inserted is won, whatever becomes of the others.
+            // The inserted claims are won, whatever happens to the others.
             Err(error) => {
                 let each = error.for_each_item();
                 for answer in &mut answers {
@@ -95,8 +97,9 @@ impl Operations {
         Ok(answers)
     }
 
-    /// Inserts what is expected to be absent, looks at the rest, inserts what is absent of that, and looks again where
-    /// somebody else was first.
+    /// Inserts the claims whose records are expected to be absent, and reads the records of the
+    /// others. Then inserts the absent ones of those, and reads again where another caller was
+    /// first.
     async fn insert_and_look(
         &self,
         session: &mut Session<'_>,
@@ -125,9 +128,10 @@ impl Operations {
         Ok(())
     }
 
-    /// Inserts the records of these positions that are not there, of those whose turn it is. All are acquired when as many were
-    /// inserted; otherwise those that carry the attempt's id and the token of this statement, which is added to `tokens`. When
-    /// one of them is locked, nothing has happened, and each is asked for by itself.
+    /// Inserts the missing records of these positions, as far as their turn is free. All claims are
+    /// won when as many records were inserted. Otherwise the winners are the records with the
+    /// attempt's id and the token of this statement, which is added to `tokens`. When one record is
+    /// locked, nothing has happened, and each claim is sent alone.
     async fn insert_at(
         &self,
         session: &mut Session<'_>,
@@ -171,7 +175,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Reads the records of these positions and answers what they answer; the positions that have one.
+    /// Reads the records of these positions and answers the claims that they decide; returns the
+    /// positions that have a record.
     async fn look_at(
         &self,
         session: &mut Session<'_>,
@@ -219,7 +224,7 @@ impl Operations {
         Ok(there)
     }
 
-    /// Of these positions those whose turn it is, with the turns.
+    /// Returns the positions whose turn is free, with the turns.
     fn turns<'k>(
         &self,
         which: &[usize],
@@ -244,8 +249,8 @@ impl Operations {
             let done = self.complete_round(session, &round.items).await;
             batch.settle(round, done.map(sealed), |_| false);
         }
-        // It is locked, or it is another caller's turn, or one of them is lost or sealed already. Those that were sealed just
-        // now say so.
+        // An item is locked, another caller has its turn, or one of the batch is lost or was sealed
+        // before. The operation also succeeds for items that were sealed just now.
         for (position, item) in batch.apart() {
             let sealed = self.seal(session, &item.completion.claim, &item.result);
             let sealed = sealed.await;
@@ -254,8 +259,8 @@ impl Operations {
         batch.answers()
     }
 
-    /// One statement for the items whose turn it is. They are marked where it is certain that it has sealed all of them; when
-    /// one is locked, nothing has happened.
+    /// Sends one statement for the items whose turn is free. Marks them where the statement
+    /// certainly sealed all of them; when one is locked, nothing has happened.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,

@@ -11,7 +11,7 @@ use crate::error::{Access, decode};
 use crate::operations::{Operations, bind_claim, bind_key};
 use crate::session::Session;
 
-/// A mark as it was read.
+/// A mark, as the store read it.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     version: u64,
@@ -54,8 +54,8 @@ impl Operations {
         stored_checkpoint(row.try_get_unchecked(0).map_err(decode)?)
     }
 
-    /// Reads first, because what is stale or a repetition is answered without a write. Who raised the mark is proven by
-    /// the count of the statement that did.
+    /// Reads first, because a stale version or a repetition is then answered without a write. The
+    /// count of the raising statement proves who raised the mark.
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,

@@ -1,4 +1,4 @@
-//! The claim: which statement comes first, and what each proves.
+//! The claim: which statement comes first, and what each one proves.
 //!
 //! | round trips | lookup first | insert first |
 //! | --- | --- | --- |
@@ -8,9 +8,10 @@
 //! | fresh key in a caller's transaction, MySQL | 3 | |
 //! | completion, release | 1 | |
 //!
-//! A count of 1 for the `INSERT IGNORE` proves the winner, with and without the driver's `CLIENT_FOUND_ROWS`; the token, the
-//! server's clock, comes back as the insert id. A duplicate that inserts first meets the lock of a caller that changes the
-//! record at that moment, so operations that the store has seen in callers' transactions are always looked up first.
+//! A count of 1 for the `INSERT IGNORE` proves the winner, with and without the driver's
+//! `CLIENT_FOUND_ROWS`; the token, the server's clock, comes back as the insert id. A duplicate
+//! that inserts first meets the lock of a caller that changes the record at that moment. So keys of
+//! operations that the store has seen in callers' transactions are always read first.
 
 use idem_core::backend::{LockedKeys, encode_failure};
 use idem_core::{
@@ -21,38 +22,37 @@ use sqlx::mysql::MySqlRow;
 use tokio::time::Instant;
 
 use crate::claim_params::ClaimParams;
-use crate::config::{ClaimOrder, Returning};
 use crate::error::{Access, is_null_refused};
 use crate::operations::{Operations, bind_key};
 use crate::row::{Columns, Found};
 use crate::session::{Query, Session};
 use crate::statements::Dialect;
 
-/// What an INSERT has told.
+/// The result of an INSERT.
 enum Inserted {
     /// The record is this claim's.
     Own(Claim),
     /// The record may be this claim's.
     Perhaps,
-    /// There was one, and nothing was written.
+    /// The key had a record, and nothing was written.
     Nothing,
 }
 
-/// What a claim makes of the record that it has found.
+/// The result of a claim for the record that it has met.
 enum Met {
     Answer(ClaimOutcome),
-    /// A write, whose effect the next look tells.
+    /// A write, whose effect the next read shows.
     Written,
     /// Nothing was sent; another caller's turn has ended.
     Again,
 }
 
-/// Whether somebody has locked the key, as the server or the store knows.
+/// Returns whether the key is locked, as the server or the store knows.
 fn is_refused(error: &Error) -> bool {
     error.kind() == ErrorKind::Contention && error.effect() == Effect::None
 }
 
-/// The error of a statement that may come after one that wrote.
+/// Adjusts the error of a statement that may follow one that wrote.
 fn after(has_written: bool, error: Error) -> Error {
     match has_written {
         true => error.with_effect(Effect::Unknown),
@@ -61,12 +61,12 @@ fn after(has_written: bool, error: Error) -> Error {
 }
 
 impl Operations {
-    /// Inserts first where keys are mostly fresh, and looks first where they are mostly not: a duplicate is then answered
-    /// without a try to write. Either way it is proven by what was written: the count of the insert, or the row that
-    /// carries this attempt's id after a write of this call.
+    /// Inserts first where keys are mostly fresh, and reads first where they mostly are not: a read
+    /// answers a duplicate without an attempt to write. Either way a write proves the winner: the
+    /// count of the insert, or the row that carries this attempt's id after a write of this call.
     ///
-    /// A key that somebody has locked is looked for all the same, because the record that is committed may answer; where it does
-    /// not, the claim is refused with `Contention`.
+    /// A locked key is read all the same, because the committed record may answer. Where it does
+    /// not, the claim gets `Contention`.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -84,7 +84,7 @@ impl Operations {
             self.locked.read_in_vain(request.key(), begun);
             after(has_written, error)
         };
-        let mut absent = self.counts(session) && self.inserts_first(request.key());
+        let mut absent = !session.is_transaction() && self.inserts_first(request.key());
         let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_RETRIES {
             if absent {
@@ -98,7 +98,7 @@ impl Operations {
                     Err(error) if has_looked || !is_refused(&error) => {
                         return Err(refused(error, has_written));
                     }
-                    // The record may be there, and be locked.
+                    // The record may exist, and be locked.
                     Err(_) => {}
                 }
             }
@@ -116,16 +116,13 @@ impl Operations {
         Err(key_changed_hands(Effect::Unknown))
     }
 
-    /// Whether the insert comes before the look.
+    /// Returns whether the insert comes before the read.
     pub(crate) fn inserts_first(&self, key: &Key) -> bool {
-        match self.config.claim_order() {
-            ClaimOrder::LookFirst => false,
-            ClaimOrder::InsertFirst => true,
-            ClaimOrder::Adaptive => !self.estimator.expects_duplicate(key),
-        }
+        let fixed = self.config.inserts_first();
+        fixed.unwrap_or_else(|| !self.estimator.expects_duplicate(key))
     }
 
-    /// What the record answers.
+    /// Answers the claim from the record, or changes the record.
     async fn meet(
         &self,
         session: &mut Session<'_>,
@@ -159,8 +156,8 @@ impl Operations {
         }
     }
 
-    /// The record, if there is one. After a write it tells what the write has met, and its failure leaves the effect
-    /// of that unknown.
+    /// Reads the record, if there is one. After a write, the read shows what the write has met; if
+    /// the read fails, the effect of the write is unknown.
     async fn look(
         &self,
         session: &mut Session<'_>,
@@ -181,12 +178,7 @@ impl Operations {
         Ok(rows.into_iter().next())
     }
 
-    /// Whether an insert is proven by its count. Not in a caller's transaction, whose insert id is the caller's.
-    fn counts(&self, session: &Session<'_>) -> bool {
-        !session.is_transaction() && self.config.returning() != Returning::Always
-    }
-
-    /// Inserts the record where there is none, when it is this caller's turn.
+    /// Inserts the record if there is none, when it is this caller's turn.
     async fn insert_permitted(
         &self,
         session: &mut Session<'_>,
@@ -195,7 +187,7 @@ impl Operations {
         let key = params.request.key();
         match self.permit(&self.locked, session, key).await? {
             Some(permit) => permit.settle(key, self.insert(session, params).await),
-            // Another caller's turn has ended, and the record may be there.
+            // Another caller's turn has ended, and the record may exist.
             None => Ok(Inserted::Nothing),
         }
     }
@@ -206,23 +198,24 @@ impl Operations {
         params: &ClaimParams<'_>,
     ) -> Result<Inserted> {
         let (sql, key) = (self.sql(session).await?, params.request.key());
-        if self.counts(session) {
+        // In a caller's transaction the insert id is the caller's.
+        if !session.is_transaction() {
             self.without_gaps(session).await?;
             let (statement, _) = sql.insert_new.at_least(1);
             let query = || params.bind_row(sql.bind_probe(sqlx::query(statement.text()), key));
             let done = session.execute(query).await?;
             return Ok(match (done.rows_affected(), done.last_insert_id()) {
                 (0, _) => Inserted::Nothing,
-                // A proxy has kept the insert id to itself.
+                // A proxy has dropped the insert id.
                 (_, 0) => Inserted::Perhaps,
                 (_, token) => Inserted::Own(params.inserted(token.cast_signed())),
             });
         }
-        if self.facts(session).await?.has_returning {
+        if self.facts(session).await?.dialect == Dialect::MariaDb {
             let query = || params.bind_row(sqlx::query(sql.insert_returning.text()));
             let rows = session.rows(query, Access::Write).await?;
             let columns = rows.first().map(Columns::of).transpose()?;
-            // A loser's row comes without the result, which is then read.
+            // A loser's row comes without the result, which the next read returns.
             return Ok(match columns {
                 Some(columns) if columns.found(params.request) == Found::Own => {
                     Inserted::Own(columns.stored()?.claim(params.request))
@@ -241,8 +234,9 @@ impl Operations {
         Ok(Inserted::Perhaps)
     }
 
-    /// Lets the next statement lock no gaps, where a caller's session does: two that probe for neighbours would wait for each
-    /// other to insert. A session of the store's own never does.
+    /// Keeps the next statement from locking gaps, where a caller's session does: two statements
+    /// that probe for neighbouring keys would block each other's inserts. The store's own sessions
+    /// never lock gaps.
     pub(crate) async fn without_gaps(&self, session: &mut Session<'_>) -> Result<()> {
         let facts = self.facts(session).await?;
         match session.is_callers() && facts.dialect == Dialect::MySql && facts.locks_gaps {
@@ -255,8 +249,9 @@ impl Operations {
         }
     }
 
-    /// An INSERT in a caller's transaction that may lock gaps until its end, so that nothing may be probed for. On MySQL the
-    /// session then waits for a lock for a second, which is the shortest time that it knows; afterwards it is as it was.
+    /// Sends an INSERT in a caller's transaction that may lock gaps until its end, so without a
+    /// probe. On MySQL the session waits one second for a lock, the shortest time that it knows;
+    /// afterwards its setting is restored.
     pub(crate) async fn insert_in<'q>(
         &self,
         session: &mut Session<'_>,
@@ -279,7 +274,7 @@ impl Operations {
         done
     }
 
-    /// Fails the stale record that was seen, unless it has changed since.
+    /// Fails the stale record that was read, unless it has changed since.
     async fn abandon(
         &self,
         session: &mut Session<'_>,
@@ -312,8 +307,8 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    fn inserts_first(order: ClaimOrder, samples: &[bool]) -> bool {
-        let operations = Operations::new(Config::new().with_claim_order(order));
+    fn inserts_first(samples: &[bool]) -> bool {
+        let operations = Operations::new(Config::new());
         let key = Key::new("tenant", "pay", "one").unwrap();
         for &has_record in samples {
             operations.estimator.record(&key, has_record);
@@ -322,13 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_learnt_unless_it_is_set() {
-        use ClaimOrder::{Adaptive, InsertFirst, LookFirst};
-        assert!(!inserts_first(Adaptive, &[]), "nothing is known yet");
-        for (samples, mostly_fresh) in [([false; 50], true), ([true; 50], false)] {
-            assert_eq!(inserts_first(Adaptive, &samples), mostly_fresh);
-            assert!(inserts_first(InsertFirst, &samples));
-            assert!(!inserts_first(LookFirst, &samples));
-        }
+    fn the_order_is_learnt() {
+        assert!(!inserts_first(&[]), "nothing is known yet");
+        assert!(inserts_first(&[false; 50]));
+        assert!(!inserts_first(&[true; 50]));
     }
 }

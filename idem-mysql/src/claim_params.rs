@@ -1,4 +1,4 @@
-//! [`ClaimParams`]: a claim as statements take it.
+//! [`ClaimParams`]: a claim, as statements take it.
 
 use idem_core::backend::check;
 use idem_core::{
@@ -37,7 +37,7 @@ impl<'r> ClaimParams<'r> {
         })
     }
 
-    /// The claim that an insert with this token has won: the token is the server's clock.
+    /// Returns the claim that an insert with this token has won: the token is the server's clock.
     pub(crate) fn inserted(&self, token: i64) -> Claim {
         Claim::new(
             self.request.key().clone(),
@@ -49,7 +49,7 @@ impl<'r> ClaimParams<'r> {
         )
     }
 
-    /// The parameters of one row that is inserted.
+    /// Binds the parameters of one inserted row.
     pub(crate) fn bind_row<'q>(&'q self, query: Query<'q>) -> Query<'q> {
         let query = query.bind(self.lease).bind(self.kept).bind(self.sweep);
         bind_key(query, self.request.key())

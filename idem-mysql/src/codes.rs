@@ -1,14 +1,14 @@
-//! What an error number of the server, a cluster or a proxy means: kind, effect, and what to do.
+//! The meaning of the error numbers of a server, a cluster or a proxy: kind, effect, and remedy.
 //!
 //! An error in a statement rolls the statement back ("InnoDB Error Handling",
-//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html>), so what a statement meets while it is checked or
-//! runs has no effect. Where the statement may have been committed when the error came (the server goes down, the commit
-//! itself fails, somebody ends the connection, a proxy lost its server), the effect is unknown. So it is for every number
-//! that is not listed.
+//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-error-handling.html>), so an error while the
+//! statement is checked or runs means no effect. The effect is unknown where the error may follow
+//! the commit: the server goes down, the commit itself fails, an operator ends the connection, or a
+//! proxy lost its server. So it is for every number that is not listed.
 //!
 //! Numbers: <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>,
-//! <https://mariadb.com/kb/en/mariadb-error-code-reference/>, and the client's, which proxies hand on,
-//! <https://dev.mysql.com/doc/mysql-errors/8.4/en/client-error-reference.html>.
+//! <https://mariadb.com/kb/en/mariadb-error-code-reference/>, and the client's, which proxies hand
+//! on, <https://dev.mysql.com/doc/mysql-errors/8.4/en/client-error-reference.html>.
 
 use idem_core::{Effect, ErrorKind};
 
@@ -31,7 +31,7 @@ struct Meaning {
     message: &'static str,
 }
 
-/// Kind, effect and message.
+/// Returns kind, effect and message.
 pub(crate) fn meaning(number: u16) -> (ErrorKind, Effect, &'static str) {
     let found = MEANINGS
         .iter()
@@ -47,14 +47,16 @@ pub(crate) fn meaning(number: u16) -> (ErrorKind, Effect, &'static str) {
 }
 
 const MEANINGS: &[Meaning] = &[
-    // The server rolls the transaction back, and says so before it answers; a Galera node at the commit.
+    // The server rolls the transaction back before it sends the error; a Galera node does so at the
+    // commit.
     Meaning {
         numbers: &[DEADLOCK],
         kind: ErrorKind::Contention,
         effect: Effect::None,
         message: "the server broke a deadlock, or a Galera node refused to certify (1213); repeat the whole transaction",
     },
-    // The statement is undone, and the transaction with it where `innodb_rollback_on_timeout` is on.
+    // The statement is undone, and the transaction with it where `innodb_rollback_on_timeout` is
+    // on.
     Meaning {
         numbers: &[LOCK_WAIT, NO_WAIT],
         kind: ErrorKind::Contention,
@@ -69,7 +71,8 @@ const MEANINGS: &[Meaning] = &[
         message: "a row changed after the transaction's snapshot (1020, innodb_snapshot_isolation); repeat the whole \
                   transaction",
     },
-    // 3101: group replication refused to certify, before the commit. 3058: a deadlock of user locks.
+    // 3101: group replication refused to certify, before the commit. 3058: a deadlock of user
+    // locks.
     Meaning {
         numbers: &[1062, 1412, 1614, 1615, 3058, 3101],
         kind: ErrorKind::Contention,
@@ -92,7 +95,7 @@ const MEANINGS: &[Meaning] = &[
         message: "the Galera node is not part of the primary component (1047); another node, or wait until it has \
                   joined",
     },
-    // Checked before the statement changes anything. 1874: InnoDB itself only reads.
+    // Checked before the statement changes anything. 1874: InnoDB itself is read-only.
     Meaning {
         numbers: &[1223, 1290, 1792, 1836, 1874],
         kind: ErrorKind::Unavailable,
@@ -100,21 +103,21 @@ const MEANINGS: &[Meaning] = &[
         message: "the server only reads (1223, 1290, 1792, 1836, 1874): a replica, a backup, or the transaction is \
                   READ ONLY; connect to the primary",
     },
-    // MySQL limits SELECT alone.
+    // MySQL limits SELECT only.
     Meaning {
         numbers: &[3024],
         kind: ErrorKind::Unavailable,
         effect: Effect::None,
         message: "the server ended the read for its time limit (3024 max_execution_time)",
     },
-    // MariaDB limits every statement, and the time may be over while it commits.
+    // MariaDB limits every statement, and the time may end during the commit.
     Meaning {
         numbers: &[1969],
         kind: ErrorKind::Unavailable,
         effect: Effect::Unknown,
         message: "the server ended the statement for its time limit (1969 max_statement_time); raise it for this user",
     },
-    // The server stops waiting for a command, so the one that comes is not read.
+    // The server stops waiting for a command, so it does not read the one that arrives.
     Meaning {
         numbers: &[4031],
         kind: ErrorKind::Unavailable,
@@ -140,7 +143,7 @@ const MEANINGS: &[Meaning] = &[
         effect: Effect::Unknown,
         message: "the server failed to commit or to roll back (1180, 1181, 3100)",
     },
-    // The engine may have met it anywhere, a commit included.
+    // The engine may have met the error anywhere, a commit included.
     Meaning {
         numbers: &[
             3, 5, 1015, 1016, 1021, 1023, 1026, 1030, 1037, 1038, 1114, 1197, 1206, 1878, 3170,
@@ -149,15 +152,16 @@ const MEANINGS: &[Meaning] = &[
         effect: Effect::Unknown,
         message: "the server is out of a resource: disk, memory or locks (3, 1015, 1021, 1030, 1037, 1038, 1114, 1206)",
     },
-    // A proxy has no connection to a server that it could send the statement on.
+    // A proxy has no server connection to send the statement on.
     Meaning {
         numbers: &[2002, 2003, 2004, 2005],
         kind: ErrorKind::Unavailable,
         effect: Effect::None,
         message: "the proxy cannot connect to the server (2002, 2003, 2005)",
     },
-    // A proxy lost its server, or gave up on it. Which of ProxySQL's own come before a statement is sent is not written
-    // down; 1105 is what proxies and clusters answer when they have no number.
+    // A proxy lost its server, or gave up on it. ProxySQL does not document which of its own
+    // numbers come before a statement is sent; proxies and clusters send 1105 when they have no
+    // number.
     Meaning {
         numbers: &[
             1105, 2006, 2008, 2013, 2014, 2027, 2055, 9000, 9001, 9002, 9003, 9004, 9005, 9006,
@@ -231,7 +235,7 @@ const MEANINGS: &[Meaning] = &[
         kind: ErrorKind::Misconfigured,
         effect: Effect::None,
         message: "the server does not know a statement (1064, 1149, 1235, 1295); MySQL 8.0 or MariaDB 10.6 and later \
-                  is needed, and `Returning::Always` needs MariaDB",
+                  is needed",
     },
     Meaning {
         numbers: &[1099, 1100, 1104, 1175, 1390, 1436],
@@ -240,7 +244,7 @@ const MEANINGS: &[Meaning] = &[
         message: "a setting or a lock of the session forbids the statement (1099, 1100 LOCK TABLES, 1104 max_join_size, \
                   1175 sql_safe_updates, 1390, 1436); take it out of the pool's sessions",
     },
-    // Values are measured before they are sent, so the table is another one.
+    // Values are measured before they are sent, so the table is a different one.
     Meaning {
         numbers: &[
             NOT_NULL, 1136, 1264, 1364, 1366, 1406, 1451, 1452, 1644, 3819, 4025,

@@ -1,68 +1,36 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
 use idem_sql::config::{LONGEST_TIME, checked_name};
 
-/// Names, limits and what the server can do.
+/// The configuration of a store: names, limits, and the abilities of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     database: Option<String>,
     table: String,
     limits: Limits,
-    returning: Returning,
-    claim_order: ClaimOrder,
+    inserts_first: Option<bool>,
     sync_wait: Option<u8>,
     timeout: Duration,
     batching: bool,
     max_connections: u32,
 }
 
-/// Whether `INSERT … RETURNING` is used in callers' transactions, where it spares a fresh claim a round trip. MariaDB has it
-/// since 10.5, MySQL has not. Elsewhere the answer to a plain INSERT tells as much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Returning {
-    /// Where the server's version says MariaDB; asked once, by [`connect`](crate::MySqlStore::connect) or the first
-    /// claim.
-    #[default]
-    Detect,
-    /// Always, in transactions and elsewhere: behind a pooler that shows a version of its own, or does not hand on what an
-    /// INSERT answers, and has MariaDB behind it.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// Which statement a claim sends first, outside of callers' transactions. It changes no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClaimOrder {
-    /// What was the better one for the operation's last few dozen claims: where keys are mostly fresh the insert, which then
-    /// is the only statement, otherwise the look. The operations that the store knows to be used in callers' transactions
-    /// are looked for first.
-    #[default]
-    Adaptive,
-    /// The look: whatever the traffic, a duplicate meets no lock and takes none, and a fresh key costs a round trip more.
-    LookFirst,
-    /// The insert: a duplicate costs a round trip more, and one whose record somebody has locked a wait of
-    /// [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.
-    InsertFirst,
-}
-
 /// <https://dev.mysql.com/doc/refman/8.4/en/identifier-length.html>.
 const MAX_DATABASE_BYTES: usize = 64;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks` in the database of the connection; default limits;
-    /// 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`
+    /// in the database of the connection; default limits; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
             database: None,
             table: "idem_records".to_owned(),
             limits: Limits::DEFAULT,
-            returning: Returning::default(),
-            claim_order: ClaimOrder::default(),
+            inserts_first: None,
             sync_wait: None,
             timeout: Duration::from_secs(10),
             batching: true,
@@ -81,35 +49,30 @@ impl Config {
     }
     idem_sql::max_connections_methods! {}
 
-    /// The database that the table is in, instead of the connection's: 1 to 64 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// Sets the database of the tables, instead of the connection's: 1 to 64 characters, with the
+    /// rules of table names. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
     pub fn with_database(mut self, database: impl Into<String>) -> Result<Self> {
         self.database = Some(checked_name("database", database, MAX_DATABASE_BYTES)?);
         Ok(self)
     }
 
-    /// Whether `INSERT … RETURNING` is used.
+    /// Fixes which statement a claim sends first, for tests: by default a store learns it.
+    #[doc(hidden)]
     #[must_use]
-    pub fn with_returning(mut self, returning: Returning) -> Self {
-        self.returning = returning;
+    pub fn with_inserts_first(mut self, inserts_first: bool) -> Self {
+        self.inserts_first = Some(inserts_first);
         self
     }
 
-    /// Which statement a claim sends first.
-    #[must_use]
-    pub fn with_claim_order(mut self, claim_order: ClaimOrder) -> Self {
-        self.claim_order = claim_order;
-        self
-    }
-
-    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes to a node of a Galera
-    /// cluster; on a pool of the caller's, `after_connect` is the place. 7 lets every statement wait until this node has
-    /// applied what all nodes had committed before. Needed where one process goes on with what another did through another
-    /// node: see the table of the [crate](crate). MySQL does not know it
+    /// Sets `wsrep_sync_wait` on each connection that [`connect`](crate::MySqlStore::connect) makes
+    /// to a node of a Galera cluster; for a caller's pool, set it in `after_connect`. With 7, every
+    /// statement waits until this node has applied all earlier commits of all nodes. Needed where
+    /// one process continues what another did through another node: see the table of the
+    /// [crate](crate). MySQL does not know the variable
     /// (<https://mariadb.com/kb/en/galera-cluster-system-variables/#wsrep_sync_wait>).
     #[must_use]
     pub fn with_wsrep_sync_wait(mut self, bits: u8) -> Self {
@@ -117,41 +80,33 @@ impl Config {
         self
     }
 
-    /// The database, if one is set.
+    /// Returns the database, if one is set.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
 
-    /// Whether `INSERT … RETURNING` is used.
-    #[must_use]
-    pub fn returning(&self) -> Returning {
-        self.returning
+    pub(crate) fn inserts_first(&self) -> Option<bool> {
+        self.inserts_first
     }
 
-    /// Which statement a claim sends first.
-    #[must_use]
-    pub fn claim_order(&self) -> ClaimOrder {
-        self.claim_order
-    }
-
-    /// What `wsrep_sync_wait` is set to, if it is.
+    /// Returns the value of `wsrep_sync_wait`, if one is set.
     #[must_use]
     pub fn wsrep_sync_wait(&self) -> Option<u8> {
         self.sync_wait
     }
 
-    /// The table's name, quoted, with the database if one is set.
+    /// Returns the table's name, quoted, with the database if one is set.
     pub(crate) fn qualified_table(&self) -> String {
         self.qualified(&self.table)
     }
 
-    /// The name of the table of watermarks.
+    /// Returns the name of the table of watermarks.
     pub(crate) fn marks(&self) -> String {
         format!("{}_watermarks", self.table)
     }
 
-    /// The same, quoted, with the database if one is set.
+    /// Returns the same, quoted, with the database if one is set.
     pub(crate) fn qualified_marks(&self) -> String {
         self.qualified(&self.marks())
     }

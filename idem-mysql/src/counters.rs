@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters of lost races.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Contention {
-    /// Deadlocks that the server broke, and failed certifications of a Galera cluster (1213), and rows that changed under a
-    /// snapshot (1020).
+    /// Deadlocks that the server broke, and failed certifications of a Galera cluster (1213), and
+    /// rows that changed under a snapshot (1020).
     pub deadlocks: u64,
-    /// Statements that met a lock which somebody else held (1205, 3572).
+    /// Statements that met another transaction's lock (1205, 3572).
     pub lock_waits: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means for the caller.
+//! The meaning of the driver's and the server's errors for the caller.
 
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
@@ -10,7 +10,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use crate::codes::{DEADLOCK, LOCK_WAIT, NO_WAIT, NOT_NULL, RECORD_CHANGED, meaning};
 
-/// The driver's error as one of ours; the driver's is kept as the source.
+/// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let meaning = match &error {
         SqlxError::Database(_) => meaning(number(&error).unwrap_or(0)),
@@ -22,30 +22,30 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     with_meaning(meaning, sent, error)
 }
 
-/// An answer that cannot be read.
+/// Converts the error of an answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Access::Write)
 }
 
-/// A race that a statement has lost, after which the server has undone it.
+/// A race that a statement has lost; the server has undone the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LostRace {
     Deadlock,
-    /// A lock was not free in time, or at once where none was given.
+    /// A lock was not free within the wait, or at once where no wait was set.
     LockWait,
-    /// A lock was not free, and NOWAIT was set; a transaction is as it was.
+    /// A lock was not free, and NOWAIT was set; a transaction is unchanged.
     NoWait,
     Other,
 }
 
 impl LostRace {
-    /// Whether somebody holds a lock.
+    /// Returns whether the race was about a lock.
     pub(crate) fn is_lock(self) -> bool {
         matches!(self, Self::LockWait | Self::NoWait)
     }
 }
 
-/// Which race the statement has lost, if it has.
+/// Returns which race the statement has lost, if any.
 pub(crate) fn lost_race(error: &SqlxError) -> Option<LostRace> {
     match number(error)? {
         DEADLOCK | RECORD_CHANGED => Some(LostRace::Deadlock),
@@ -64,20 +64,21 @@ fn driver(error: &Error) -> Option<&SqlxError> {
     StdError::source(error)?.downcast_ref()
 }
 
-/// Whether a statement has met a lock that somebody holds.
+/// Returns whether a statement has met another transaction's lock.
 pub(crate) fn is_locked(error: &Error) -> bool {
     let race = driver(error).and_then(lost_race);
     race.is_some_and(LostRace::is_lock)
 }
 
-/// Whether a column refused NULL.
+/// Returns whether a column refused NULL.
 pub(crate) fn is_null_refused(error: &Error) -> bool {
     driver(error).and_then(number) == Some(NOT_NULL)
 }
 
-/// Whether this error, or one that it comes from, is a lost race, after which the whole transaction is to be rolled back
-/// and repeated: a deadlock or a failed certification (1213), a lock that another transaction holds (1205, 3572), a row that
-/// changed under a snapshot (1020), and rarer ones (1062 on a record, 1412, 1614, 1615).
+/// Returns whether to roll the whole transaction back and repeat it. This error, or one of its
+/// sources, is a lost race: a deadlock or a failed certification (1213), a lock of another
+/// transaction (1205, 3572), a row that changed under a snapshot (1020), and rarer ones (1062 on a
+/// record, 1412, 1614, 1615).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {

@@ -1,4 +1,5 @@
-//! Who may send a statement that could meet a key's lock, and what is remembered of those that did.
+//! Decides who may send a statement that could meet a key's lock, and remembers the keys whose lock
+//! was met.
 
 use idem_core::backend::{LockedKeys, TryTurn, Turn};
 use idem_core::{Key, Result};
@@ -10,7 +11,7 @@ use crate::session::{Query, Session};
 /// The right to send one statement that may meet the lock of a key.
 #[derive(Debug)]
 pub(crate) enum Permit<'o> {
-    /// Nobody else in this process sends one meanwhile.
+    /// No other caller in this process sends one meanwhile.
     Turn(Turn),
     /// In a caller's transaction, which may hold the lock itself.
     Transaction(&'o LockedKeys),
@@ -30,12 +31,13 @@ impl Permit<'_> {
 }
 
 impl Operations {
-    /// `None` after the turn of another caller of this process: look again.
+    /// Returns the right to send a statement; `None` after the turn of another caller of this
+    /// process: read again.
     ///
     /// # Errors
     ///
-    /// `Contention` where the key is known to be locked. A transaction is refused by the server alone, and waits for nothing
-    /// then.
+    /// `Contention` where the key is known to be locked. For a transaction only the server refuses,
+    /// and the statement then does not wait.
     pub(crate) async fn permit<'o>(
         &self,
         locked: &'o LockedKeys,
@@ -59,7 +61,7 @@ impl Operations {
         }
     }
 
-    /// Changes a record, whose row may be locked: how many rows the condition has met.
+    /// Changes a record, whose row may be locked; returns how many rows the condition has met.
     pub(crate) async fn write_locked<'q>(
         &self,
         session: &mut Session<'_>,

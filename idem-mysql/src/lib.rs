@@ -25,7 +25,7 @@ mod transaction_retry;
 mod tx;
 mod verify;
 
-pub use config::{ClaimOrder, Config, Returning};
+pub use config::Config;
 pub use counters::Contention;
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;

@@ -1,5 +1,5 @@
-//! Deletion of expired records and failure of abandoned ones: rows are locked, those of others passed over, then changed, in
-//! transactions of a few hundred.
+//! Deletes expired records and fails abandoned ones, in transactions of a few hundred rows: they
+//! lock the rows, skip rows that others have locked, then change them.
 
 use idem_core::backend::encode_failure;
 use idem_core::{Effect, Error, ErrorKind, Failure, Result};
@@ -73,7 +73,7 @@ impl Operations {
     }
 }
 
-/// The error of a round; what earlier ones have done is committed.
+/// Adjusts the error of a round; the changes of earlier rounds are committed.
 fn after(total: u64, error: Error) -> Error {
     match total {
         0 => error,
@@ -81,7 +81,7 @@ fn after(total: u64, error: Error) -> Error {
     }
 }
 
-/// One transaction: how many rows it has found and how many it has changed.
+/// Runs one transaction; returns how many rows it has found and how many it has changed.
 async fn round(
     session: &mut Session<'_>,
     which: &Statement,

@@ -1,4 +1,4 @@
-//! The operations but for the claim, on a connection of the store's or in a caller's transaction.
+//! The operations except claims, on a connection of the store or in a caller's transaction.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
 use crate::statements::{Dialect, Statements};
 
-/// What all operations need beside a session.
+/// The state that all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     texts: [Statements; 2],
     pub(crate) counters: Counters,
     pub(crate) estimator: DuplicateEstimator,
-    /// The keys whose records, and the sources whose marks, others have locked.
+    /// The keys of records, and the sources of marks, that others have locked.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
     facts: OnceLock<Facts>,
@@ -43,12 +43,12 @@ impl Operations {
         }
     }
 
-    /// What is known of the server; read by the first operation.
+    /// Returns the facts about the server; the first operation reads them.
     pub(crate) async fn facts(&self, session: &mut Session<'_>) -> Result<Facts> {
         let facts = match self.facts.get() {
             Some(facts) => *facts,
             None => {
-                let read = Server::read(session).await?.facts(&self.config);
+                let read = Server::read(session).await?.facts();
                 *self.facts.get_or_init(|| read)
             }
         };
@@ -56,7 +56,7 @@ impl Operations {
         Ok(facts)
     }
 
-    /// The statements in the server's dialect.
+    /// Returns the statements in the server's dialect.
     pub(crate) async fn sql(&self, session: &mut Session<'_>) -> Result<&Statements> {
         let [maria, my] = &self.texts;
         Ok(match self.facts(session).await?.dialect {
@@ -93,7 +93,7 @@ impl Operations {
         self.step(session, sql, claim, query).await?.released()
     }
 
-    /// A step of the claim's holder.
+    /// Runs a step of the claim's holder.
     async fn step<'q>(
         &self,
         session: &mut Session<'_>,
@@ -107,7 +107,7 @@ impl Operations {
         }
     }
 
-    /// State and result of the claim's own record, when it is still the latest acquisition.
+    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
     async fn owned(
         &self,
         session: &mut Session<'_>,
@@ -164,7 +164,7 @@ impl Operations {
     }
 }
 
-/// How often [`sql::SEAL`](crate::sql::SEAL) names the retention.
+/// How often [`sql::SEAL`](crate::sql::SEAL) has the retention as a parameter.
 const RETENTIONS_OF_SEAL: usize = 5;
 
 pub(crate) fn bind_key<'q>(query: Query<'q>, key: &'q Key) -> Query<'q> {

@@ -8,7 +8,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySql};
 
-/// Connections that operations run on, each set up as the pool's are.
+/// The connections of the store's operations, each set up as the pool's are.
 #[derive(Clone)]
 pub(crate) struct Own {
     connections: Connections<MySql>,
@@ -27,7 +27,8 @@ impl Own {
         })
     }
 
-    /// A connection on which no statement is prepared is taken for a new one. To set one up twice does no harm.
+    /// Acquires a connection, and sets it up if it has no prepared statements and so counts as new.
+    /// Setting one up twice does no harm.
     pub(crate) async fn acquire(&self) -> Result<ConnectionGuard<MySql>, sqlx::Error> {
         let mut guard = self.connections.acquire().await?;
         if let Some(connection) = guard.connection()
@@ -66,14 +67,14 @@ impl Held {
         }
     }
 
-    /// Others may have it: every answer was read to its end.
+    /// Hands the connection back for reuse: every answer was read to its end.
     pub(crate) fn keep(self) {
         if let Self::Own(guard) = self {
             guard.done();
         }
     }
 
-    /// Nobody else may have it.
+    /// Closes the connection, so that it is not reused.
     pub(crate) fn close(self) {
         match self {
             Self::Pooled(mut connection) => connection.close_on_drop(),

@@ -1,4 +1,4 @@
-//! From a row to a record.
+//! Reads records from rows.
 
 use std::str;
 
@@ -11,10 +11,11 @@ use sqlx::mysql::MySqlRow;
 
 use crate::error::decode;
 
-/// A record as a statement answers with it.
+/// A record in the form of a statement's answer.
 ///
-/// Its short columns come as one: attempt id, then numbers in ASCII, then the fingerprint. The server describes each
-/// column of an answer anew, and the driver reads each description, which is more work for both than the record is.
+/// Its short columns come as one: attempt id, then numbers in ASCII, then the fingerprint. The
+/// server describes each column of an answer anew, and the driver reads each description. Both
+/// costs exceed that of the record itself.
 #[derive(Debug)]
 pub(crate) struct Columns<'r> {
     row: &'r MySqlRow,
@@ -23,16 +24,16 @@ pub(crate) struct Columns<'r> {
     fingerprint: &'r [u8],
 }
 
-/// What a claim makes of the record that it has found.
+/// How a claim relates to the record that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// In flight, and this attempt's own.
     Own,
-    /// Expired, released, stale and open to takeover, or failed and to be tried again.
+    /// Expired, released, stale and open to takeover, or failed and to be retried.
     Free,
-    /// Stale, and to be failed.
+    /// Stale, and has to be failed.
     Abandoned,
-    /// Somebody else's, sealed, or in conflict.
+    /// Another caller's, sealed, or in conflict.
     Held,
 }
 
@@ -46,7 +47,7 @@ const CREATED_AT: usize = 3;
 const EXPIRES_AT: usize = 4;
 const LEASE_ENDS_AT: usize = 5;
 const FAILS_WHEN_STALE: usize = 6;
-/// -1: it is not sealed.
+/// -1: the record is not sealed.
 const SEALED_AT: usize = 7;
 const NOW: usize = 8;
 const NUMBERS: usize = 9;
@@ -55,7 +56,7 @@ const NUMBERS: usize = 9;
 const HEAD: usize = 0;
 const METADATA: usize = 1;
 const RESULT: usize = 2;
-/// Where the key's columns follow, in answers about many.
+/// The index of the key's columns, in answers about several keys.
 const KEY: usize = 3;
 
 impl<'r> Columns<'r> {
@@ -86,19 +87,19 @@ impl<'r> Columns<'r> {
         FencingToken::from_i64(self.numbers[TOKEN])
     }
 
-    /// Whether it is the failure, still kept, of the acquisition with this token.
+    /// Returns whether this is the retained failure of the acquisition with this token.
     pub(crate) fn is_failed(&self, token: FencingToken) -> bool {
         self.token() == token
             && self.numbers[STATE] == StoredRecord::FAILED
             && self.numbers[EXPIRES_AT] > self.numbers[NOW]
     }
 
-    /// Scope, operation and id.
+    /// Returns scope, operation and id.
     pub(crate) fn key(&self) -> Result<(&'r [u8], &'r [u8], &'r [u8])> {
         Ok((self.read(KEY)?, self.read(KEY + 1)?, self.read(KEY + 2)?))
     }
 
-    /// What the claim is to do, by the clock of the server that read the row.
+    /// Returns how the claim relates to the record, by the clock of the server that read the row.
     pub(crate) fn found(&self, request: &ClaimRequest) -> Found {
         let (state, now) = (self.numbers[STATE], self.numbers[NOW]);
         if self.numbers[EXPIRES_AT] <= now || state == StoredRecord::RELEASED {
@@ -121,7 +122,7 @@ impl<'r> Columns<'r> {
         }
     }
 
-    /// The record.
+    /// Returns the record.
     pub(crate) fn record(&self) -> Result<Record> {
         self.stored()?.record()
     }
@@ -135,7 +136,7 @@ impl<'r> Columns<'r> {
             Error::corrupt("a record's metadata is not UTF-8").with_source(source)
         })?;
         let numbers = &self.numbers;
-        // In flight, it is a checkpoint.
+        // In flight, the result is a checkpoint.
         let result = match numbers[STATE] {
             StoredRecord::IN_FLIGHT => None,
             _ => self.read::<Option<Vec<u8>>>(RESULT)?.map(Bytes::from),
@@ -157,7 +158,7 @@ impl<'r> Columns<'r> {
     }
 }
 
-/// The numbers between spaces.
+/// Parses the numbers between spaces.
 fn parsed(text: &[u8]) -> Option<[i64; NUMBERS]> {
     let mut numbers = [0_i64; NUMBERS];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! The tables, their indexes, and how they come into being.
+//! The tables and their indexes, and the migration that creates them.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::{is_current, misconfigured};
@@ -15,9 +15,10 @@ pub const SCHEMA_VERSION: u32 = 1;
 const RECORDS: &str = include_str!("schema.sql");
 const MARKS: &str = include_str!("schema_marks.sql");
 
-/// The DDL as text, for people who run their own migrations; [`MySqlStore::migrate`] runs the same.
+/// Returns the DDL as text, for applications that run their own migrations; [`MySqlStore::migrate`]
+/// runs the same.
 ///
-/// It may be run any number of times.
+/// The text may run any number of times.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let tables = [RECORDS, MARKS].map(|template| table_sql(config, template));
@@ -42,27 +43,28 @@ fn table_sql(config: &Config, template: &str) -> String {
 }
 
 impl MySqlStore {
-    /// Creates the database (if one is configured) and the tables with their indexes where they are missing, and
-    /// checks server and versions. A table that is there is left alone, so an installation that has no table of
-    /// watermarks yet gets that one and goes on beside its estimator. Safe when many processes start at once, and
-    /// when there is nothing to do it only reads.
+    /// Creates the database (if one is configured) and the tables with their indexes where they are
+    /// missing, and checks server and versions. An existing table is left alone, so an installation
+    /// without a table of watermarks gets one while it stays in use. Safe when many processes start
+    /// at once; when there is nothing to do it only reads.
     ///
-    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE on the two tables
-    /// are enough.
+    /// The user needs CREATE on the database. For everything else SELECT, INSERT, UPDATE and DELETE
+    /// on the two tables are enough.
     ///
-    /// *Atomicity*: a table and its indexes are one statement, which the server does as a whole or not at all
-    /// ("Atomic Data Definition Statement Support",
+    /// *Atomicity*: a table and its indexes are one statement, which the server does as a whole or
+    /// not at all ("Atomic Data Definition Statement Support",
     /// <https://dev.mysql.com/doc/refman/8.4/en/atomic-ddl.html>; MariaDB since 10.6).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6 or set up in a way that does not suit,
-    /// a privilege is missing, or a table is of a later version, not this crate's, or lacks what the statements need;
-    /// `Unavailable` as usual.
+    /// - `Misconfigured` when the server is older than MySQL 8.0 or MariaDB 10.6, or set up in an
+    ///   unsuitable way; when a privilege is missing; when a table is of a later version, is not
+    ///   this crate's, or lacks a part that the statements need.
+    /// - `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
-    /// What was sent still happens.
+    /// A statement that was sent still takes effect.
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
@@ -74,13 +76,14 @@ impl MySqlStore {
         self.check_tables().await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with, that the tables are there, of this version and with the
-    /// columns, key and index that the statements need, and that the user may do what they do. Changes nothing: the statements
-    /// that it sends to find out about privileges meet no row.
+    /// Checks that the server and the tables suit this crate. The tables must exist, in this
+    /// version, with the columns, key and index that the statements need, and the user must have
+    /// the privileges for them. Changes nothing: the statements that test the privileges meet no
+    /// row.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with the remedy; `Unavailable` as usual.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
@@ -105,7 +108,7 @@ impl MySqlStore {
         ))
     }
 
-    /// What creates the tables that are not there in this version.
+    /// Returns the statements that create the tables that are missing in this version.
     async fn missing(&self) -> Result<Vec<String>> {
         let config = self.config();
         let tables = [
@@ -121,8 +124,8 @@ impl MySqlStore {
         Ok(missing)
     }
 
-    /// In a task of its own, on a connection that is closed afterwards: statements that define data take time, and
-    /// a future of the driver must not be dropped half-way.
+    /// Runs in its own task, on a connection that is closed afterwards: statements that define data
+    /// take time, and a future of the driver must not be dropped half-way.
     async fn create(&self, tables: Vec<String>) -> Result<()> {
         let (pool, config) = (self.pool.clone(), self.config().clone());
         let created = tokio::spawn(async move {
@@ -140,7 +143,7 @@ impl MySqlStore {
         created.map_err(|error| classify(error, Access::Write))
     }
 
-    /// The version in the table's comment; `None` when there is no such table or comment.
+    /// Returns the version in the table's comment; `None` when there is no such table or comment.
     async fn schema_version(&self, table: &str, what: &str) -> Result<Option<u32>> {
         let config = self.config();
         let query = || {

@@ -1,15 +1,15 @@
-//! What the server is and how it is set up.
+//! Facts about the server and its settings.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::misconfigured;
 use sqlx::Row;
 
-use crate::config::{Config, Returning};
+use crate::config::Config;
 use crate::error::{Access, decode};
 use crate::session::Session;
 use crate::statements::Dialect;
 
-/// Room for a statement beside the result in it.
+/// The bytes that a statement may take beside the result in it.
 const STATEMENT_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,20 +22,20 @@ pub(crate) struct Server {
     rollback_on_timeout: bool,
 }
 
-/// What operations need to know of the server; read once for a store.
+/// The facts about the server that operations need; read once for a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
-    /// Whether an INSERT in a caller's transaction answers with its row.
-    pub(crate) has_returning: bool,
-    /// Whether 1205 comes at once and leaves a transaction as it was, so that the statement may be sent again in it.
+    /// Whether 1205 comes at once and leaves a transaction unchanged, so that the statement may be
+    /// sent again in it.
     pub(crate) keeps_transaction: bool,
-    /// Whether sessions lock gaps unless told otherwise.
+    /// Whether sessions lock gaps by default.
     pub(crate) locks_gaps: bool,
 }
 
 impl Server {
-    /// Which of the two products it is says the parser behind every pooler: MariaDB alone reads what is in `/*M! … */`.
+    /// Reads the facts. The parser behind every pooler says which product it is: only MariaDB reads
+    /// the text in `/*M! … */`.
     pub(crate) async fn read(session: &mut Session<'_>) -> Result<Self> {
         let query = || {
             sqlx::query(
@@ -65,16 +65,10 @@ impl Server {
         })
     }
 
-    pub(crate) fn facts(&self, config: &Config) -> Facts {
+    pub(crate) fn facts(&self) -> Facts {
         let locks_gaps = !["READ-COMMITTED", "READ-UNCOMMITTED"].contains(&&*self.isolation);
         Facts {
             dialect: self.dialect,
-            has_returning: match config.returning() {
-                Returning::Always => true,
-                Returning::Never => false,
-                // Since 10.5.
-                Returning::Detect => self.dialect == Dialect::MariaDb,
-            },
             keeps_transaction: self.dialect == Dialect::MariaDb && !self.rollback_on_timeout,
             locks_gaps,
         }
@@ -88,7 +82,7 @@ impl Server {
         (part(), part())
     }
 
-    /// Whether this crate works on it, and with these limits.
+    /// Refuses servers on which this crate, or these limits, do not work.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let (product, needed) = match self.dialect {
             Dialect::MariaDb => ("MariaDB", (10, 6)),
@@ -151,13 +145,13 @@ mod tests {
     #[test]
     fn what_a_transaction_survives_is_known() {
         let mut server = server(Dialect::MariaDb, "10.11.14-MariaDB");
-        let facts = server.facts(&Config::new());
-        assert!(facts.has_returning && facts.keeps_transaction && facts.locks_gaps);
+        let facts = server.facts();
+        assert!(facts.keeps_transaction && facts.locks_gaps);
         server.rollback_on_timeout = true;
         server.isolation = "READ-COMMITTED".to_owned();
-        let config = Config::new().with_returning(Returning::Never);
-        let facts = server.facts(&config);
-        assert!(!facts.has_returning && !facts.keeps_transaction && !facts.locks_gaps);
+        server.dialect = Dialect::MySql;
+        let facts = server.facts();
+        assert!(!facts.keeps_transaction && !facts.locks_gaps);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where a statement runs: on a connection of the store's, or in the caller's transaction.
+//! [`Session`]: runs statements on a connection of the store, or in the caller's transaction.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::settings;
 
 pub(crate) type Query<'q> = sqlx::query::Query<'q, MySql, MySqlArguments>;
 
-/// How often a statement that lost a race is sent again. Each time somebody else got on, so more than a few is a
-/// sign of trouble.
+/// How often a statement that lost a race is sent again. Each time another caller made progress, so
+/// more than a few are a sign of trouble.
 pub(crate) const MAX_RACES: u32 = 16;
 
-/// Longest pause before a statement is sent again; the first is a sixteenth of it.
+/// Longest pause before a statement is sent again; the first pause is a sixteenth of it.
 const PAUSE: Duration = Duration::from_millis(16);
 
 /// Runs the statements of one operation.
 ///
-/// On the store all of them run on one connection, taken for the first; each commits by itself, and one that lost a race
-/// (the server has undone it) is sent again within the operation's time.
+/// On the store, all of them run on one connection, acquired for the first. Each commits by itself,
+/// and one that lost a race (the server has undone it) is sent again within the operation's time.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
     connections: ConnectionSource<'s>,
@@ -34,12 +34,12 @@ pub(crate) struct Session<'s> {
     retry_timeout: RetryTimeout,
 }
 
-/// For how long a statement that has met a lock is sent again.
+/// How long a statement that has met a lock is sent again.
 #[derive(Debug, Clone, Copy)]
 enum RetryTimeout {
-    /// From then on.
+    /// For this long after it met the lock.
     Each(Duration),
-    /// Until then, all statements together.
+    /// Until this instant, for all statements together.
     Until(Instant),
 }
 
@@ -47,7 +47,7 @@ enum RetryTimeout {
 #[derive(Debug, Default)]
 struct Races {
     count: u32,
-    /// When it met a lock for the first time.
+    /// When the statement met a lock for the first time.
     locked: Option<Instant>,
 }
 
@@ -56,13 +56,14 @@ enum ConnectionSource<'s> {
     Store(Stored<'s>),
     Transaction {
         connection: &'s mut MySqlConnection,
-        /// Whether 1205 leaves the transaction as it was.
+        /// Whether 1205 leaves the transaction unchanged.
         keeps: bool,
     },
 }
 
 impl<'s> Session<'s> {
-    /// On a connection of the store's own where it has such, otherwise of the pool.
+    /// Creates a session on a connection of the store's own where it has such, otherwise of the
+    /// pool.
     pub(crate) fn on_store(
         pool: &'s MySqlPool,
         own: Option<&'s Own>,
@@ -99,24 +100,24 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// In a transaction: whether 1205 comes at once and leaves it as it was.
+    /// Sets, for a transaction, whether 1205 comes at once and leaves it unchanged.
     pub(crate) fn set_keeps(&mut self, whether: bool) {
         if let ConnectionSource::Transaction { keeps, .. } = &mut self.connections {
             *keeps = whether;
         }
     }
 
-    /// A statement that meets a lock is not sent again.
+    /// From now on, a statement that meets a lock is not sent again.
     pub(crate) fn set_no_retry(&mut self) {
         self.retry_timeout = RetryTimeout::Each(Duration::ZERO);
     }
 
-    /// From now on all statements together wait for locks as long as one otherwise does.
+    /// From now on, all statements together wait for locks as long as one does by default.
     pub(crate) fn share_retry_timeout(&mut self) {
         self.retry_timeout = RetryTimeout::Until(Instant::now() + MAX_LOCK_WAIT);
     }
 
-    /// What is left of the operation's time; of a transaction's nothing is known.
+    /// Returns the rest of the operation's time; for a transaction it is not known.
     pub(crate) fn remaining(&self) -> Duration {
         match &self.connections {
             ConnectionSource::Store(stored) => {
@@ -133,17 +134,18 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Whether connections are a caller's, whose sessions may be of any isolation level.
+    /// Returns whether the connections are a caller's, whose sessions may have any isolation level.
     pub(crate) fn is_callers(&self) -> bool {
         matches!(&self.connections, ConnectionSource::Store(stored) if stored.own.is_none())
     }
 
-    /// Whether reads may show an old snapshot of the caller's.
+    /// Returns whether reads may show an old snapshot of the caller's.
     pub(crate) fn is_transaction(&self) -> bool {
         matches!(self.connections, ConnectionSource::Transaction { .. })
     }
 
-    /// All rows of a statement; they are few. Read to their end, because the commit comes after the last one.
+    /// Returns all rows of a statement, which are few. They are read to their end, because the
+    /// commit comes after the last one.
     pub(crate) async fn rows<'q>(
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
@@ -165,7 +167,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// How many rows the statement's condition has met.
+    /// Returns how many rows the statement's condition has met.
     pub(crate) async fn write<'q>(
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
@@ -173,7 +175,7 @@ impl<'s> Session<'s> {
         Ok(self.execute(query).await?.rows_affected())
     }
 
-    /// What the server says of a statement that writes and answers with no rows.
+    /// Returns the server's answer to a statement that writes and returns no rows.
     pub(crate) async fn execute<'q>(
         &mut self,
         query: impl Fn() -> Query<'q> + Send + Sync,
@@ -194,7 +196,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Counts a lost race and waits for the next try; every other fault is the operation's.
+    /// Counts a lost race and waits for the next try; any other fault ends the operation.
     async fn after(&mut self, fault: Fault, sent: Access, races: &mut Races) -> Result<()> {
         let again = self
             .counted(&fault)
@@ -202,7 +204,8 @@ impl<'s> Session<'s> {
         if !again {
             return Err(fault.into_error(sent));
         }
-        // Nobody else waits for this connection meanwhile. A caller's pool pings each that is handed back.
+        // Nobody else waits for this connection meanwhile. A caller's pool pings each connection
+        // that is handed back.
         if !self.is_callers() {
             self.park();
         }
@@ -211,12 +214,12 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Whether a statement that has lost a race is sent again.
+    /// Returns whether a statement that has lost a race is sent again.
     fn is_repeated(&self, race: LostRace, races: &mut Races) -> bool {
         races.count += 1;
         let may_be = match &self.connections {
             ConnectionSource::Store(stored) => stored.is_alone(),
-            // Whatever else it was, the server may have undone the whole transaction.
+            // For any other race, the server may have undone the whole transaction.
             ConnectionSource::Transaction { keeps, .. } => {
                 race == LostRace::NoWait || race == LostRace::LockWait && *keeps
             }
@@ -233,7 +236,7 @@ impl<'s> Session<'s> {
             }
     }
 
-    /// Counts a lost race; which one it was.
+    /// Counts a lost race, and returns it.
     fn counted(&self, fault: &Fault) -> Option<LostRace> {
         let race = match fault {
             Fault::Driver(error) => lost_race(error),
@@ -247,7 +250,7 @@ impl<'s> Session<'s> {
         race
     }
 
-    /// Sends a statement that sets something and answers with nothing.
+    /// Sends a statement that sets something and returns nothing.
     pub(crate) async fn set(&mut self, text: &'static str) -> Result<()> {
         let done = match &mut self.connections {
             ConnectionSource::Store(stored) => stored.set(text).await,
@@ -260,31 +263,32 @@ impl<'s> Session<'s> {
         done.map_err(|fault| fault.into_error(Access::Read))
     }
 
-    /// Begins a transaction of this crate's own, on the store's connection. What is not committed is rolled back by closing the
-    /// connection.
+    /// Begins a transaction of this crate's own, on the store's connection. Closing the connection
+    /// rolls an uncommitted one back.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         self.control("START TRANSACTION", true, Access::Read).await
     }
 
-    /// Commits it.
+    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<()> {
-        // Whatever `completion_type` says, no transaction follows.
+        // No transaction follows, whatever `completion_type` says.
         self.control("COMMIT AND NO CHAIN NO RELEASE", false, Access::Write)
             .await
     }
 
-    /// Rolls it back, which the server may have done already.
+    /// Rolls the transaction back, which the server may have done already.
     pub(crate) async fn rollback(&mut self) -> Result<()> {
         self.control("ROLLBACK AND NO CHAIN NO RELEASE", false, Access::Read)
             .await
     }
 
-    /// Rolls back what is open where the connection still answers, so that its locks are gone when the caller learns of the
-    /// error. Otherwise the connection is closed, and the server rolls back when it notices that.
+    /// Rolls an open transaction back if the connection still answers, so that its locks are free
+    /// when the caller gets the error. Otherwise the connection is closed, and the server rolls
+    /// back when it notices.
     pub(crate) async fn undo(&mut self) {
         if matches!(&self.connections, ConnectionSource::Store(pooled) if pooled.open && !pooled.busy)
         {
-            // Nothing more can be done; the error that led here is told.
+            // Nothing more can be done; the caller gets the error that led here.
             let _ = self.rollback().await;
         }
     }
@@ -301,7 +305,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// What went wrong: in the driver or the server, or as this crate says.
+/// The origin of a failure: the driver or the server, or this crate.
 enum Fault {
     Driver(sqlx::Error),
     Answer(Error),
@@ -318,8 +322,9 @@ impl Fault {
 
 /// A connection for one operation.
 ///
-/// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed half a packet), so the
-/// connection is closed, not handed back, unless each answer was read to its end.
+/// The driver's reads are not safe against being dropped half-way (sqlx 0.9.0 has then consumed
+/// half a packet). So the connection is closed, not handed back, unless each answer was read to its
+/// end.
 #[derive(Debug)]
 struct Stored<'s> {
     pool: &'s MySqlPool,
@@ -327,14 +332,14 @@ struct Stored<'s> {
     config: &'s Config,
     deadline: Instant,
     connection: Option<Held>,
-    /// An answer has not been read to its end.
+    /// Whether an answer has not been read to its end.
     busy: bool,
-    /// A transaction has not been committed.
+    /// Whether a transaction has not been committed.
     open: bool,
 }
 
 impl Stored<'_> {
-    /// Whether a statement is a transaction by itself, and may be sent again.
+    /// Returns whether a statement is a transaction by itself, and may be sent again.
     fn is_alone(&self) -> bool {
         !self.open && Instant::now() < self.deadline
     }
@@ -360,7 +365,7 @@ impl Stored<'_> {
         self.settle(done, Access::Read).map(drop)
     }
 
-    /// Hands the connection back where nothing is under way on it.
+    /// Hands the connection back if nothing is under way on it.
     fn park(&mut self) {
         if !self.busy
             && !self.open
@@ -382,7 +387,7 @@ impl Stored<'_> {
 
     async fn connection(&mut self) -> Result<&mut MySqlConnection, Fault> {
         if self.connection.is_none() {
-            // Boxed, because it may be the making of a connection, which is large.
+            // Boxed, because opening a connection makes a large future.
             let acquired = timeout_at(self.deadline, Box::pin(self.acquire())).await;
             let acquired = acquired
                 .map_err(|_| Fault::Answer(Access::Read.timed_out(self.config.timeout())))?;
@@ -400,7 +405,8 @@ impl Stored<'_> {
         }
     }
 
-    /// Judges the session of a caller's connection on which nothing is prepared yet, and so is taken for a new one.
+    /// Checks the session of a caller's connection without prepared statements, which counts as
+    /// new.
     async fn check(&mut self) -> Result<(), Fault> {
         let deadline = self.deadline;
         let Some(Held::Pooled(connection)) = &mut self.connection else {
@@ -417,7 +423,7 @@ impl Stored<'_> {
 
     async fn acquire(&self) -> Result<Held, sqlx::Error> {
         match self.own {
-            // Who closes the pool closes the store.
+            // Closing the pool closes the store.
             Some(own) if self.pool.is_closed() => {
                 own.close();
                 Err(sqlx::Error::PoolClosed)

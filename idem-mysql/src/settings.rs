@@ -1,4 +1,5 @@
-//! What a session is set to: by `connect` on connections of the store's own, and what is refused on a caller's pool.
+//! The settings of a session: what `connect` sets on its own connections, and what the store
+//! refuses on a caller's pool.
 
 use idem_core::Result;
 use idem_sql::schema::misconfigured;
@@ -8,17 +9,17 @@ use sqlx::{Executor, Row};
 use crate::config::Config;
 use crate::error::{Access, classify, decode};
 
-/// Modes of MariaDB under which an empty text is NULL, or a statement means something else.
+/// Modes of MariaDB under which an empty text is NULL, or a statement changes its meaning.
 const UNSUITABLE_MODES: [&str; 2] = ["EMPTY_STRING_IS_NULL", "ORACLE"];
 
-/// A session that cuts answers off below so many rows may take a record that is there for one that is not.
+/// A session that cuts answers off below this many rows may hide a record from the store.
 const FEWEST_ROWS: u64 = 10_000;
 
-/// What every session of `connect` is set to, those of the pool for callers' transactions too: what would undo a
-/// commit, write nothing, or cut off an answer.
+/// Returns the settings of every session of `connect`, including the pool for callers'
+/// transactions. They exclude sessions that undo a commit, refuse writes, or cut off an answer.
 ///
-/// Comments that one of the servers executes: `/*!80000 … */` MySQL, `/*M! … */` MariaDB
-/// (<https://mariadb.com/kb/en/comment-syntax/>).
+/// The comments are executed by one of the servers: `/*!80000 … */` by MySQL, `/*M! … */` by
+/// MariaDB (<https://mariadb.com/kb/en/comment-syntax/>).
 pub(crate) fn for_pool(config: &Config) -> Vec<String> {
     let seconds = (config.timeout().as_secs() / 2).clamp(1, 1 << 20);
     let mut settings = vec![
@@ -36,7 +37,8 @@ pub(crate) fn for_pool(config: &Config) -> Vec<String> {
     settings
 }
 
-/// What connections that only the store's statements use are set to besides: everything as these statements were tested.
+/// Returns the further settings of connections that only the store's statements use: everything as
+/// these statements were tested.
 pub(crate) fn for_own(config: &Config) -> Vec<String> {
     let mut settings = for_pool(config);
     settings.push(
@@ -49,12 +51,12 @@ pub(crate) fn for_own(config: &Config) -> Vec<String> {
     settings
 }
 
-/// The session's settings that [`refusal`] judges.
+/// Reads the session's settings that [`refusal`] judges.
 const READ: &str = "SELECT CAST(@@autocommit AS SIGNED), CAST(@@completion_type AS BINARY), \
                     CAST(@@sql_select_limit AS BINARY), CAST(@@sql_mode AS BINARY)";
 
-/// Refuses a session of a caller's pool under which the store's answers would not be true. It may be the caller's for other
-/// work too, so nothing is set in it.
+/// Refuses a session of a caller's pool under which the store's answers would be untrue. The caller
+/// may use the session for other work too, so the store sets nothing in it.
 pub(crate) async fn check(connection: &mut MySqlConnection) -> Result<()> {
     let row = connection.fetch_one(READ).await;
     let row = row.map_err(|error| classify(error, Access::Read))?;
@@ -82,7 +84,7 @@ impl Session {
         Ok(Self {
             autocommit: number(0)?,
             completion_type: text(1)?,
-            // One that cannot be read is no small one.
+            // A limit that cannot be read is not a small one.
             select_limit: text(2)?.parse().unwrap_or(u64::MAX),
             sql_mode: text(3)?,
         })

@@ -1,36 +1,39 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! Each commits by itself, needs no session state, and means the same under READ COMMITTED and REPEATABLE READ: the
-//! condition of an UPDATE, and what an INSERT meets, are judged on the locked, latest version of the row whatever
-//! the level ("Locking Reads", "Consistent Nonlocking Reads",
-//! <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). What a plain SELECT shows is never
-//! taken as proof that a key is free.
+//! Each commits by itself, needs no session state, and means the same under READ COMMITTED and
+//! REPEATABLE READ. At every level the condition of an UPDATE, and the row that an INSERT meets,
+//! are judged on the locked, latest version of the row ("Locking Reads", "Consistent Nonlocking
+//! Reads", <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>). The result of a
+//! plain SELECT is never taken as proof that a key is free.
 //!
-//! The clock is `UTC_TIMESTAMP(6)`, the server's at the start of the statement: not of the transaction, and in no time
-//! zone of a session. It is read before any wait for a lock: an instant that is a little old lets a lease look live
-//! for longer, never stale too early.
+//! The clock is `UTC_TIMESTAMP(6)`, the server's clock at the start of the statement: not of the
+//! transaction, and independent of the session's time zone. It is read before any wait for a lock:
+//! an instant that is a little old lets a lease look live for longer, never stale too early.
 //!
-//! Assignments of an UPDATE happen from left to right, so that each reads what it needs before that changes
-//! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`: no `||`, no double
-//! quotes, no bare `NOT`, no literal but numbers, hexadecimal bytes and one date.
+//! Assignments of an UPDATE happen from left to right, so each value is read before it changes
+//! (<https://dev.mysql.com/doc/refman/8.4/en/update.html>). Nothing here depends on `sql_mode`:
+//! there is no `||`, no double quote, no bare `NOT`, and no literal except numbers, hexadecimal
+//! bytes and one date.
 //!
 //! # No statement waits for a lock
 //!
-//! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits for it keeps a connection
-//! busy. So a statement that meets a lock fails at once and undoes what it did, and the session sends it again for
-//! [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Each server has its way, which is in the statement itself and so holds in every
-//! session and behind every pooler:
+//! A caller's transaction may keep a row locked for as long as it likes, and a statement that waits
+//! for it keeps a connection busy. So a statement that meets a lock fails at once and undoes its
+//! changes, and the session sends it again for
+//! [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Each server has its own way, which is part
+//! of the statement and so holds in every session and behind every pooler:
 //!
 //! * MariaDB: `SET STATEMENT innodb_lock_wait_timeout = 0 FOR …`, error 1205
 //!   (<https://mariadb.com/kb/en/wait-and-nowait/>, <https://mariadb.com/kb/en/set-statement/>).
-//! * MySQL knows `NOWAIT` for SELECT alone, and no time-out below a second. A subquery that depends on nothing takes the lock
-//!   with `NOWAIT`, error 3572, before the statement touches the row: the server evaluates it while it optimizes. It is in a
-//!   derived table, because MySQL reads no table in a subquery of a statement that changes it (1093). The lock is the one that
-//!   the statement takes anyway. Between the probe of an absent key and its INSERT somebody else may insert: that wait is
-//!   bounded by the session (1 s on connections of the store's own).
+//! * MySQL has `NOWAIT` for SELECT alone, and no time-out below a second. So an independent
+//!   subquery takes the lock with `NOWAIT`, error 3572, before the statement touches the row: the
+//!   server evaluates it while it optimizes. It is in a derived table, because MySQL reads no table
+//!   in a subquery of a statement that changes it (1093). The lock is the one that the statement
+//!   takes anyway. Between the probe of an absent key and its INSERT another caller may insert: the
+//!   session bounds that wait (1 s on connections of the store's own).
 //!
-//! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in a transaction until its end.
-//! So an INSERT probes under READ COMMITTED only.
+//! A probe for an absent key locks the gap around it under REPEATABLE READ and SERIALIZABLE, and in
+//! a transaction until its end. So an INSERT probes under READ COMMITTED only.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
@@ -44,9 +47,10 @@ macro_rules! now {
     };
 }
 
-/// What `row.rs` reads of a record, in this order. The short columns come as one; where the session's character set writes
-/// digits with more than a byte, the others are zero. The result is sent whatever becomes of it, because a condition on it
-/// costs each replay more than it saves the few that are in conflict.
+/// The columns that `row.rs` reads of a record, in this order. The short columns come as one; if
+/// the session's character set writes digits with more than one byte, their other bytes are zero.
+/// The result is always sent: a condition on it would cost each replay more than it saves the few
+/// claims in conflict.
 macro_rules! columns {
     ($result:literal) => {
         concat!(
@@ -60,16 +64,16 @@ macro_rules! columns {
     };
 }
 
-/// 2⁶². `purge_at` of a record that is to be swept is `sweep_at` less this, so that one index serves both, and each
-/// claim has one index less to write: below zero are those that are to be swept, and only those, in the order in which their
-/// leases end. Instants are far smaller.
+/// 2⁶². `purge_at` of a record that `fail_abandoned` may fail is `sweep_at` less this number, so
+/// that one index serves both tasks, and each claim writes one index less. Values below zero are
+/// exactly those records, in the order in which their leases end. Instants are far smaller.
 macro_rules! below {
     () => {
         "4611686018427387904"
     };
 }
 
-/// `purge_at` of a record in flight, once `sweep_at` and `expires_at` are set.
+/// Sets `purge_at` of a record in flight, once `sweep_at` and `expires_at` are set.
 macro_rules! due {
     () => {
         concat!("COALESCE(sweep_at - ", below!(), ", expires_at)")
@@ -88,8 +92,8 @@ mod maintenance;
 pub(crate) use capabilities::*;
 pub(crate) use maintenance::*;
 
-/// The columns that an INSERT fills. What comes later in a row may be told by what comes before it
-/// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>), so that the clock is asked once.
+/// The columns that an INSERT fills. A later value of a row may refer to an earlier one
+/// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>), so the clock is read once.
 macro_rules! insert {
     ($ignore:literal) => {
         concat!(
@@ -125,7 +129,8 @@ pub(crate) const INSERT_ROWS: List = List {
     separator: ", ",
 };
 
-/// Key. The record with its result. A consistent read: it locks nothing and writes nothing. So is the duplicate answered.
+/// Key. Reads the record with its result, which answers a duplicate. A consistent read: it locks
+/// nothing and writes nothing.
 pub(crate) const LOOK: &str = concat!(
     "SELECT ",
     columns!("result"),
@@ -141,8 +146,9 @@ pub(crate) const LOOK_IN: &str = concat!(
     key!()
 );
 
-/// Key. The same of the latest version: what follows a write in a caller's transaction, whose snapshot may
-/// be older than what the write has met. The row is locked by that write already.
+/// Key. The same of the latest version: it follows a write in a caller's transaction, whose
+/// snapshot may be older than the row that the write has met. That write has locked the row
+/// already.
 pub(crate) const LOOK_LATEST: &str = concat!(
     "SELECT ",
     columns!("result"),
@@ -158,29 +164,31 @@ pub(crate) const LOOK_MANY: &str = concat!(
     ", scope, operation, id\nFROM {table} WHERE {keys}"
 );
 
-/// Keys, joined with OR, which both optimizers read as ranges of the primary key.
+/// Keys, joined with OR; both optimizers read them as ranges of the primary key.
 pub(crate) const KEYS: List = List {
     place: "{keys}",
     item: concat!("(", key!(), ")"),
     separator: " OR ",
 };
 
-/// Creates the records that are not there: the primary key lets one row in, all others wait for it and find it. Where there
-/// is one, nothing changes, whatever its state, and no index is written.
+/// Creates the missing records: the primary key lets one row in; all other statements wait for it
+/// and find it. An existing record is not changed, whatever its state, and no index is written.
 ///
-/// The count is proof: IGNORE counts what was inserted and nothing else, with and without CLIENT_FOUND_ROWS, and the
-/// answer comes after the commit. The token of all rows, which is the clock at the statement's start, is in the same
-/// answer, as the insert id (<https://dev.mysql.com/doc/c-api/8.4/en/mysql-insert-id.html>): nothing is asked of the session
+/// The count is proof: IGNORE counts the inserted rows and nothing else, with and without
+/// CLIENT_FOUND_ROWS, and the answer comes after the commit. The token of all rows, the clock at
+/// the statement's start, is in the same answer, as the insert id
+/// (<https://dev.mysql.com/doc/c-api/8.4/en/mysql-insert-id.html>), so the session is not read
 /// afterwards.
 ///
-/// IGNORE makes warnings of values that do not fit into their columns; keys and metadata were measured before.
+/// IGNORE turns errors about values that do not fit their columns into warnings; keys and metadata
+/// were measured before.
 ///
 /// Row C1, for keys that have no row.
 pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 
-/// The same for one record in a caller's transaction, whose own insert id it leaves alone. Who won is told by the row, never
-/// by the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes the same for both
-/// (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
+/// The same for one record in a caller's transaction, whose own insert id it leaves alone. The row
+/// shows who won, never the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes the
+/// same for both (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
 pub(crate) const INSERT: &str = concat!(
     insert!(""),
     insert_row!("", "{probe_in}"),
@@ -194,9 +202,9 @@ pub(crate) const INSERT_PLAIN: &str = concat!(
     "\nON DUPLICATE KEY UPDATE token = token"
 );
 
-/// The same, answering with the row that is there now, own or another's: MariaDB 10.5 and later
-/// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only once it was read to its end, because the
-/// commit may fail after the row was sent (a Galera node certifies it there).
+/// The same, returning the row that exists afterwards, own or another's: MariaDB 10.5 and later
+/// (<https://mariadb.com/kb/en/insertreturning/>). The answer is proof only when it was read to its
+/// end, because the commit may fail after the row was sent (a Galera node certifies it there).
 pub(crate) const INSERT_RETURNING: &str = concat!(
     insert!(""),
     insert_row!("", ""),
@@ -204,15 +212,16 @@ pub(crate) const INSERT_RETURNING: &str = concat!(
     columns!("CAST(NULL AS BINARY)")
 );
 
-/// The parameters as `ClaimParams::take` binds them.
+/// The parameters in the order in which `ClaimParams::take` binds them.
 ///
-/// Acquires a record that is there: expired or released, stale and open to takeover, failed and to be tried again,
-/// or this attempt's own, which keeps its token. Of any number of claims that wait for the row's lock the first
-/// is let through, and the others find the row changed and update nothing.
+/// Acquires an existing record: expired or released, stale and open to takeover, failed and to be
+/// retried, or this attempt's own, which keeps its token. Of any number of claims that wait for the
+/// row's lock the first is let through, and the others find the row changed and update nothing.
 ///
-/// `result` holds the last checkpoint while the record is in flight. Who acquires a live record in flight, a takeover or
-/// the attempt itself, goes on from there; who acquires any other begins without. It is first, because what it reads
-/// changes below.
+/// `result` holds the last checkpoint while the record is in flight. An acquisition of a live
+/// record in flight, by a takeover or by the attempt itself, continues from that checkpoint; any
+/// other acquisition begins without one. `result` is assigned first, because the columns that it
+/// reads change below.
 ///
 /// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const TAKE: &str = concat!(
@@ -259,8 +268,9 @@ WHERE ",
         OR state = 2 AND ? = 1)){free}"
 );
 
-/// The failure's stored form, key, the token that was seen. Fails one stale record that may not be taken over; nobody
-/// owns it then. Nothing changes when it was renewed, sealed or released since it was seen.
+/// The failure's stored form, key, the token that was read. Fails one stale record that must not be
+/// taken over; it has no owner then. Nothing changes when the record was renewed, sealed or
+/// released since it was read.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -278,8 +288,8 @@ WHERE ",
     "{free}"
 );
 
-/// What a seal sets: state, result, and the retention (8 ×). `purge_at` may be late by an eighth of it, so that the
-/// index on it changes only where it has to.
+/// The assignments of a seal: state, result, and the retention (8 ×). `purge_at` may be late by an
+/// eighth of the retention, so that its index changes only where it has to.
 macro_rules! sealing {
     ($state:literal, $result:literal, $retention:literal) => {
         concat!(
@@ -313,8 +323,8 @@ macro_rules! sealing {
     };
 }
 
-/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held, and it always
-/// changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
+/// State, result, retention (5 ×), key, token, attempt id. One row matches when the claim was held,
+/// and it always changes, so that the count is the same with and without CLIENT_FOUND_ROWS.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -327,11 +337,12 @@ pub(crate) const SEAL: &str = concat!(
     "{free}"
 );
 
-/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All
-/// were sealed when as many rows matched; otherwise each is asked for by itself, which finds out what is sealed already.
+/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All were
+/// sealed when as many rows matched. Otherwise each is sent alone, which finds out which ones are
+/// sealed already.
 ///
-/// Results are no column of the list: MySQL gives the columns of a derived table a type with a length before it has
-/// seen the values, and refuses longer ones (1406).
+/// Results are no column of the list: MySQL gives the columns of a derived table a type with a
+/// length before it has seen the values, and refuses longer ones (1406).
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "{brief}UPDATE {table} JOIN (
 {rows}
@@ -344,7 +355,8 @@ SET ",
     "{free_keys}"
 );
 
-/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, place of the result. The names are those of the first.
+/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, index of the result. The names are
+/// those of the first.
 pub(crate) const COMPLETIONS: List = List {
     place: "{rows}",
     item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
@@ -360,8 +372,8 @@ pub(crate) const RESULTS: List = List {
     separator: ", ",
 };
 
-/// Key, token, attempt id. What a seal or release that changed nothing has met: whether the claim is the latest
-/// acquisition, and in which state.
+/// Key, token, attempt id. Reads what a seal or release that changed nothing has met: whether the
+/// claim is the latest acquisition, and its state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -381,8 +393,8 @@ pub(crate) const OWNED_LATEST: &str = concat!(
     " OR state = 3) FOR UPDATE NOWAIT"
 );
 
-/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock does; it counts as
-/// absent and is purged like any other.
+/// Key, token, attempt id. The row stays, so that the next token is greater whatever the clock
+/// does. It counts as absent, and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -396,8 +408,8 @@ WHERE ",
     "{free}"
 );
 
-/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at` is last, and `purge_at`
-/// comes after what it is made of.
+/// Lease (3 ×), key, token, attempt id. Never shortens a lease. The order matters: `lease_ends_at`
+/// is last, and `purge_at` comes after the columns that it is made of.
 ///
 /// Row N2.
 pub(crate) const RENEW: &str = concat!(

@@ -18,7 +18,8 @@ pub(crate) enum Dialect {
     MySql,
 }
 
-/// Of a place in the statements' texts, what MariaDB has there and what MySQL. Those of MySQL take the key once more.
+/// For each placeholder in the statements' texts, the text of MariaDB and that of MySQL. MySQL's
+/// texts take the key once more.
 const PLACES: [(&str, &str, &str); 6] = [
     (
         "{brief}",
@@ -49,8 +50,9 @@ const PLACES: [(&str, &str, &str); 6] = [
         "\n    AND (SELECT free FROM (SELECT 1 + COUNT(*) AS free FROM {table} \
          WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
     ),
-    // NULL, which the column refuses (1048), where the probe would lock a gap: unless it is READ-COMMITTED or
-    // READ-UNCOMMITTED, as bytes, because a text has the character set of the session.
+    // NULL, which the column refuses (1048), where the probe would lock a gap: at every level
+    // except READ-COMMITTED and READ-UNCOMMITTED. They are compared as bytes, because a text has
+    // the character set of the session.
     (
         "{probe_in}",
         "",
@@ -144,7 +146,8 @@ impl Statements {
         )
     }
 
-    /// The key of a probe, where the statement has one at its end (or, for an INSERT, at its beginning).
+    /// Binds the key of a probe, where the statement has one at its end (or, for an INSERT, at its
+    /// beginning).
     pub(crate) fn bind_probe<'q>(&self, query: Query<'q>, key: &'q Key) -> Query<'q> {
         match self.dialect {
             Dialect::MariaDb => query,
@@ -153,7 +156,7 @@ impl Statements {
     }
 }
 
-/// One statement's text. Nothing but the validated names of the tables was put into it.
+/// One statement's text. Only the validated names of the tables were put into it.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement(Arc<str>);
 
@@ -163,16 +166,16 @@ impl Statement {
     }
 }
 
-/// For how many items there is a statement: few enough texts for the driver's cache, and a list is filled up by a third
-/// at most.
+/// The numbers of items for which there is a statement: few enough texts for the driver's cache,
+/// and a list is filled up by a third at most.
 const SIZES: [usize; 18] = [
     1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
 ];
 
-/// Most items of one statement.
+/// The most items of one statement.
 pub(crate) const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
 
-/// What is repeated in a statement's text: once for each item, at this place.
+/// The part of a statement's text that is repeated for each item, and its placeholder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List {
     pub(crate) place: &'static str,
@@ -180,12 +183,12 @@ pub(crate) struct List {
     pub(crate) separator: &'static str,
 }
 
-/// A statement for several items, in a few sizes, so that few texts are prepared; a list is filled up by repeating its
-/// last item, which changes nothing.
+/// A statement for several items, in a few sizes, so that few texts are prepared. A list is filled
+/// up by repeating its last item, which changes nothing.
 pub(crate) struct Repeated {
     template: String,
     lists: &'static [List],
-    /// What is in the first item alone.
+    /// The part that only the first item has.
     probe: String,
     made: [OnceLock<Statement>; SIZES.len()],
 }
@@ -200,7 +203,7 @@ impl Repeated {
         }
     }
 
-    /// The statement for at least so many items, at most [`MAX_ITEMS`], and for how many it is.
+    /// Returns the statement for at least `items` items, at most [`MAX_ITEMS`], and its size.
     pub(crate) fn at_least(&self, items: usize) -> (&Statement, usize) {
         let place = SIZES.partition_point(|&size| size < items);
         let place = place.min(SIZES.len() - 1);
@@ -223,7 +226,7 @@ impl fmt::Debug for Repeated {
     }
 }
 
-/// The items, and the last one again until there are so many.
+/// Returns the items, then the last one again up to this size.
 pub(crate) fn filled_up<T>(items: &[T], size: usize) -> impl Iterator<Item = &T> {
     let last = items.last();
     items
@@ -266,11 +269,11 @@ mod tests {
             .map(|dialect| format!("{:?}", Statements::new(&Config::new(), dialect)))
             .join("\n")
             .to_uppercase()
-            // Read, and set by the caller alone.
+            // The statement reads it; only the caller sets it.
             .replace("@@TRANSACTION_ISOLATION", "");
         for session in [
             "@",
-            // With a value in it nothing is read: the value comes back in the statement's own answer.
+            // With an argument nothing is read: the value comes back in the statement's own answer.
             "LAST_INSERT_ID()",
             "GET_LOCK",
             "TEMPORARY",
@@ -285,7 +288,7 @@ mod tests {
         assert!(texts.contains("UTC_TIMESTAMP(6)"));
     }
 
-    /// On MariaDB the statement says so at its beginning, on MySQL a probe takes the lock before it.
+    /// MariaDB's text begins with it; on MySQL a probe takes the lock before the statement.
     #[test]
     fn no_statement_that_changes_a_row_waits_for_its_lock() {
         for dialect in [Dialect::MariaDb, Dialect::MySql] {

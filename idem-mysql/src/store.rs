@@ -20,21 +20,24 @@ use crate::settings;
 
 pub(crate) const BACKEND: &str = "mysql";
 
-/// Most connections that a store opens for its operations, and as many again for callers' transactions.
+/// The most connections that a store opens for its operations, and as many again for callers'
+/// transactions.
 const MAX_CONNECTIONS: u32 = 10;
 
-/// A connection that was idle for longer is asked whether it still lives before it is used.
+/// The store pings a connection that was idle for longer before it uses it.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
 /// The store on MySQL and MariaDB.
 ///
-/// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
+/// A clone shares the connections. The store creates no tables by itself: see
+/// [`migrate`](Self::migrate).
 ///
 /// # Sessions
 ///
-/// [`connect`](Self::connect) sets each session of its own, whatever the server's defaults, `init_connect` included, and
-/// needs no privilege for that. On a caller's pool, which may serve other work too, the store sets nothing. It checks each
-/// connection at its first use and refuses, with `Misconfigured` and the remedy, a setting that would make answers untrue.
+/// [`connect`](Self::connect) sets each session of its own, whatever the server's defaults,
+/// `init_connect` included, and needs no privilege for that. A caller's pool may serve other work
+/// too, so the store sets nothing there. It checks each connection at its first use, and refuses a
+/// setting that would make answers untrue with `Misconfigured` and the remedy.
 ///
 /// | setting | `connect` | a caller's pool |
 /// | --- | --- | --- |
@@ -51,44 +54,51 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// | `optimizer_switch`, `sql_safe_updates`, `sql_big_selects`, `sql_auto_is_null`, `unique_checks`, `foreign_key_checks` | defaults, on own connections | no effect seen |
 /// | time zone, character sets, collations, `auto_increment_*`, `group_concat_max_len`, `div_precision_increment`, temporary tables | | no effect |
 ///
-/// Tried on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults and with pools whose
-/// sessions are set otherwise. Not tried: `max_statement_time` and `max_execution_time`, servers that are read only or
-/// offline, binlog formats, `innodb_rollback_on_timeout` and `sql_require_primary_key`.
+/// Tested on MySQL 9.7.4 and MariaDB 10.11.19, with a private server with hostile global defaults
+/// and with pools whose sessions are set otherwise. Not tested: `max_statement_time` and
+/// `max_execution_time`, servers that are read only or offline, binlog formats,
+/// `innodb_rollback_on_timeout` and `sql_require_primary_key`.
 ///
-/// No user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()` is used, so a pooler may change servers between
-/// statements. The exception is the INSERT in a caller's transaction on MySQL that is not READ COMMITTED: it sets a user
-/// variable and `innodb_lock_wait_timeout` around it.
+/// The store uses no user variable, temporary table, `GET_LOCK` or `LAST_INSERT_ID()`, so a pooler
+/// may change servers between statements. The exception is the INSERT in a caller's transaction on
+/// MySQL that is not READ COMMITTED: it sets a user variable and `innodb_lock_wait_timeout` around
+/// it.
 ///
 /// # Locked keys
 ///
 /// No statement waits for a lock, except these on MySQL:
 ///
-/// * On a caller's pool whose sessions are REPEATABLE READ, the default, an INSERT costs one round trip more, which makes it
-///   READ COMMITTED: set the level in the pool's `after_connect`.
-/// * In a caller's transaction of such a session, the INSERT of a fresh key waits for up to a second.
-/// * Under SERIALIZABLE a plain read of a transaction waits for as long as the session says.
-/// * A transaction that begins at a higher level than its session's keeps others from inserting next to its fresh key.
+/// * On a caller's pool whose sessions are REPEATABLE READ, the default, an INSERT costs one more
+///   round trip, which makes it READ COMMITTED. To spare it, set the level in the pool's
+///   `after_connect`.
+/// * In a caller's transaction of such a session, the INSERT of a fresh key waits for up to a
+///   second.
+/// * Under SERIALIZABLE a plain read of a transaction waits for as long as the session's setting.
+/// * A transaction that begins at a higher level than its session's keeps others from inserting
+///   next to its fresh key.
 #[derive(Clone)]
 pub struct MySqlStore {
     pub(crate) pool: MySqlPool,
-    /// What operations run on instead of the pool.
+    /// The connections of the operations, instead of the pool's.
     own: Option<Own>,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turns batching off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl MySqlStore {
-    /// A store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
-    /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken from one unless the pool was
-    /// built with `test_before_acquire(false)`; [`connect`](Self::connect) spares both.
+    /// sqlx pings a connection each time it is handed back to a pool, and each time it is taken
+    /// from one unless the pool was built with `test_before_acquire(false)`;
+    /// [`connect`](Self::connect) spares both.
     #[must_use]
     pub fn new(pool: MySqlPool) -> Self {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: MySqlPool, config: Config) -> Self {
         Self::on(pool, None, config)
@@ -105,24 +115,26 @@ impl MySqlStore {
         store.with_batches()
     }
 
-    /// A store on connections of its own: at most 10 or what
-    /// [`Config::with_max_connections`] says, opened as they are needed, and tested before use only after half a
-    /// minute of idling. [`pool`](Self::pool) is for callers' transactions and opens at most as many again, when it is used.
+    /// Creates a store with its own connections: at most 10 by default
+    /// ([`Config::with_max_connections`]). It opens them as they are needed, and tests them before
+    /// use only after half a minute of idling. [`pool`](Self::pool) is for callers' transactions
+    /// and opens at most as many again, when it is used.
     ///
-    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for MariaDB too. Whatever the server's
-    /// defaults, sessions commit by themselves, write, are READ COMMITTED, wait for a lock for a second and cut no answer off;
-    /// on connections of the store's own the SQL mode, the optimizer and the limits of statements are set, too: see
+    /// `url` is `mysql://user:password@host:port/database?ssl-mode=…`, as sqlx reads it, for
+    /// MariaDB too. Whatever the server's defaults, sessions commit by themselves, write, are READ
+    /// COMMITTED, wait one second for a lock, and return answers in full. On its own connections
+    /// the store also sets the SQL mode, the optimizer and the limits of statements: see
     /// [Sessions](Self#sessions).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be
-    /// made.
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
+    /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = MySqlConnectOptions::from_str(url)
             .map_err(at)?
-            // Nothing here depends on the session; this spares each connection a round trip.
+            // No statement depends on the session; this spares each connection a round trip.
             .pipes_as_concat(false)
             .no_engine_substitution(false)
             .timezone(None)
@@ -162,27 +174,28 @@ impl MySqlStore {
         Ok(store)
     }
 
-    /// How often statements lost a race and were sent again, since this store (or the one it was cloned from) was made.
+    /// Returns how often statements lost a race and were sent again, since this store (or the one
+    /// it was cloned from) was made.
     #[must_use]
     pub fn contention(&self) -> Contention {
         self.operations.counters.read()
     }
 
-    /// The pool, for migrations and callers' transactions. When it is closed, the store is closed with it: its operations
-    /// answer with `Misconfigured`.
+    /// Returns the pool, for migrations and callers' transactions. Closing it closes the store: its
+    /// operations then return `Misconfigured`.
     #[must_use]
     pub fn pool(&self) -> &MySqlPool {
         &self.pool
     }
 
-    /// How the store is set up.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config
     }
 
-    /// Waits for the pool's connections and closes all, those of clones too. What is under way on the store's own goes on
-    /// to its end.
+    /// Waits for the pool's connections and closes all, those of clones too. Operations that are
+    /// under way on the store's own connections run to their end.
     pub async fn close(&self) {
         if let Some(own) = &self.own {
             own.close();

@@ -13,8 +13,9 @@ use crate::store::BACKEND;
 
 /// An open transaction on a connection of the pool.
 ///
-/// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection, which rolls back:
-/// a connection whose statement was dropped half-way is of no use, and sqlx 0.9.0 would hand it back to the pool.
+/// It is a [`MySqlConnection`] for statements. Dropped without a commit it closes the connection,
+/// which rolls back: a connection whose statement was dropped half-way is unusable, and sqlx 0.9.0
+/// would hand it back to the pool.
 #[derive(Debug)]
 pub struct Transaction {
     connection: PoolConnection<MySql>,
@@ -22,8 +23,8 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
-    /// open.
+    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// leave the transaction open.
     pub(crate) async fn begin(pool: MySqlPool, statement: &'static str) -> Result<Self> {
         let begun = tokio::spawn(async move {
             let mut transaction = Self {
@@ -38,11 +39,12 @@ impl Transaction {
         begun.map_err(|error| failed(error, Access::Read, "begin"))
     }
 
-    /// Commits.
+    /// Commits the transaction.
     ///
     /// # Errors
     ///
-    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is lost, with an unknown effect.
+    /// `Contention` when a Galera node refuses to certify it; `Unavailable` when the answer is
+    /// lost, with an unknown effect.
     ///
     /// # Cancellation
     ///
@@ -53,7 +55,7 @@ impl Transaction {
         done.map_err(|error| failed(error, Access::Write, "commit"))
     }
 
-    /// Rolls back, and keeps the connection for others, which dropping does not.
+    /// Rolls the transaction back, and keeps the connection for others, which dropping does not.
     ///
     /// # Errors
     ///

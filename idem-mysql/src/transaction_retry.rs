@@ -1,4 +1,4 @@
-//! Transactions that are repeated as a whole.
+//! Repeats transactions as a whole.
 
 use std::error::Error as StdError;
 
@@ -24,8 +24,9 @@ fn begin(isolation: Isolation) -> &'static str {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a deadlock or a failed certification (1213), a lock that another
-/// transaction holds (1205, 3572, `Contention`), or a row that changed under a snapshot (1020).
+/// Runs transactions, and repeats each as a whole after a deadlock or a failed certification
+/// (1213), a lock of another transaction (1205, 3572, `Contention`), or a row that changed under a
+/// snapshot (1020).
 ///
 /// ```no_run
 /// # async fn pay(store: &idem_mysql::MySqlStore, request: &idem_core::ClaimRequest)

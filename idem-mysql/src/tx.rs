@@ -7,31 +7,38 @@ use crate::session::Session;
 use crate::store::{BACKEND, MySqlStore};
 
 idem_sql::store_in_transaction! {
-    /// The record and the caller's own rows commit together: the only true exactly-once there is.
+    /// Operations in a caller's transaction: the record and the caller's own rows commit together.
+    /// There is no other true exactly-once.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim. Others that
-    /// claim the key meanwhile are answered with `Contention` within [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), as is who
-    /// completes, renews or releases the claim outside of the transaction; the store remembers the key, so that most of them do
-    /// not even ask the server. Keep such transactions short all the same.
+    /// Two ways:
     ///
-    /// The connection is that of an open transaction: [`Transaction`](crate::Transaction) or `sqlx::MySqlTransaction`. Prefer the first:
-    /// sqlx 0.9.0 hands a connection whose statement was dropped half-way back to the pool, where it keeps the
-    /// transaction open, and its locks.
+    /// - Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that
+    ///   writes the business rows. Others see the key in flight while the work runs.
+    /// - Run [`claim_in`](Self::claim_in) and `complete_in` both in the transaction. A rollback
+    ///   leaves no trace of the claim. Others that claim the key meanwhile get `Contention` within
+    ///   [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), as does a caller that completes,
+    ///   renews or releases the claim outside of the transaction. The store remembers the key, so
+    ///   most of them send nothing to the server. Keep such transactions short all the same.
     ///
-    /// A lock that another transaction holds is waited for as long here, and then the answer is `Contention`. Not so where a plain
-    /// read waits, which is under SERIALIZABLE on MySQL, and for the INSERT of a fresh key on MySQL in a session that is not READ
-    /// COMMITTED: a second. The session's settings are afterwards what they were. A transaction that was made REPEATABLE READ or
-    /// SERIALIZABLE for itself in a session that is READ COMMITTED keeps others on MySQL from inserting next to its fresh key.
+    /// The connection is that of an open transaction: [`Transaction`](crate::Transaction) or
+    /// `sqlx::MySqlTransaction`. Prefer the first: sqlx 0.9.0 hands a connection whose statement
+    /// was dropped half-way back to the pool, where it keeps the transaction open, and its locks.
     ///
-    /// After an error of the server roll the transaction back, also after 1205, which undoes the statement only,
-    /// and repeat it as a whole, with the same key. [`Transactions`](crate::Transactions) does that. Under REPEATABLE READ, the servers' default,
-    /// a duplicate may be told what was true when the transaction began to read; who acquires is always decided by the
-    /// latest version.
+    /// For a lock that another transaction holds, these methods wait at most as long, and then
+    /// return `Contention`. There are two exceptions on MySQL: a plain read under SERIALIZABLE, and
+    /// the INSERT of a fresh key in a session that is not READ COMMITTED, which waits up to a
+    /// second. Afterwards the session's settings are as before. A transaction that was made
+    /// REPEATABLE READ or SERIALIZABLE for itself in a READ COMMITTED session keeps others on MySQL
+    /// from inserting next to its fresh key.
     ///
-    /// The store remembers which operations are used in transactions, and looks first for their keys: an insert that comes first
-    /// would meet the lock of a transaction, where a look is answered at once.
+    /// After an error of the server roll the transaction back, also after 1205, which undoes the
+    /// statement only, and repeat it as a whole, with the same key.
+    /// [`Transactions`](crate::Transactions) does that. Under REPEATABLE READ, the servers'
+    /// default, a duplicate may get the answer that was true when the transaction began to read.
+    /// The latest version always decides who acquires.
+    ///
+    /// The store remembers which operations are used in transactions, and reads their keys first:
+    /// an insert would meet the lock of a transaction, where a read is answered at once.
     MySqlStore, BACKEND, transaction: &mut MySqlConnection,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`, and `Contention` after a deadlock or a lock that another transaction holds.",

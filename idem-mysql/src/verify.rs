@@ -1,4 +1,4 @@
-//! Whether tables and privileges are what the statements need.
+//! Checks that tables and privileges are as the statements need them.
 
 use std::collections::HashMap;
 
@@ -39,10 +39,10 @@ const MARKS: &[Column] = &[
     ("id", "varbinary", 255, false),
 ];
 
-/// By the bytes of these a record is told from every other.
+/// The bytes of these columns distinguish a record from every other.
 const KEY: [&str; 3] = ["scope", "operation", "id"];
 
-/// A column as the server describes it.
+/// A column, as the server describes it.
 #[derive(Debug, Clone)]
 struct Found {
     data_type: String,
@@ -53,7 +53,8 @@ struct Found {
 }
 
 impl MySqlStore {
-    /// Compares engine, columns, primary key and index of both tables with what the statements need.
+    /// Compares engine, columns, primary key and index of both tables with what the statements
+    /// need.
     pub(crate) async fn check_tables(&self) -> Result<()> {
         let config = self.config();
         let tables = [
@@ -72,7 +73,7 @@ impl MySqlStore {
         Ok(())
     }
 
-    /// What is wrong with a table.
+    /// Returns the difference of a table from what the statements need.
     async fn wrong(
         &self,
         table: &str,
@@ -139,7 +140,8 @@ impl MySqlStore {
         rows.iter().map(read).collect()
     }
 
-    /// Sends a statement of each kind that meets no row, so that the server says what the user may not do.
+    /// Sends a statement of each kind that meets no row, so that the server reports missing
+    /// privileges.
     pub(crate) async fn check_privileges(&self) -> Result<()> {
         let config = self.config();
         let tables = [
@@ -167,7 +169,7 @@ impl MySqlStore {
     }
 }
 
-/// Says which statement was refused; what it is for is the same in all of them.
+/// Says which statement was refused.
 fn refused(error: Error, kind: &str, table: &str) -> Error {
     if error.kind() != ErrorKind::Misconfigured {
         return error;
@@ -192,7 +194,7 @@ fn wrong_columns(needed: &[Column], mut found: HashMap<String, Found>) -> Option
         let Some(column) = found.remove(*name) else {
             return Some(format!("the column {name} is missing"));
         };
-        // What is of a fixed length is filled up, and what is longer takes what is shorter.
+        // The server fills up values of a fixed length, and a longer column takes shorter values.
         let fits = match *data_type {
             "binary" => column.bytes == *bytes,
             _ => column.bytes >= *bytes,
@@ -208,7 +210,7 @@ fn wrong_columns(needed: &[Column], mut found: HashMap<String, Found>) -> Option
             return Some(format!("the column {name} has to take NULL"));
         }
     }
-    // Of columns that somebody has added nothing is known to an INSERT.
+    // An INSERT knows nothing of columns that others have added.
     let unknown = |(_, column): &(&String, &Found)| !column.is_nullable && !column.has_default;
     let (name, _) = found.iter().find(unknown)?;
     Some(format!(
@@ -216,7 +218,7 @@ fn wrong_columns(needed: &[Column], mut found: HashMap<String, Found>) -> Option
     ))
 }
 
-/// Index, column, and whether it is the whole column, in the order of each index.
+/// Compares index, column, and whether it is the whole column, in the order of each index.
 fn wrong_indexes(parts: &[(String, String, bool)], indexed: &str) -> Option<String> {
     let primary: Vec<_> = parts
         .iter()

@@ -1,6 +1,7 @@
-//! The suite, and cases of this crate's own, against MariaDB and MySQL; the suite there once more with claims that insert
-//! before they look, whatever they have learnt; and against three nodes of a Galera cluster, a different one each time a
-//! store is opened; against one of them, whose open transactions lock what they have claimed; and behind `Batched`.
+//! Runs the suite, and this crate's own cases, against MariaDB and MySQL; the suite there once more
+//! with claims that always insert before they read; against three nodes of a Galera cluster, a
+//! different one each time a store is opened; against one node, whose open transactions lock the
+//! keys that they have claimed; and behind `Batched`.
 
 mod cases;
 mod support;

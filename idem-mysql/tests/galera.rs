@@ -1,4 +1,4 @@
-//! A Galera cluster of its own, whose nodes are written to all at once and killed.
+//! A Galera cluster of its own; its nodes get writes all at once, and are killed.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -60,7 +60,8 @@ fn request(id: impl AsRef<str>) -> ClaimRequest {
     ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
 }
 
-/// A store on each node. Without `wsrep_sync_wait` a node may answer from before what the others have committed.
+/// Opens a store on each node. Without `wsrep_sync_wait` a node may answer from a state before the
+/// others' commits.
 async fn stores(cluster: &Cluster, sync_wait: Option<u8>) -> Result<Vec<MySqlStore>, BoxError> {
     let mut stores = Vec::new();
     for node in 0..NODES {
@@ -76,7 +77,7 @@ async fn stores(cluster: &Cluster, sync_wait: Option<u8>) -> Result<Vec<MySqlSto
     Ok(stores)
 }
 
-/// The table comes to the other nodes a moment later.
+/// Waits for the table, which reaches the other nodes a moment later.
 async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
     for _ in 0..200 {
         if store.verify().await.is_ok() {
@@ -87,7 +88,8 @@ async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
     Ok(store.verify().await?)
 }
 
-/// Claims the keys from every node with several writers each, in other orders; who acquired which key.
+/// Claims the keys from every node with several writers each, in other orders; returns who acquired
+/// which key.
 async fn claim_everywhere(
     stores: &[MySqlStore],
     ids: &[String],
@@ -100,7 +102,7 @@ async fn claim_everywhere(
             writers.spawn(async move {
                 let mut won = Vec::new();
                 for number in 0..ids.len() {
-                    // Half of the writers come from the other end.
+                    // Half of the writers start from the other end.
                     let place = if writer % 2 == 0 {
                         number
                     } else {
@@ -174,7 +176,8 @@ fn takeover(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// Claims and completes each key, through another node when its own does not answer; the answers that it was given.
+/// Claims and completes each key, through another node when its own does not answer; returns the
+/// answers.
 async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Response)>, BoxError> {
     let mut answers = Vec::new();
     let mut place = node;
@@ -185,7 +188,8 @@ async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Respo
             let done = claim_and_complete(&stores[place], &request, &own).await;
             match done {
                 Ok(Some(answer)) => break answer,
-                // Held by somebody who is still at it, or by this attempt, whose completion was cut off.
+                // Held by another caller that still works, or by this attempt, whose completion was
+                // cut off.
                 Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Err(error) if error.is_retryable() => place = (place + 1) % 2,
                 Err(error) => return Err(error.into()),
@@ -196,7 +200,7 @@ async fn work(stores: Vec<MySqlStore>, node: usize) -> Result<Vec<(String, Respo
     Ok(answers)
 }
 
-/// The answer; `None` while somebody else holds the key.
+/// Claims and completes; returns the answer, or `None` while another caller holds the key.
 async fn claim_and_complete(
     store: &MySqlStore,
     request: &ClaimRequest,

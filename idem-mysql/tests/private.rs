@@ -1,4 +1,4 @@
-//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
+//! Tests that need a server of their own: it is killed, has no other writers, or speaks TLS.
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -91,7 +91,8 @@ fn crash(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What this writer was told is stored.
+/// Claims and completes until the server is killed; returns the claims whose completion was
+/// acknowledged.
 async fn complete_until_killed(store: MySqlStore, round: u32, writer: u32) -> Vec<Claim> {
     let mut acknowledged = Vec::new();
     for number in 0.. {
@@ -111,7 +112,7 @@ async fn complete_until_killed(store: MySqlStore, round: u32, writer: u32) -> Ve
 
 async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
-        // The pool's old connections are dead; asking again is what a caller does.
+        // The pool's old connections are dead; a caller repeats the call.
         let asked = request(claim.key().id());
         let _first = store
             .claim_retrying(&asked, Duration::from_secs(30))
@@ -125,8 +126,8 @@ async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxErro
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
-/// is why a few tries are allowed. A thousand writes would move it in each.
+/// Nobody else writes to this server, so the log stands still. The server's own housekeeping may
+/// move it, so a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     let server = start_private(server, &Options::new())?;
     runtime.block_on(async {
@@ -165,7 +166,7 @@ fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     })
 }
 
-/// The end of the redo log in bytes, as the server counts it.
+/// Returns the end of the redo log in bytes, as the server counts it.
 async fn log_position(store: &MySqlStore) -> Result<u64, BoxError> {
     let status = sqlx::raw_sql("SHOW ENGINE INNODB STATUS");
     let row = status.fetch_one(store.pool()).await?;
@@ -206,7 +207,8 @@ fn tls(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     })
 }
 
-/// What a server can be set to for all sessions, and for those of users without SUPER at their beginning.
+/// Settings that a server can have for all sessions, and for the beginning of sessions of users
+/// without SUPER.
 const HOSTILE: &[&str] = &[
     "SET GLOBAL autocommit = 0",
     "SET GLOBAL completion_type = 'CHAIN'",
@@ -254,7 +256,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
             store
                 .complete(&claim, &Response::new(200, ""), HOUR)
                 .await?;
-            // What was acknowledged is there for a session that was set up before all this.
+            // Acknowledged results are visible to a session that was set up before all this.
             let count = "SELECT COUNT(*) FROM idem_records WHERE state = 1";
             let count = sqlx::raw_sql(count).fetch_one(&mut *root).await?;
             assert_eq!(count.try_get::<i64, _>(0)?, 1, "completed and committed");
@@ -267,7 +269,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
                     .await?;
             }
         }
-        // Left alone, sqlx sets the SQL mode and the time zone itself.
+        // By default, sqlx sets the SQL mode and the time zone itself.
         let pool = MySqlPoolOptions::new().connect_with(options).await?;
         let error = MySqlStore::new(pool).claim(&request("refused")).await;
         let error = error.expect_err("nothing would be committed");
@@ -277,7 +279,7 @@ fn hostile(runtime: &Runtime, name: &str) -> Result<(), BoxError> {
     })
 }
 
-/// A step of each law that writes, with answers that are read again.
+/// Runs a step of each law that writes, with answers that are read again.
 async fn core(store: &MySqlStore) -> Result<(), BoxError> {
     let response = Response::new(200, "it's \\ done");
     let (first, second) = (request("first"), request("second"));
@@ -296,7 +298,7 @@ async fn core(store: &MySqlStore) -> Result<(), BoxError> {
         .complete_in(&mut transaction, &claim, &response, HOUR)
         .await?;
     transaction.commit().await?;
-    // More at once than a session may show.
+    // More rows at once than a session may show.
     let many: Vec<_> = (0..20).map(|id| request(format!("many {id}"))).collect();
     let mut claims = Vec::new();
     for outcome in store.claim_many(&many).await {

@@ -13,23 +13,23 @@ use crate::row::Columns;
 use crate::session::Session;
 use crate::statements::Statement;
 
-/// What one statement takes at most, in bytes of results; larger batches take several.
+/// The limits of one statement, in bytes of results; larger batches take several statements.
 pub(crate) const LIMITS: RoundLimits = RoundLimits {
     items: 1_000,
     bytes: 16 << 20,
     beside: |_| 0,
 };
 
-/// Most records that one statement reads; each may come with its result.
+/// The most records that one statement reads; each may come with its result.
 const MAX_READS: usize = 128;
 
-/// So many items that are asked for by themselves are under way at a time.
+/// How many items that are sent one by one are under way at a time.
 pub(crate) const AT_A_TIME: usize = 8;
 
 type KeyParts<'k> = (&'k str, &'k str, &'k str);
 
-/// In the order of these, byte by byte as the server's collation "C" has it, are the keys of a statement, and so are
-/// [`Key`]s.
+/// The parts of a key in the order in which the keys of a statement, and [`Key`]s, are sorted: byte
+/// by byte, as in the server's collation "C".
 fn parts(key: &Key) -> KeyParts<'_> {
     (key.scope(), key.operation(), key.id())
 }
@@ -46,7 +46,7 @@ impl Item for ClaimParams<'_> {
     }
 }
 
-/// An answer, or none where the row changed under the statement.
+/// The answers; `None` where the row changed under the statement.
 type Answers = Vec<Option<Result<ClaimOutcome>>>;
 
 fn unanswered(items: usize) -> Answers {
@@ -95,8 +95,8 @@ impl Operations {
         (position, Box::pin(claimed).await)
     }
 
-    /// Answers the claims whose records decide them, where records are expected. A read waits for no lock and writes
-    /// nothing.
+    /// Answers the claims that a read of their records decides, where records are expected. A read
+    /// waits for no lock and writes nothing.
     async fn read_first(
         &self,
         session: &mut Session<'_>,
@@ -122,7 +122,7 @@ impl Operations {
                         }
                     }
                 }
-                // A record that is damaged, perhaps: each is asked for by itself.
+                // A record may be damaged: each claim is sent alone.
                 Err(error) if may_be_anothers(&error) => left.extend(chunk),
                 Err(error) => {
                     let each = error.for_each_item();
@@ -135,7 +135,8 @@ impl Operations {
         batch.put_back(left);
     }
 
-    /// One statement; what each claim learns from a live record that it may not touch.
+    /// Sends one read; returns the outcome of each claim that meets a live record which it must not
+    /// touch.
     async fn read_round(
         &self,
         session: &mut Session<'_>,
@@ -167,8 +168,8 @@ impl Operations {
         Ok(found)
     }
 
-    /// One statement, or two: where the traffic has taught that the keys are mostly fresh, they are inserted first,
-    /// and what has a row already is left to the statement that decides everything.
+    /// Sends one statement, or two. Where the estimator expects fresh keys, the claims are inserted
+    /// first, and those whose key has a row go to the statement that decides everything.
     async fn claim_round(
         &self,
         session: &mut Session<'_>,
@@ -188,7 +189,7 @@ impl Operations {
                     .into_iter()
                     .zip(found)
                     .for_each(|(at, found)| answers[at] = found),
-                // What was inserted is won, whatever becomes of the others.
+                // The inserted claims are won, whatever happens to the others.
                 Err(error) => {
                     let each = error.for_each_item();
                     left.into_iter()
@@ -209,11 +210,11 @@ impl Operations {
     ) -> bool {
         let all = claims.len();
         let duplicates = claims.filter(|claim| self.estimator.expects_duplicate(claim.key()));
-        // An eighth of them costs what a second statement does, or less.
+        // Up to an eighth of duplicates cost no more than a second statement.
         duplicates.count() * 8 <= all
     }
 
-    /// The claims of those keys that had no row.
+    /// Claims the keys that have no row.
     async fn insert_round(
         &self,
         session: &mut Session<'_>,
@@ -257,8 +258,8 @@ impl Operations {
     }
 }
 
-/// Whether it is the item's own answer: it is asked for by itself where the record is to be failed first, and where the
-/// statement has done nothing, perhaps because of another item.
+/// Returns whether this is the item's own answer. The item is sent alone where its record has to be
+/// failed first, and where the statement had no effect, perhaps because of another item.
 fn is_settled(claim: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
     match answer {
         Ok(outcome) => !is_abandoned(outcome, claim.request),
@@ -266,7 +267,7 @@ fn is_settled(claim: &ClaimParams<'_>, answer: &Result<ClaimOutcome>) -> bool {
     }
 }
 
-/// The index of the key among the claims, which are sorted; mostly it is the next one.
+/// Returns the index of the key among the claims, which are sorted; mostly it is the next one.
 fn index_of(claims: &[&ClaimParams<'_>], next: usize, key: KeyParts<'_>) -> Option<usize> {
     if claims
         .get(next)
@@ -288,7 +289,7 @@ fn metadata<'q>(claims: &'q [&'q ClaimParams<'_>]) -> Vec<Option<&'q str>> {
     metadata.collect()
 }
 
-/// The statement with what both take first.
+/// Binds the values that both statements take first.
 fn bound(statement: &Statement, claims: &[&ClaimParams<'_>]) -> Query {
     let column =
         |part: fn(&Key) -> &str| -> Vec<&str> { claims.iter().map(|a| part(a.key())).collect() };

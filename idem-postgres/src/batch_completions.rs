@@ -42,7 +42,7 @@ impl Operations {
         (position, Box::pin(sealed).await)
     }
 
-    /// One statement; whether each item was sealed by it.
+    /// Sends one statement; returns whether it sealed each item.
     async fn complete_round(
         &self,
         session: &mut Session<'_>,
@@ -92,7 +92,7 @@ impl Operations {
     }
 }
 
-/// Where in the arrays the sealed item was; the server counts from one.
+/// Returns the index of the sealed item in the arrays; the server counts from one.
 fn index(row: &PgRow) -> Result<Option<usize>> {
     let number: i64 = cell(row, 0)?;
     Ok(usize::try_from(number - 1).ok())

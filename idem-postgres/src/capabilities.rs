@@ -69,7 +69,8 @@ impl Operations {
         Err(mark_was_raised())
     }
 
-    /// What the committed mark says, although an open transaction has locked it; else this error.
+    /// Answers from the committed mark, although an open transaction has locked it; otherwise
+    /// returns this error.
     async fn stands(
         &self,
         session: &mut Session<'_>,

@@ -16,10 +16,12 @@ use crate::row::Columns;
 use crate::session::Session;
 
 impl Operations {
-    /// What one cheap statement or two can decide, they do; the statement that can decide everything does the rest.
+    /// Claims a key with one or two cheap statements where they can decide; otherwise with the
+    /// statement that decides everything.
     ///
-    /// In a caller's transaction only that one is sent: two statements would be two snapshots under READ COMMITTED,
-    /// and under the other levels the second would see no more than the first.
+    /// In a caller's transaction only that statement is sent. Two statements would be two snapshots
+    /// under READ COMMITTED, and under the other levels the second would see no more than the
+    /// first.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -33,15 +35,18 @@ impl Operations {
         claimed.map_err(|error| self.noted(&self.locked, request.key(), error))
     }
 
-    /// Inserts and then reads, or the other way round, as the traffic has taught; and decides fully where the key has a
-    /// record that may have to be acquired, or had one in between.
+    /// Inserts and then reads, or reads and then inserts, as the estimator expects. Sends the
+    /// statement that decides everything where the key has a record that may have to be acquired,
+    /// or had one in between.
     ///
-    /// Only a row that was written makes a winner, and only a live record that this claim may not touch makes a loser,
-    /// so the order changes no verdict. What happens between two statements is seen by the second, or by the one
-    /// that decides everything: a record that the insert met may be gone, and one that the read did not see may be there.
+    /// Only a row that was written makes a winner. Only a live record that this claim must not
+    /// touch makes a loser. So the order changes no decision. A change between two statements is
+    /// seen by the second, or by the statement that decides everything: a record that the insert
+    /// met may be gone, and a record that the read did not see may be there.
     ///
-    /// What writes may wait for the key's lock, so it waits for its turn first, and after another's turn, or when the key
-    /// is locked, it reads: a record that was committed answers without a lock.
+    /// A statement that writes may wait for the key's lock, so it waits for its turn first. After
+    /// another caller's turn, or when the key is locked, the claim reads: a committed record
+    /// answers without a lock.
     pub(crate) async fn claim_alone(
         &self,
         session: &mut Session<'_>,
@@ -101,7 +106,8 @@ impl Operations {
         }
     }
 
-    /// What a record that was committed says, although an open transaction has locked it; else this error.
+    /// Answers from the committed record, although an open transaction has locked it; otherwise
+    /// returns this error.
     async fn lost_or(
         &self,
         session: &mut Session<'_>,
@@ -120,7 +126,7 @@ impl Operations {
         Err(error)
     }
 
-    /// The claim, if the key had no record.
+    /// Inserts the claim, if the key has no record.
     async fn insert(
         &self,
         session: &mut Session<'_>,
@@ -154,7 +160,7 @@ impl Operations {
         Ok(lost.map_or(Look::Acquirable, Look::Lost))
     }
 
-    /// The statement that decides everything, until it does.
+    /// Sends the statement that decides everything, until it decides.
     pub(crate) async fn claim_fully(
         &self,
         session: &mut Session<'_>,
@@ -188,7 +194,7 @@ impl Operations {
         Err(key_changed_hands(Effect::None))
     }
 
-    /// Fails the stale record that was seen; `None` when it has changed since.
+    /// Fails the stale record that was read; `None` when it has changed since.
     async fn abandon(
         &self,
         session: &mut Session<'_>,
@@ -206,23 +212,23 @@ impl Operations {
     }
 }
 
-/// What a plain read has found.
+/// The result of a plain read.
 #[derive(Debug)]
 enum Look {
     /// No record, not even one that has expired.
     Absent,
-    /// One that this claim may have to acquire, or to fail.
+    /// A record that this claim may have to acquire, or to fail.
     Acquirable,
-    /// A live one that it may not touch.
+    /// A live record that this claim must not touch.
     Lost(ClaimOutcome),
 }
 
-/// What a claim does next.
+/// The next statement of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Reads the record.
     Look,
-    /// Inserts it, where there is none.
+    /// Inserts the record, where there is none.
     Insert,
     /// Sends the statement that decides everything.
     Decide,

@@ -1,11 +1,11 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
 use idem_sql::config::{LONGEST_TIME, checked_name};
 
-/// Names, limits and the way statements are sent.
+/// The configuration of a store: names, limits, and how statements are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     schema: Option<String>,
@@ -18,35 +18,40 @@ pub struct Config {
     max_connections: u32,
 }
 
-/// Whether changes are told to those who wait for them.
+/// Whether the server notifies waiting runs of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Announce {
-    /// Nothing is: who waits, polls.
+    /// No notifications: waiting runs poll.
     #[default]
     Nothing,
-    /// Results, failures and releases are told by `pg_notify`, in the statement that writes them, so when it commits.
+    /// Results, failures and releases are notified by `pg_notify`, in the statement that writes
+    /// them, so when it commits.
     ///
-    /// What it costs: a transaction that notifies holds a lock on the whole database from just before its commit is written until it is
-    /// (`PreCommit_Notify` in <https://github.com/postgres/postgres/blob/master/src/backend/commands/async.c>), so
-    /// completions commit one after the other, each with its flush of the log; no transaction with one can be
-    /// prepared for a two-phase commit; and a session that listens and never leaves its transaction fills the
-    /// queue, until commits that notify fail (<https://www.postgresql.org/docs/current/sql-notify.html>).
+    /// The price:
+    ///
+    /// - A transaction that notifies holds a lock on the whole database from just before its commit
+    ///   is written until it is (`PreCommit_Notify` in
+    ///   <https://github.com/postgres/postgres/blob/master/src/backend/commands/async.c>). So
+    ///   completions commit one after the other, each with its flush of the log.
+    /// - A transaction that notifies cannot be prepared for a two-phase commit.
+    /// - A session that listens and never leaves its transaction fills the queue, until commits
+    ///   that notify fail (<https://www.postgresql.org/docs/current/sql-notify.html>).
     Changes,
 }
 
-/// How statements are sent, which depends on what stands between this program and the server.
+/// How statements are sent. The choice depends on the poolers between this program and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StatementMode {
-    /// Prepared once per connection under a name: one round trip per statement. For direct connections,
-    /// poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
+    /// Prepared once per connection under a name: one round trip per statement. For direct
+    /// connections, poolers in session mode, and PgBouncer 1.21 and later in transaction mode with
     /// `max_prepared_statements` above the number of this crate's statements.
     /// [`connect`](crate::PostgresStore::connect) refuses a pooler that mixes them up.
     #[default]
     Prepared,
-    /// Not kept: each statement runs unnamed inside a transaction of its own, because a pooler in
-    /// transaction mode keeps a client on one server only for the length of a transaction. Four round
-    /// trips instead of one. For PgBouncer before 1.21 and poolers like it in transaction mode.
+    /// Not kept: each statement runs unnamed inside its own transaction, because a pooler in
+    /// transaction mode keeps a client on one server only within a transaction. Four round trips
+    /// instead of one. For PgBouncer before 1.21 and similar poolers in transaction mode.
     Unprepared,
 }
 
@@ -54,8 +59,9 @@ pub enum StatementMode {
 const MAX_SCHEMA_BYTES: usize = 63;
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks`, found through the connection's `search_path`;
-    /// default limits; prepared statements; 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`,
+    /// found through the connection's `search_path`; default limits; prepared statements; 10 s for
+    /// an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -79,38 +85,39 @@ impl Config {
     }
     idem_sql::max_connections_methods! {}
 
-    /// The schema that the table is in, instead of the `search_path`: 1 to 63 characters as for the table.
-    /// `migrate` creates it if it is missing.
+    /// Sets the schema of the tables, instead of the `search_path`: 1 to 63 characters, with the
+    /// rules of table names. `migrate` creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
     pub fn with_schema(mut self, schema: impl Into<String>) -> Result<Self> {
         self.schema = Some(checked_name("schema", schema, MAX_SCHEMA_BYTES)?);
         Ok(self)
     }
 
-    /// Another way to send statements.
+    /// Sets how statements are sent.
     #[must_use]
     pub fn with_statement_mode(mut self, mode: StatementMode) -> Self {
         self.statements = mode;
         self
     }
 
-    /// Whether changes are told to those who wait for them: see [`PostgresNotifier`](crate::PostgresNotifier).
+    /// Sets whether the server notifies waiting runs: see
+    /// [`PostgresNotifier`](crate::PostgresNotifier).
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;
         self
     }
 
-    /// The schema, if one is set.
+    /// Returns the schema, if one is set.
     #[must_use]
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// How statements are sent.
+    /// Returns how statements are sent.
     #[must_use]
     pub fn statement_mode(&self) -> StatementMode {
         self.statements
@@ -120,12 +127,12 @@ impl Config {
         self.announce == Announce::Changes
     }
 
-    /// The table's name, quoted, with the schema if one is set.
+    /// Returns the table's name, quoted, with the schema if one is set.
     pub(crate) fn qualified_table(&self) -> String {
         self.qualified(&self.table)
     }
 
-    /// The same of the table of watermarks.
+    /// Returns the same for the table of watermarks.
     pub(crate) fn qualified_marks(&self) -> String {
         self.qualified(&format!("{}_watermarks", self.table))
     }

@@ -1,4 +1,4 @@
-//! [`ConnectionSource`]: the connections that a store's own statements run on.
+//! [`ConnectionSource`]: the connections for a store's own statements.
 
 use idem_sql::sqlx::{CloseUnlessDone, Connections};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -9,12 +9,12 @@ use crate::error::{cure, is_answer};
 use crate::query::Ready;
 use crate::sqlstate::Cure;
 
-/// Where statements run that are not in a caller's transaction.
+/// The connections for statements that are not in a caller's transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum ConnectionSource {
-    /// On connections of the store's own, as long as its pool is not closed.
+    /// The store's own connections, as long as its pool is not closed.
     Own(Connections<Postgres>, PgPool),
-    /// On the caller's pool, whose hooks make of a connection what the caller needs it to be.
+    /// The caller's pool, whose hooks prepare a connection for the caller's needs.
     Callers(PgPool),
 }
 
@@ -22,18 +22,18 @@ pub(crate) enum ConnectionSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Commit,
-    /// Whatever it has done is undone: in a transaction, whatever the mode is.
+    /// The server undoes whatever the statement did: it runs in a transaction in every mode.
     Rollback,
 }
 
-/// What is known of a statement that was given to a [`ConnectionSource`].
+/// The progress of a statement that was given to a [`ConnectionSource`].
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// It was sent, and may have had an effect.
+    /// The statement was sent, and may have had an effect.
     pub(crate) is_sent: bool,
 }
 
-/// Which statement, and how.
+/// A statement, and how to run it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'q> {
     pub(crate) ready: &'q Ready,
@@ -44,10 +44,10 @@ pub(crate) struct Job<'q> {
 type Rows = Result<Vec<PgRow>, sqlx::Error>;
 
 impl ConnectionSource {
-    /// All rows of the statement. What proves that it has done nothing, because of the connection's state and not of the
-    /// statement, is cured here; the caller sets the deadline.
+    /// Returns all rows of the statement. Repairs errors that prove, by the state of the
+    /// connection, that the statement had no effect. The caller sets the deadline.
     pub(crate) async fn rows(&self, job: Job<'_>, progress: &mut Progress) -> Rows {
-        // One more than there can be connections that have died in the pool.
+        // One try more than the pool can have dead connections.
         for _ in 0..self.max_connections() {
             let rows = self.rows_once(job, progress).await;
             match &rows {
@@ -73,16 +73,18 @@ impl ConnectionSource {
             Self::Callers(pool) => {
                 let connection = pool.acquire().await?;
                 progress.is_sent = true;
-                // Boxed, as is what runs in a transaction, to keep the futures of all operations small.
+                // Boxed, as are statements in a transaction, to keep the futures of all operations
+                // small.
                 Box::pin(callers(connection, job)).await
             }
         }
     }
 }
 
-/// A connection is used again when its statement was answered, with an error of the server's, too: what follows that
-/// is read before the next answer. After anything else, and when this future is dropped, it is closed; also after an
-/// error that another connection may not meet.
+/// Runs a statement on one of the store's own connections. The connection is reused when the
+/// statement was answered, even with an error of the server: the rest is read before the next
+/// answer. It is closed after anything else, when this future is dropped, and after an error that
+/// another connection may not meet.
 async fn own(
     connections: &Connections<Postgres>,
     pool: &PgPool,
@@ -90,7 +92,7 @@ async fn own(
     progress: &mut Progress,
 ) -> Rows {
     let mut guard = connections.acquire().await?;
-    // Also by one who has waited: who closes the pool means the store.
+    // Checked again after the wait: closing the pool closes the store.
     if pool.is_closed() {
         connections.close();
         return Err(sqlx::Error::PoolClosed);
@@ -113,7 +115,7 @@ async fn callers(mut connection: sqlx::pool::PoolConnection<Postgres>, job: Job<
         }
         return rows;
     }
-    // Nothing can be left open: the pool's hooks see to the rest.
+    // Nothing stays open: the pool's hooks do the rest.
     let (rows, _) = run(&mut connection, job).await;
     if rows.as_ref().is_err_and(is_worn_out) {
         connection.close_on_drop();
@@ -127,7 +129,7 @@ impl Job<'_> {
     }
 }
 
-/// The rows, and whether the connection is as it was before.
+/// Returns the rows, and whether the connection is in the state that it had before.
 async fn run(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     if job.needs_transaction() {
         return Box::pin(in_transaction(connection, job)).await;
@@ -145,15 +147,16 @@ async fn run(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     (rows, is_clean)
 }
 
-/// Forgets what was prepared on the connection, and sends the statement again, which has done nothing.
+/// Forgets the connection's prepared statements and sends the statement, which had no effect, once
+/// more.
 async fn prepared_anew(connection: &mut PgConnection, job: Job<'_>) -> Rows {
     connection.clear_cached_statements().await?;
     job.ready.query().fetch_all(connection).await
 }
 
-/// Whether another connection is to be tried, although this one goes on: it is in a transaction that has failed, what
-/// is prepared on it is not what it was, or it leads to a server that only reads, as an old primary does after a
-/// failover.
+/// Returns whether to try another connection, although this one works. It is in a failed
+/// transaction, its prepared statements are not the ones that were prepared, or its server is
+/// read-only, as an old primary is after a failover.
 fn is_worn_out(error: &sqlx::Error) -> bool {
     let read_only = error.as_database_error().and_then(|error| error.code());
     cure(error) == Cure::Reconnect
@@ -161,8 +164,9 @@ fn is_worn_out(error: &sqlx::Error) -> bool {
         || read_only.as_deref() == Some("25006")
 }
 
-/// A pooler may give every transaction another server, so an unnamed statement is parsed, bound and executed within
-/// one. It begins with the characteristics that the statements are written for, whatever the defaults are.
+/// Parses, binds and executes an unnamed statement within one transaction, because a pooler may
+/// give every transaction another server. The transaction begins with the characteristics that the
+/// statements are written for, whatever the defaults are.
 async fn in_transaction(connection: &mut PgConnection, job: Job<'_>) -> (Rows, bool) {
     let begun = connection.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE");
     let mut transaction = match begun.await {

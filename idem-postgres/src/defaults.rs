@@ -1,8 +1,10 @@
-//! What a session brings with it: the server, and settings of the role, the database or the pooler.
+//! The state that a session begins with: the server, and settings of the role, the database or the
+//! pooler.
 //!
-//! The statements are written so that most settings do not matter: they name the server's functions and types with
-//! their schema, have no string that is escaped, read the clock as a number, answer in binary, bound their own waits for
-//! locks, and are repeated where a stricter isolation level lets them fail. What they cannot help is refused.
+//! The statements are written so that most settings do not matter. They name the server's functions
+//! and types with their schema, and have no string that is escaped. They read the clock as a
+//! number, answer in binary, and bound their own waits for locks. Where a stricter isolation level
+//! lets them fail, they are repeated. The store refuses the other settings.
 
 use std::time::Duration;
 
@@ -13,11 +15,11 @@ use sqlx::postgres::PgRow;
 
 use crate::error::decode;
 
-/// The first release that has all that the statements use.
+/// The first release with everything that the statements use.
 const MIN_SERVER_VERSION: i32 = 120_000;
 
-/// What [`SessionState`] is made of. Schemas that the session looks into before `pg_catalog`, and that have an operator
-/// of a name that the statements use, would have theirs used instead.
+/// Reads [`SessionState`]. If the session searches a schema before `pg_catalog`, and that schema
+/// has an operator with a name that the statements use, the server would use that operator instead.
 pub(crate) const SESSION: &str = "SELECT
     CAST(pg_catalog.current_setting('server_version_num') AS integer),
     pg_catalog.current_setting('server_encoding'),
@@ -53,7 +55,7 @@ impl SessionState {
         })
     }
 
-    /// After how long the server closes a connection that nobody uses; a setting since PostgreSQL 14.
+    /// Returns how long the server keeps an idle connection open; a setting since PostgreSQL 14.
     pub(crate) fn idle_session_timeout(&self) -> Option<Duration> {
         let millis = self.idle_session_millis.map(i64::unsigned_abs);
         millis
@@ -78,7 +80,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Refuses defaults under which statements fail or mean something else.
+    /// Refuses defaults under which statements fail or change their meaning.
     pub(crate) fn check_defaults(&self, needs_write: bool) -> Result<()> {
         if self.reads_only && needs_write {
             return Err(misconfigured(

@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means for the caller.
+//! The meaning of the driver's and the server's errors for the caller.
 
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
@@ -10,7 +10,7 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::sqlstate::{Cure, LOCK_NOT_AVAILABLE, Meaning, by_code, meaning};
 
-/// The driver's error as one of ours; the driver's is kept as the source.
+/// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let meaning = match &error {
         SqlxError::Database(_) => {
@@ -30,41 +30,42 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     with_meaning(meaning, sent, error)
 }
 
-/// An answer that cannot be read.
+/// Converts the error of an answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Access::Write)
 }
 
-/// What the server's answer means; of another error, what a code that nobody knows means.
+/// Returns the meaning of the server's answer; any other error means the same as an unknown code.
 fn meaning_of(error: &SqlxError) -> Meaning {
     let database = error.as_database_error();
     let database = database.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     database.map_or_else(|| by_code(""), |error| meaning(error.into()))
 }
 
-/// What the store does by itself about this error.
+/// Returns how the store repairs this error by itself.
 pub(crate) fn cure(error: &SqlxError) -> Cure {
     meaning_of(error).cure
 }
 
-/// Whether the server has answered with an error and goes on: after FATAL and PANIC it closes the connection.
+/// Returns whether the server answered with an error and stays connected: after FATAL and PANIC it
+/// closes the connection.
 pub(crate) fn is_answer(error: &SqlxError) -> bool {
     let error = error.as_database_error();
     let error = error.and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     error.is_some_and(|error| error.severity() == PgSeverity::Error)
 }
 
-/// Whether the server waited for a lock in vain: the key is in an open transaction.
+/// Returns whether the server's wait for a lock timed out: an open transaction holds the key.
 pub(crate) fn is_locked(error: &Error) -> bool {
     code(error).as_deref() == Some(LOCK_NOT_AVAILABLE)
 }
 
-/// Whether the server closed the connection because nobody used it for a while.
+/// Returns whether the server closed the connection because it was idle.
 pub(crate) fn was_idle(error: &Error) -> bool {
     code(error).as_deref() == Some("57P05")
 }
 
-/// The SQLSTATE underneath.
+/// Returns the SQLSTATE of the error or its sources.
 fn code(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -76,9 +77,9 @@ fn code(error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
-/// Whether the whole transaction is to be repeated: this error, or one that it comes from, is a serialization failure
-/// (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time (55P03), or
-/// [`Contention`](idem_core::ErrorKind::Contention) of a store.
+/// Returns whether to repeat the whole transaction. This error, or one of its sources, is a
+/// serialization failure (SQLSTATE 40001), a deadlock (40P01), a lock that was not free in time
+/// (55P03), or [`Contention`](idem_core::ErrorKind::Contention) of a store.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     idem_sql::transactions::is_retryable(error, |error| {

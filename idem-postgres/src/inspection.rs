@@ -1,4 +1,4 @@
-//! What [`verify`](crate::PostgresStore::verify) compares of a table.
+//! The properties of a table that [`verify`](crate::PostgresStore::verify) compares.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::misconfigured;
@@ -12,7 +12,7 @@ pub(crate) fn no_row(what: &str) -> Error {
     Error::corrupt(format!("the server says nothing of {what}"))
 }
 
-/// A column as the DDL has it.
+/// A column, as in the DDL.
 #[derive(Debug, PartialEq, Eq)]
 struct Column<'t> {
     name: &'t str,
@@ -20,7 +20,7 @@ struct Column<'t> {
     may_be_null: bool,
 }
 
-/// The columns of the DDL: a line each, name, type, and the rest.
+/// Returns the columns of the DDL: a line each, with name, type, and the rest.
 fn columns(template: &str) -> Vec<Column<'_>> {
     let lines = template
         .lines()
@@ -40,7 +40,8 @@ fn columns(template: &str) -> Vec<Column<'_>> {
         .collect()
 }
 
-/// The first columns of indexes other than the key's that the statements need, so that nothing scans the table.
+/// Returns the first columns of the indexes, beside the key's, that the statements need, so that
+/// nothing scans the table.
 fn indexed(template: &str) -> Vec<&str> {
     let indexes = template
         .lines()
@@ -50,7 +51,7 @@ fn indexed(template: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The kind of the table and what the role may do.
+/// Returns the query for the kind of the table and the role's privileges.
 fn state_of(table: &str) -> String {
     format!(
         "SELECT CAST(c.relkind AS pg_catalog.text), CAST(c.relpersistence AS pg_catalog.text),
@@ -76,7 +77,8 @@ fn columns_of(table: &str) -> String {
     )
 }
 
-/// The columns of each index that can be used, in order, and whether it decides a conflict.
+/// Returns the query for the columns of each usable index, in order, and whether the index decides
+/// a conflict.
 fn indexes_of(table: &str) -> String {
     format!(
         "SELECT i.indisunique AND i.indimmediate AND i.indpred IS NULL,
@@ -101,7 +103,7 @@ fn text(row: &PgRow, index: usize) -> Result<String> {
     row.try_get(index).map_err(decode)
 }
 
-/// With `quote_all_identifiers` the server quotes names of types and columns, too.
+/// Removes quotes: with `quote_all_identifiers` the server quotes names of types and columns, too.
 fn unquoted(name: &str) -> String {
     name.trim_matches('"').to_owned()
 }

@@ -1,4 +1,4 @@
-//! [`PostgresNotifier`]: those who wait are told by the server.
+//! [`PostgresNotifier`]: the server notifies waiting runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,18 +14,21 @@ use crate::config::Config;
 use crate::listen_hub::{Hub, Route};
 use crate::store::{BACKEND, PostgresStore};
 
-/// How long the connection is kept for the next one who waits.
+/// How long the connection is kept for the next waiting run.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Hears what stores with [`Announce::Changes`](crate::Announce::Changes) tell, by `LISTEN`, on one connection for all
-/// who wait in this process.
+/// Receives the notifications of stores with [`Announce::Changes`](crate::Announce::Changes), by
+/// `LISTEN`, on one connection for all waiting runs of this process.
 ///
-/// The connection is made when the first one waits, made anew when it is lost, and closed when nobody has waited for half a
-/// minute. Make one of a store and clone it: each that is made has a connection of its own.
+/// The notifier connects when the first run waits, reconnects when the connection is lost, and
+/// closes it when no run has waited for half a minute. Make one notifier of a store and clone it:
+/// each that is made has a connection of its own.
 ///
-/// It is a hint: what is told while there is no connection is lost, so after each new one everybody is told once more;
-/// who waits polls all the same. While there is none, [`listen`](ChangeNotifier::listen) fails at once. A claim that
-/// [`fail_abandoned`](idem_core::IdempotencyStore::fail_abandoned) fails is not notified. The notification is a hash of the key.
+/// A notification is a hint: one that is sent while there is no connection is lost. So every new
+/// connection notifies all waiting runs once, and they poll all the same. While there is no
+/// connection, [`listen`](ChangeNotifier::listen) fails at once. A claim that
+/// [`fail_abandoned`](idem_core::IdempotencyStore::fail_abandoned) fails is not notified. The
+/// notification is a hash of the key.
 ///
 /// ```no_run
 /// use idem_core::Idempotency;
@@ -45,16 +48,19 @@ pub struct PostgresNotifier {
 }
 
 impl PostgresStore {
-    /// Hears the changes of this store's records, on a connection beside the pool, to where the pool's go.
+    /// Creates a notifier for this store's records, on a connection beside the pool, with the
+    /// pool's options.
     ///
-    /// Through a pooler in transaction mode nothing is heard: see [`wakes_through`](Self::wakes_through).
+    /// Through a pooler in transaction mode no notification arrives: see
+    /// [`wakes_through`](Self::wakes_through).
     #[must_use]
     pub fn wakes(&self) -> PostgresNotifier {
         let options = (*self.pool.connect_options()).clone();
         self.wakes_through(options.application_name("idem wakes"))
     }
 
-    /// The same on a connection of these options: to the primary itself, past a pooler that keeps no session.
+    /// Creates a notifier on a connection with these options: to the primary itself, past a pooler
+    /// that keeps no session.
     #[must_use]
     pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {
         PostgresNotifier::new(Route {
@@ -73,7 +79,8 @@ impl PostgresNotifier {
         }
     }
 
-    /// For how long the connection is kept when nobody waits; one to two times that, and at most a year.
+    /// Sets how long the connection is kept while no run waits: it closes after one to two times
+    /// that. At most a year.
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         let mut route = self.hub.route().clone();
@@ -81,15 +88,16 @@ impl PostgresNotifier {
         Self::new(route)
     }
 
-    /// The channel that is listened to; what is told on it is [`Key::hashed`]. Its name goes by the names in the
-    /// [`Config`]: stores that share a table must name schema and table alike, or they poll.
+    /// Returns the channel; its notifications carry [`Key::hashed`]. The channel's name is made
+    /// from the names in the [`Config`]: stores that share a table must name schema and table
+    /// alike, or they poll.
     #[must_use]
     pub fn channel(&self) -> &str {
         &self.hub.route().channel
     }
 }
 
-/// Shows the channel, not where the server is, which may hold a password.
+/// Shows the channel, not the server's address, which may hold a password.
 impl fmt::Debug for PostgresNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresNotifier")
@@ -106,8 +114,8 @@ impl ChangeNotifier for PostgresNotifier {
     }
 }
 
-/// The channel of a table, as the table is named in the configuration. A hash, because schema and table may be longer
-/// together than a channel's name, which has 63 bytes at most.
+/// Returns the channel of a table, by its name in the configuration. A hash, because schema and
+/// table may be longer together than a channel's name, which has 63 bytes at most.
 pub(crate) fn channel(config: &Config) -> String {
     let digest = Fingerprint::raw(config.qualified_table()).to_string();
     let digits = digest.rsplit(':').next().unwrap_or_default();

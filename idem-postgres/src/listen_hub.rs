@@ -1,4 +1,4 @@
-//! [`Hub`]: one connection that hears for all who wait.
+//! [`Hub`]: one connection that listens for all waiting runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often a silent connection is asked whether it still lives.
+/// How often a silent connection is pinged.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
 /// How long a caller waits for the first connection; without it the caller polls.
@@ -32,7 +32,8 @@ pub(crate) struct Route {
     pub(crate) idle: Duration,
 }
 
-/// Hears what is told on a channel, for all listeners, on one connection that is made when the first one comes.
+/// Receives the notifications of a channel, for all listeners, on one connection that is opened for
+/// the first listener.
 pub(crate) struct Hub {
     shared: Arc<Shared>,
 }
@@ -47,12 +48,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What somebody listens to; each counts what has happened. Zero: nothing was heard yet.
+    /// The topics that have listeners; each counts its notifications. Zero: none was received yet.
     topics: HashMap<String, watch::Sender<u64>>,
     hearing: Hearing,
-    /// Whether somebody came since it was last asked.
+    /// Whether a listener joined since this was last read.
     was_joined: bool,
-    /// The task that has the connection.
+    /// The task that owns the connection.
     task: Option<JoinHandle<()>>,
 }
 
@@ -64,7 +65,7 @@ enum Hearing {
     Lost,
 }
 
-/// Forgets a topic to which nobody listens any more.
+/// Forgets a topic that has no listeners any more.
 struct Leaves {
     shared: Weak<Shared>,
     topic: String,
@@ -95,7 +96,7 @@ impl Hub {
         &self.shared.route
     }
 
-    /// Listens to what is told of this topic; returns when the server has confirmed that it is heard.
+    /// Listens to this topic; returns when the server has confirmed the subscription.
     pub(crate) async fn listen(&self, topic: String) -> Result<Subscription> {
         // Dropped after the listening has ended.
         let leaves = Leaves {
@@ -123,10 +124,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more listener of this topic.
+    /// Adds a listener to this topic.
     fn join(self: &Arc<Self>, topic: &str) -> (watch::Receiver<u64>, Hearing) {
         let mut state = self.state();
-        // A task whose runtime has ended is as good as none.
+        // A task whose runtime has ended counts as none.
         if state.task.as_ref().is_none_or(JoinHandle::is_finished) {
             state.hearing = Hearing::Connecting;
             state.task = Some(tokio::spawn(serve(
@@ -144,7 +145,8 @@ impl Shared {
         (topic.subscribe(), hearing)
     }
 
-    /// The connection listens. Everybody looks once more: what was told before was not heard.
+    /// Notes that the connection listens. Every listener reads once more: earlier notifications
+    /// were not received.
     fn begin(&self) {
         let mut state = self.state();
         state.hearing = Hearing::Listening;
@@ -169,14 +171,14 @@ impl Shared {
         }
     }
 
-    /// Whether nobody listens, and nobody came since this was last asked.
+    /// Returns whether there is no listener, and none has joined since the last call.
     fn is_idle(&self) -> bool {
         let mut state = self.state();
         let was_joined = std::mem::take(&mut state.was_joined);
         state.topics.is_empty() && !was_joined
     }
 
-    /// Lets the task end when nobody listens any more: the next listener starts another.
+    /// Lets the task end when there are no listeners any more: the next listener starts another.
     fn retire(&self) -> bool {
         let mut state = self.state();
         let retires = state.topics.is_empty();
@@ -191,12 +193,12 @@ fn count(topic: &watch::Sender<u64>) {
     topic.send_modify(|count| *count = count.saturating_add(1));
 }
 
-/// Keeps a connection as long as the hub lives and somebody listens, and makes a new one when it is lost.
+/// Keeps a connection open while the hub lives and has listeners, and replaces it when it is lost.
 async fn serve(hub: Weak<Shared>, route: Route, mut gone: watch::Receiver<()>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let started = Instant::now();
-        // A pool of one, because that is what sqlx makes a listener of.
+        // A pool of one, because sqlx makes a listener from a pool.
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(route.timeout)
@@ -204,14 +206,15 @@ async fn serve(hub: Weak<Shared>, route: Route, mut gone: watch::Receiver<()>) {
             .max_lifetime(None)
             .connect_lazy_with(route.options.clone());
         tokio::select! {
-            // What comes of it does not matter: it is lost, and what was told meanwhile with it.
+            // The result does not matter: the connection is lost, and with it the notifications of
+            // the meantime.
             _ = hear(&hub, &pool, &route) => {}
             _ = gone.changed() => {}
         }
         if let Some(hub) = hub.upgrade() {
             hub.lose();
         }
-        // It says good-bye, if there is still somebody to say it to.
+        // Closes the connection properly, if it still exists.
         let _ = tokio::time::timeout(route.timeout, pool.close()).await;
         if hub.upgrade().is_none_or(|hub| hub.retire()) {
             return;
@@ -224,11 +227,11 @@ async fn serve(hub: Weak<Shared>, route: Route, mut gone: watch::Receiver<()>) {
     }
 }
 
-/// Hears on one connection until it is lost, or nobody listens any more.
+/// Listens on one connection until it is lost, or there are no listeners any more.
 async fn hear(hub: &Weak<Shared>, pool: &PgPool, route: &Route) -> sqlx::Result<()> {
     let limit = route.timeout;
     let mut listener = within(limit, PgListener::connect_with(pool)).await?;
-    // A new connection is made here, so that everybody is told of it.
+    // This function opens new connections itself, so that all listeners are notified of them.
     listener.eager_reconnect(false);
     listener.ignore_pool_close_event(true);
     within(limit, listener.listen(&route.channel)).await?;

@@ -1,4 +1,4 @@
-//! The operations but claims, on the store's connections or in a caller's transaction.
+//! The operations except claims, on the store's connections or in a caller's transaction.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::row::{Columns, cell};
 use crate::session::Session;
 use crate::statements::{Statement, Statements};
 
-/// What all operations need beside a session.
+/// The state that all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     pub(crate) estimator: DuplicateEstimator,
-    /// Keys of records, and of marks, that open transactions hold.
+    /// The keys of records, and of marks, that open transactions hold.
     pub(crate) locked: LockedKeys,
     pub(crate) locked_marks: LockedKeys,
 }
@@ -57,7 +57,7 @@ impl Operations {
         self.step(session, claim, query).await?.sealed(result)
     }
 
-    /// The statement with what it tells, where something is told.
+    /// Binds the notification, where the configuration sends one.
     fn telling(&self, query: Query, key: &Key) -> Query {
         match self.config.announces() {
             true => query.bind(key.hashed()),
@@ -70,10 +70,11 @@ impl Operations {
         self.step(session, claim, query).await?.released()
     }
 
-    /// A step of the claim's holder.
+    /// Runs a step of the claim's holder.
     ///
-    /// A step that changes nothing has lost its claim, or has met what an open transaction holds: a claim that was taken
-    /// in it is not to be seen by others. So it is lost only when the key's lock can be had.
+    /// A step that changes nothing has lost its claim, or an open transaction hides the claim: one
+    /// that was acquired in the transaction is invisible to others. So the claim is lost only when
+    /// the key's lock is free.
     pub(crate) async fn step(
         &self,
         session: &mut Session<'_>,
@@ -87,7 +88,7 @@ impl Operations {
         }
         let owned = self.owned(session, claim).await?;
         match owned {
-            // It was not when the statement looked for it.
+            // The statement did not see the record: it was committed since.
             Some(owned) if owned.is_own && owned.state == StoredRecord::IN_FLIGHT => {
                 return Err(just_committed());
             }
@@ -104,15 +105,16 @@ impl Operations {
                 ErrorKind::Contention => own_transaction(error),
                 _ => error,
             })?;
-        // The transaction may have committed since the statement looked.
+        // The transaction may have committed since the statement's read.
         match self.owned(session, claim).await? {
             Some(owned) if owned.is_own => Err(just_committed()),
             _ => Err(Error::claim_lost()),
         }
     }
 
-    /// The rows of a statement that may wait for its key's lock. On the store's connections it waits for its turn first;
-    /// a caller's transaction may hold the lock itself, and waits for nobody else.
+    /// Returns the rows of a statement that may wait for its key's lock. On the store's connections
+    /// it waits for its turn first; a caller's transaction may hold the lock itself, and waits for
+    /// no turn.
     pub(crate) async fn rows_in_turn(
         &self,
         session: &mut Session<'_>,
@@ -144,7 +146,7 @@ impl Operations {
         LockedKeys::error().with_source(error)
     }
 
-    /// The claim's record, as far as it was committed.
+    /// Returns the claim's record, as far as it was committed.
     async fn owned(&self, session: &mut Session<'_>, claim: &Claim) -> Result<Option<Owned>> {
         let attempt = claim.attempt();
         let query = with_key(&self.sql.owned, claim.key()).bind(&attempt.as_bytes()[..]);
@@ -206,17 +208,17 @@ impl Operations {
     }
 }
 
-/// What is committed of a claim's key.
+/// The committed state of a claim's key.
 #[derive(Debug)]
 pub(crate) struct Owned {
     state: i64,
     result: Option<Vec<u8>>,
     token: i64,
-    /// Whether it is the claim's own acquisition, and counts.
+    /// Whether the acquisition is the claim's own, and counts.
     is_own: bool,
 }
 
-/// Ends the turn; a wait in vain is remembered.
+/// Ends the turn, and remembers a wait in vain.
 pub(crate) fn found(turn: Turn, error: Error) -> Error {
     if !is_locked(&error) {
         return error;

@@ -1,5 +1,5 @@
-//! Whether prepared statements work: some poolers give each transaction another server, and know nothing of what their
-//! clients have prepared.
+//! Tests whether prepared statements work: some poolers give each transaction another server, and
+//! know nothing of their clients' prepared statements.
 
 use std::time::Duration;
 
@@ -9,32 +9,33 @@ use sqlx::{Connection, Row};
 
 use crate::error::{Access, classify};
 
-/// How long a step waits. A pooler that has a single server lets the second client wait for the first, and then
-/// mixes nothing up.
+/// How long a step waits. With a single server, a pooler lets the second client wait for the first,
+/// and then mixes nothing up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Each client is made to change its server so often.
+/// How often each client is made to change its server.
 const ROUNDS: usize = 2;
 
-/// The two clients prepare these, under the same name: drivers count.
+/// The two clients prepare these under the same name: drivers count their statements.
 const FIRST: &str = "SELECT 1 + CAST($1 AS bigint)";
 const SECOND: &str = "SELECT 2 + CAST($1 AS bigint)";
 
-/// Tries it out with two clients of which one has its server taken away by the other's transaction.
+/// Tests prepared statements with two clients; the transaction of one takes the server from the
+/// other.
 ///
-/// On a pooler that mixes statements up, this one's statement is not there on the next server (26000), another one's is
-/// (the wrong sum), or the name is taken (42P05).
+/// On a pooler that mixes statements up, the next server lacks the client's statement (26000), has
+/// another client's (the wrong sum), or has the name in use (42P05).
 pub(crate) async fn check_prepared(
     first: &mut PgConnection,
     options: &PgConnectOptions,
 ) -> Result<()> {
-    // Where there is no second connection to be had, nothing can be tried out.
+    // Without a second connection, nothing can be tested.
     let second = PgConnection::connect_with(options);
     let Ok(Ok(mut second)) = tokio::time::timeout(PATIENCE, second).await else {
         return Ok(());
     };
     let tried = try_out(first, &mut second).await;
-    // Nobody reads an answer any more.
+    // No answer is expected any more.
     let _ = tokio::time::timeout(PATIENCE, second.close()).await;
     match tried {
         Ok(true) => Ok(()),
@@ -60,7 +61,7 @@ fn mixed_up() -> Error {
     )
 }
 
-/// Whether each client is answered by its own statement.
+/// Returns whether each client is answered by its own statement.
 async fn try_out(first: &mut PgConnection, second: &mut PgConnection) -> sqlx::Result<bool> {
     let mut is_right = is_answered(first, FIRST, 1).await?;
     for _ in 0..ROUNDS {
@@ -70,8 +71,8 @@ async fn try_out(first: &mut PgConnection, second: &mut PgConnection) -> sqlx::R
     Ok(is_right)
 }
 
-/// One client keeps a server in a transaction, the one that was used last where poolers lend that first, and the other
-/// has to take another one.
+/// Keeps a server busy with one client's transaction, the server that was used last where poolers
+/// hand that one out first; so the other client has to take another.
 async fn beside(
     keeps: &mut PgConnection,
     kept: &'static str,
@@ -93,7 +94,7 @@ async fn is_answered(
     number: i64,
 ) -> sqlx::Result<bool> {
     let row = within(sqlx::query(statement).bind(40_i64).fetch_one(connection)).await?;
-    // Read as bytes, whatever they are: the column that was promised may not be there.
+    // Read as bytes, whatever they are: the column may differ from its description.
     let answer: i64 = row.try_get_unchecked(0)?;
     Ok(answer == number + 40)
 }

@@ -16,7 +16,7 @@ pub(crate) struct Query {
     refused: Option<BoxDynError>,
 }
 
-/// A [`Query`] with all its values, for the place where it runs.
+/// A [`Query`] with all its values, ready to run alone or in a transaction.
 #[derive(Debug)]
 pub(crate) struct Ready {
     sql: SqlStr,
@@ -32,7 +32,7 @@ impl Query {
         }
     }
 
-    /// The next value. One that cannot be sent is told when the statement is.
+    /// Binds the next value. A value that cannot be encoded fails when the statement is sent.
     pub(crate) fn bind<'v, T: Encode<'v, Postgres> + Type<Postgres>>(mut self, value: T) -> Self {
         if let Err(error) = self.values.add(value) {
             self.refused.get_or_insert(error);
@@ -40,13 +40,13 @@ impl Query {
         self
     }
 
-    /// For a statement that commits by itself.
+    /// Completes a statement that commits by itself.
     pub(crate) fn alone(self) -> Result<Ready, sqlx::Error> {
         let (sql, mark) = (self.statement.alone().sql(), self.statement.alone().mark);
         self.bind(&mark[..]).ready(sql)
     }
 
-    /// For one in a caller's transaction, which waits so long for a lock.
+    /// Completes a statement in a caller's transaction, which waits up to `wait` for a lock.
     pub(crate) fn within(self, wait: Duration) -> Result<Ready, sqlx::Error> {
         let text = self.statement.within();
         let (sql, mark, takes_wait) = (text.sql(), text.mark, text.takes_wait);
@@ -69,7 +69,7 @@ impl Query {
 }
 
 impl Ready {
-    /// To be sent now.
+    /// Makes the driver's query, to be sent now.
     pub(crate) fn query(&self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
         sqlx::query_with(self.sql.clone(), self.values.clone())
     }

@@ -1,4 +1,4 @@
-//! From a row to a record.
+//! Reads records from rows.
 
 use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FailedPolicy, FencingToken, Record, Result};
@@ -7,20 +7,21 @@ use sqlx::postgres::PgRow;
 
 use crate::error::decode;
 
-/// The columns that a claim or a read answers with, in the order of the statements.
+/// The columns of the answer to a claim or a read, in the order of the statements.
 #[derive(Debug)]
 pub(crate) struct Columns<'r>(pub(crate) &'r PgRow);
 
-/// From the Unix epoch to 2000-01-01, from where the server counts the microseconds of a `timestamptz`
+/// Microseconds from the Unix epoch to 2000-01-01, where the server's `timestamptz` begins
 /// (<https://www.postgresql.org/docs/current/datatype-datetime.html>).
 const YEAR_2000: i64 = 946_684_800_000_000;
 
 const NOW: usize = 12;
 
-/// Where the key's columns follow, in answers of batches.
+/// The index of the key's columns in answers of batches.
 const KEY: usize = 13;
 
-/// A value of the row. Nothing but its bytes says what it is, and they are read for what the statement promises.
+/// Reads a value of the row from its bytes, as the type that the statement returns; the row's
+/// description is not checked.
 pub(crate) fn cell<'r, T>(row: &'r PgRow, index: usize) -> Result<T>
 where
     T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
@@ -36,12 +37,12 @@ impl<'r> Columns<'r> {
         cell(self.0, index)
     }
 
-    /// Whether the claim wrote this row.
+    /// Returns whether the claim wrote this row.
     fn is_won(&self) -> Result<bool> {
         self.read(0)
     }
 
-    /// Whether the attempt that looks is the one that wrote this row.
+    /// Returns whether the attempt that reads the row also wrote it.
     fn is_own(&self) -> Result<bool> {
         self.read(0)
     }
@@ -50,22 +51,22 @@ impl<'r> Columns<'r> {
         self.read(2).map(FencingToken::from_i64)
     }
 
-    /// The place, from 1, of what was looked for together.
+    /// Returns the index, from 1, of the lookup in its batch.
     pub(crate) fn number(&self) -> Result<i64> {
         self.read(KEY)
     }
 
-    /// Scope, operation and id of a batch's answer.
+    /// Returns scope, operation and id from the answer of a batch.
     pub(crate) fn key(&self) -> Result<(&'r str, &'r str, &'r str)> {
         Ok((self.read(KEY)?, self.read(KEY + 1)?, self.read(KEY + 2)?))
     }
 
-    /// The same of the answer of a batch of insertions.
+    /// Returns the same from the answer of a batched insert.
     pub(crate) fn inserted_key(&self) -> Result<(&'r str, &'r str, &'r str)> {
         Ok((self.read(2)?, self.read(3)?, self.read(4)?))
     }
 
-    /// The answer to a claim.
+    /// Returns the answer to a claim.
     pub(crate) fn outcome(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let stored = self.stored(self.read(NOW)?)?;
         if self.is_won()? {
@@ -74,7 +75,7 @@ impl<'r> Columns<'r> {
         stored.loses(request)
     }
 
-    /// The claim that inserted this row, alone or of a batch.
+    /// Returns the claim that inserted this row, alone or in a batch.
     pub(crate) fn inserted(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let claim = StoredRecord {
             state: StoredRecord::IN_FLIGHT,
@@ -93,8 +94,9 @@ impl<'r> Columns<'r> {
         Ok(ClaimOutcome::Acquired(claim.claim(request)))
     }
 
-    /// What the claim learns of a record that it has found by a plain read; `None` where it may have to acquire it, or
-    /// to fail it. The columns of a claim's answer, but that the first says whether this very attempt holds the record.
+    /// Returns the outcome of a claim whose plain read found a live record; `None` where the claim
+    /// may have to acquire or fail it. The columns are those of a claim's answer, except that the
+    /// first says whether this very attempt holds the record.
     pub(crate) fn lost(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
         let stored = self.stored(self.read_at()?)?;
         let same = stored.fingerprint == &request.fingerprint().to_bytes()[..];
@@ -110,7 +112,7 @@ impl<'r> Columns<'r> {
         stored.loses(request).map(Some)
     }
 
-    /// The record, if it has not expired.
+    /// Returns the record, if it has not expired.
     pub(crate) fn live_record(&self) -> Result<Option<Record>> {
         let stored = self.stored(self.read_at()?)?;
         if stored.expires_at <= stored.now {
@@ -119,7 +121,8 @@ impl<'r> Columns<'r> {
         stored.record().map(Some)
     }
 
-    /// The clock of a plain read: as the server has it, which spares it the arithmetic.
+    /// Returns the clock of a plain read, in the server's own form, which spares the server the
+    /// arithmetic.
     fn read_at(&self) -> Result<i64> {
         Ok(self.read::<i64>(NOW)?.saturating_add(YEAR_2000))
     }

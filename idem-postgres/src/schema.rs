@@ -1,4 +1,4 @@
-//! The tables, their indexes, and how they come into being.
+//! The tables and their indexes, and the migration that creates them.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::{MAX_TRIES, fnv_1a, is_current, misconfigured};
@@ -17,14 +17,17 @@ pub const SCHEMA_VERSION: u32 = 1;
 const RECORDS: &str = include_str!("schema.sql");
 const MARKS: &str = include_str!("schema_marks.sql");
 
-/// The DDL as text, for people who run their own migrations; [`PostgresStore::migrate`] runs the same.
+/// Returns the DDL as text, for applications that run their own migrations;
+/// [`PostgresStore::migrate`] runs the same.
 ///
-/// It may be run any number of times. The statements belong into one transaction.
+/// The text may run any number of times. The statements belong into one transaction.
 ///
-/// The primary key is `(id, operation, scope)`, because ids differ most; a table of an earlier version with another order
-/// works as before. A search by scope alone needs an index of its own. `purge_at` stays as the claim set it while it is
-/// late by at most an eighth of the retention: then no indexed column changes, and a completion is a heap-only update.
-/// `fillfactor = 85` leaves room for the result. Measured on PostgreSQL 15 with 8 writers and 20,000 keys:
+/// The primary key is `(id, operation, scope)`, because ids differ most. A table of an earlier
+/// version with another order works as before. A search by scope alone needs an index of its own.
+///
+/// `purge_at` stays as the claim set it while it is late by at most an eighth of the retention.
+/// Then no indexed column changes, and a completion is a heap-only update. `fillfactor = 85` leaves
+/// room for the result. Measured on PostgreSQL 15 with 8 writers and 20,000 keys:
 ///
 /// | heap-only updates with results of | 100 B | 400 B | 1,500 B |
 /// | --- | --- | --- | --- |
@@ -55,20 +58,20 @@ fn ddl(config: &Config, template: &str) -> String {
 }
 
 impl PostgresStore {
-    /// Creates the schema (if one is configured), the tables and their indexes where they are missing, and checks
-    /// server and version. A table that is there is left alone, so an installation that has no table of watermarks
-    /// yet gets that one and goes on beside its estimator. Safe when many processes start at once, and when there is
-    /// nothing to do it only reads.
+    /// Creates the schema (if one is configured), the tables and their indexes where they are
+    /// missing, and checks server and version. An existing table is left alone, so an installation
+    /// without a table of watermarks gets one while it stays in use. Safe when many processes start
+    /// at once; when there is nothing to do it only reads.
     ///
-    /// The role needs CREATE on the schema, or on the database for the schema itself. For everything else
-    /// SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
+    /// The role needs CREATE on the schema, or on the database for the schema itself. For
+    /// everything else SELECT, INSERT, UPDATE and DELETE on the two tables are enough.
     ///
     /// *Atomicity*: all in one transaction, one process at a time (`pg_advisory_xact_lock`).
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not UTF8, a
-    /// privilege is missing, or a table is of a later version; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not
+    /// UTF8, a privilege is missing, or a table is of a later version; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -91,7 +94,7 @@ impl PostgresStore {
             .map_err(|error| at(classify(error, Access::Write)))
     }
 
-    /// The DDL of the tables that are not there in this version.
+    /// Returns the DDL of the tables that are missing in this version.
     async fn missing(&self) -> Result<String> {
         let config = &self.operations.config;
         let tables = [
@@ -107,10 +110,10 @@ impl PostgresStore {
         Ok(missing)
     }
 
-    /// Access as one simple query, which is one transaction: no BEGIN to be left open when this future is dropped,
-    /// and the lock is gone with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is not safe against
-    /// another one at the same time. The read of a catalogue makes the server take note of what was committed
-    /// while it waited for the lock; taking an advisory lock does not.
+    /// Sends one simple query, which is one transaction: no BEGIN stays open when this future is
+    /// dropped, and the lock ends with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is
+    /// not safe against a concurrent one. The read of a catalogue makes the server notice commits
+    /// that happened while it waited for the lock; taking an advisory lock does not.
     async fn create(&self, missing: &str) -> Result<(), sqlx::Error> {
         let config = &self.operations.config;
         let script = format!(
@@ -125,13 +128,13 @@ impl PostgresStore {
         script.execute(&self.pool).await.map(drop)
     }
 
-    /// Checks that the server and the session's defaults are such as this crate works with, that the tables are there, of
-    /// this version, with the columns, types, keys and indexes that the statements need, and that the role may read and
-    /// write them. Only reads.
+    /// Checks that the server, the session's defaults and the tables suit this crate. The tables
+    /// must exist, in this version, with the columns, types, keys and indexes that the statements
+    /// need, and the role may read and write them. Only reads.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with the remedy; `Unavailable` as usual.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
@@ -155,13 +158,13 @@ impl PostgresStore {
         let row = rows.first().ok_or_else(|| no_row("the session"))?;
         let session = SessionState::of(row)?;
         session.check_server()?;
-        // What is sent unprepared runs in transactions that say what they are.
+        // Unprepared statements run in transactions that set their own characteristics.
         session.check_defaults(self.config().statement_mode() == StatementMode::Prepared)
     }
 
-    /// The version in the table's comment; `None` when there is no such table or comment.
+    /// Returns the version in the table's comment; `None` when there is no such table or comment.
     async fn schema_version(&self, table: String) -> Result<Option<u32>> {
-        // Letters, digits and underscores, and quotes around them.
+        // Letters, digits and underscores, in quotes.
         let sql = format!(
             "SELECT pg_catalog.obj_description(pg_catalog.to_regclass('{table}'), 'pg_class')"
         );
@@ -173,7 +176,7 @@ impl PostgresStore {
         Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
     }
 
-    /// Access as a simple query, which no pooler takes for another.
+    /// Sends a simple query, which no pooler mixes up with another.
     pub(crate) async fn read(&self, sql: String) -> Result<Vec<PgRow>> {
         let query = sqlx::raw_sql(AssertSqlSafe(sql));
         let rows = tokio::time::timeout(self.config().timeout(), query.fetch_all(&self.pool)).await;
@@ -182,14 +185,15 @@ impl PostgresStore {
     }
 }
 
-/// Whether somebody created the same thing between the look and the creation: unique_violation of a catalogue,
-/// duplicate_schema, duplicate_table, duplicate_object.
+/// Returns whether another session created the same object between the read and the creation:
+/// unique_violation of a catalogue, duplicate_schema, duplicate_table, duplicate_object.
 fn is_created_elsewhere(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("23505" | "42P06" | "42P07" | "42710"))
 }
 
-/// The advisory lock of this table, so that other tables are not held up.
+/// Returns the number of this table's advisory lock, so that migrations of other tables do not
+/// wait.
 fn lock_number(config: &Config) -> i64 {
     fnv_1a(&config.qualified_table()).cast_signed()
 }

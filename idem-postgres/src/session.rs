@@ -1,4 +1,4 @@
-//! Where a statement runs: on a connection of the store, or in the caller's transaction.
+//! [`Session`]: runs statements on a connection of the store, or in the caller's transaction.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::error::{Access, classify, cure};
 use crate::query::{Query, Ready};
 use crate::sqlstate::Cure;
 
-/// How often a statement is sent again that has lost to another one's transaction; each time somebody else got on.
+/// How often a statement is sent again that lost to another transaction; each time another caller
+/// made progress.
 const MAX_REPEATS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -38,7 +39,8 @@ impl<'s> Session<'s> {
         self.rows_until(query, sent, End::Commit).await
     }
 
-    /// The same; what is to be rolled back is, in a caller's transaction to a savepoint.
+    /// Returns the same; with [`End::Rollback`] the effect is undone, in a caller's transaction by
+    /// a savepoint.
     pub(crate) async fn rows_until(
         &mut self,
         query: Query,
@@ -50,7 +52,7 @@ impl<'s> Session<'s> {
             End::Rollback => Access::Read,
         };
         match self {
-            // Boxed: what is below is deep, and what is above deeper.
+            // Boxed: the futures below and above are deep.
             Self::Store {
                 connections,
                 config,
@@ -71,12 +73,13 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Whether each statement commits by itself, so that one that follows another sees what has happened in between.
+    /// Returns whether each statement commits by itself, so that the next one sees what happened in
+    /// between.
     pub(crate) fn commits_each(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
 
-    /// Another session on the store's connections, where this is one.
+    /// Returns another session on the store's connections, if this is one.
     pub(crate) fn beside(&self) -> Option<Session<'s>> {
         match *self {
             Self::Store {
@@ -91,8 +94,8 @@ impl<'s> Session<'s> {
     }
 }
 
-/// The rows of a statement in a caller's transaction. What was prepared before the table changed is forgotten, so
-/// that the transaction can be repeated on the same connection.
+/// Returns the rows of a statement in a caller's transaction. Forgets statements that were prepared
+/// before the table changed, so that the transaction can be repeated on the same connection.
 async fn within(
     connection: &mut PgConnection,
     mode: StatementMode,
@@ -103,7 +106,7 @@ async fn within(
     if let Err(error) = &rows
         && cure(error) == Cure::Prepare
     {
-        // The error that the caller is told is the first one.
+        // The caller gets the first error.
         let _ = connection.clear_cached_statements().await;
     }
     rows
@@ -120,9 +123,9 @@ async fn undone(
     rows
 }
 
-/// The rows of a statement that commits by itself, within the time-out. When it lost to another one's transaction it is
-/// sent again: under READ COMMITTED after a deadlock, and where SERIALIZABLE or REPEATABLE READ is the default after
-/// any race.
+/// Returns the rows of a statement that commits by itself, within the time-out. A statement that
+/// lost to another transaction is sent again: under READ COMMITTED after a deadlock, and where
+/// SERIALIZABLE or REPEATABLE READ is the default after any race.
 async fn alone(
     connections: &ConnectionSource,
     config: &Config,
@@ -164,7 +167,8 @@ async fn repeated(
     connections.rows(job, progress).await
 }
 
-/// How long a statement in a caller's transaction waits for a lock; for one that is known to be held, hardly.
+/// Returns how long a statement in a caller's transaction waits for a lock; hardly at all when the
+/// lock is known to be held.
 pub(crate) fn wait(is_locked: bool) -> Duration {
     match is_locked {
         true => Duration::from_millis(1),

@@ -1,19 +1,19 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! Each is one round trip, commits by itself and needs no session state. The clock is `clock_timestamp()`,
-//! the server's at this moment; `now()` would be the start of a caller's transaction. It is read once per
-//! statement, before any wait for a lock: an instant that is a little old lets a lease look live for longer,
-//! never stale too early.
+//! Each is one round trip, commits by itself and needs no session state. The clock is
+//! `clock_timestamp()`, the server's at this moment; `now()` would be the start of a caller's
+//! transaction. It is read once per statement, before any wait for a lock: an instant that is a
+//! little old lets a lease look live for longer, never stale too early.
 //!
-//! The isolation level is READ COMMITTED, PostgreSQL's default. Under REPEATABLE READ and SERIALIZABLE (in a
-//! caller's transaction) a statement does the same or fails with 40001: see "Transaction Isolation",
-//! <https://www.postgresql.org/docs/current/transaction-iso.html>.
+//! The isolation level is READ COMMITTED, PostgreSQL's default. Under REPEATABLE READ and
+//! SERIALIZABLE (in a caller's transaction) a statement does the same or fails with 40001: see
+//! "Transaction Isolation", <https://www.postgresql.org/docs/current/transaction-iso.html>.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
 
-/// One reading of the server's clock, in microseconds. `EXTRACT` gives a double before PostgreSQL 14: its 53
-/// bits hold today's microseconds, and the cast rounds to them.
+/// Reads the server's clock once, in microseconds. `EXTRACT` gives a double before PostgreSQL 14:
+/// its 53 bits hold today's microseconds, and the cast rounds to them.
 ///
 /// `{mine}` is zero, or fails where the values are another statement's: see `statements.rs`.
 macro_rules! instant {
@@ -34,12 +34,13 @@ macro_rules! clock {
     };
 }
 
-/// The clock of a statement that may wait for a lock, and the bound of that wait.
+/// Reads the clock of a statement that may wait for a lock, and bounds that wait.
 ///
-/// `lock_timeout` is read when a wait begins, so what a statement sets holds for its own waits; being volatile, the
-/// call is not left out although nobody reads its value, and the clock is read before any row is touched. It is local
-/// to the transaction: a statement that commits by itself leaves the session as it was, on anybody's connection and
-/// behind any pooler. In a caller's transaction `{restore:…}` puts back what was there.
+/// The server reads `lock_timeout` when a wait begins, so a statement's setting holds for its own
+/// waits. The call is volatile, so the server does not leave it out although its value is unused;
+/// the clock is read before any row is touched. The setting is local to the transaction: a
+/// statement that commits by itself leaves the session as it was, on any connection and behind any
+/// pooler. In a caller's transaction `{restore:…}` puts the earlier value back.
 macro_rules! bounded_clock {
     () => {
         concat!(
@@ -56,7 +57,7 @@ mod capabilities;
 
 pub(crate) use capabilities::*;
 
-/// What `row.rs` reads of a record, in this order.
+/// The columns that `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($result:literal) => {
         columns!($result, "clock.now")
@@ -79,15 +80,17 @@ macro_rules! insert_columns {
     };
 }
 
-/// What becomes of a record that is there, once its lock is held; `excluded.created_at` is the clock.
+/// Changes a record that exists, once its lock is held; `excluded.created_at` is the clock.
 ///
-/// The condition is judged on the locked, latest version of the row (READ COMMITTED re-reads it after a
-/// wait), so of any number of claims that wait for one lock the first is let through, and the others find
-/// the row changed and update nothing. An attempt that asks again for what is its own keeps its token.
+/// The condition is judged on the locked, latest version of the row (READ COMMITTED re-reads it
+/// after a wait). So of any number of claims that wait for one lock the first is let through, and
+/// the others find the row changed and update nothing. An attempt that repeats its own claim keeps
+/// its token.
 ///
-/// `result` holds the last checkpoint while the record is in flight. Whoever acquires a live record in flight, a
-/// takeover or the attempt itself, goes on from there; who acquires any other begins without. It is the locked
-/// version's: a checkpoint that was acknowledged before the takeover is in it, one that comes later is refused.
+/// `result` holds the last checkpoint while the record is in flight. An acquisition of a live
+/// record in flight, by a takeover or by the attempt itself, continues from that checkpoint; any
+/// other acquisition begins without one. The checkpoint is the locked version's: one that was
+/// acknowledged before the takeover is in it, a later one is refused.
 ///
 /// Its condition is rows C1, C3, C5 and C7.
 macro_rules! acquire_existing {
@@ -127,13 +130,15 @@ macro_rules! acquire_existing {
     };
 }
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim fails, `$9`
-/// metadata: a key that has no row. The row that comes back proves who won, as in [`CLAIM`].
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a
+/// stale claim fails, `$9` metadata. Inserts a key that has no row. The returned row proves who
+/// won, as in [`CLAIM`].
 ///
-/// None comes back when there is one, whatever it says, or when one was committed since the snapshot was taken (READ
-/// COMMITTED; this one is not sent in a caller's transaction). Then nothing was written: the index is asked before
-/// the row is made, no row is locked, no transaction id is taken. The clock, being volatile, is not pulled out of its
-/// subselect, so it is read once.
+/// No row comes back when the key has a row in any state, or when one was committed since the
+/// snapshot was taken (READ COMMITTED; this statement is not sent in a caller's transaction). Then
+/// nothing was written: the server searches the index before it makes the row, locks no row, and
+/// takes no transaction id. The clock, being volatile, is not pulled out of its subselect, so it is
+/// read once.
 ///
 /// Row C1, for a key that has no row.
 pub(crate) const INSERT: &str = concat!(
@@ -149,8 +154,8 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at",
 );
 
-/// `$1..$3` key. Rolled back, whatever it finds: whether somebody's open transaction holds the key. It waits for that one's
-/// end as [`INSERT`] does, and then fails.
+/// `$1..$3` key. Finds out whether an open transaction holds the key; always rolled back. Waits for
+/// that transaction's end as [`INSERT`] does, and then fails.
 pub(crate) const PROBE: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
@@ -163,8 +168,8 @@ FROM (SELECT ",
 ON CONFLICT (scope, operation, id) DO NOTHING",
 );
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the clock. It proves that the claim has
-/// lost against a live record, and nothing else.
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id. A plain read by the primary key, with the
+/// clock. It proves that the claim has lost against a live record, and nothing else.
 ///
 /// Rows C2, C4, C8 and C9.
 pub(crate) const LOOK: &str = concat!(
@@ -177,16 +182,17 @@ pub(crate) const LOOK: &str = concat!(
 WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
-/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a stale claim
-/// fails, `$9` whether a failure is tried again, `$10` metadata.
+/// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a
+/// stale claim fails, `$9` whether a failure is retried, `$10` metadata.
 ///
-/// A live record that this claim may not touch is found by the read `held`, and then nothing is written, no
-/// row is locked, no transaction id is taken. (The table is locked in ROW EXCLUSIVE mode, as by any statement that
-/// could write; that stands in the way of no reader or writer.) Otherwise the insert decides: its unique index lets one row in,
-/// and what it returns proves who won. The read is never taken as proof that the key is free.
+/// The read `held` finds a live record that this claim must not touch. Then nothing is written, no
+/// row is locked, and no transaction id is taken. (The table is locked in ROW EXCLUSIVE mode, as by
+/// any statement that could write; that blocks no reader or writer.) Otherwise the insert decides:
+/// its unique index lets one row in, and the returned row proves who won. The read is never taken
+/// as proof that the key is free.
 ///
-/// No row comes back when the winner commits between the snapshot, which shows neither row, and the insert,
-/// which then meets it. Asking again sees it.
+/// No row comes back when the winner commits between the snapshot, which shows neither row, and the
+/// insert, which then meets the winner's row. A repeated claim sees it.
 ///
 /// `held` is rows C2, C4, C6, C8 and C9, and `won` the others; [`ABANDON`] does what C6 says.
 pub(crate) const CLAIM: &str = concat!(
@@ -222,10 +228,10 @@ SELECT false, ",
     " FROM held AS r, clock{restore:13}",
 );
 
-/// `$1..$3` key, `$4` the token that was seen, `$5` the stored form of the failure.
+/// `$1..$3` key, `$4` the token that was read, `$5` the stored form of the failure.
 ///
-/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it was
-/// renewed, sealed or released since it was seen: asking again tells.
+/// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
+/// the record was renewed, sealed or released since it was read: a repeated claim finds out.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -246,8 +252,8 @@ SELECT false, ",
     " FROM r, clock{restore:13}"
 );
 
-/// Where `purge_at` is left as it is although the retention changes: it may be late by an eighth of the time
-/// that is left. An index column that does not change lets the update be a heap-only one.
+/// Keeps `purge_at` although the retention changes: it may be late by an eighth of the time that is
+/// left. An index column that does not change lets the update be a heap-only one.
 macro_rules! purge_at {
     ($purge_at:literal, $expires_at:literal, $retention:literal) => {
         concat!(
@@ -272,12 +278,12 @@ mod batches;
 
 pub(crate) use batches::*;
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the result, `$8`
-/// retention, `$9` what is told, where something is. One row comes back when the claim was held; ownership is checked on
-/// the locked row.
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the new state, `$7` the stored form of the
+/// result, `$8` retention, `$9` the notification, where one is sent. One row comes back when the
+/// claim was held; ownership is checked on the locked row.
 ///
-/// It is told by the row that was changed, so once, and by nothing that changes none; the server sends it when the
-/// transaction commits.
+/// The changed row sends the notification, so once; a statement that changes none sends none. The
+/// server delivers it when the transaction commits.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -299,8 +305,9 @@ sealed AS (
 SELECT one FROM sealed{restore:1}",
 );
 
-/// `$1..$3` key, `$4` attempt id. What a step that changed nothing has met: the key's latest acquisition that was
-/// committed, in which state it is, and whether it counts. A plain read: what it tells can only have become true.
+/// `$1..$3` key, `$4` attempt id. Reads what a step that changed nothing has met: the key's latest
+/// committed acquisition, its state, and whether it counts. A plain read: its answer can only have
+/// become true.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -312,8 +319,9 @@ FROM {table} AS r, clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` what is told. The row stays, so that the next token is greater whatever the
-/// clock does; it counts as absent and is purged like any other.
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the notification. The row stays, so that the
+/// next token is greater whatever the clock does. It counts as absent, and `delete_expired` deletes
+/// it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -348,8 +356,8 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
 RETURNING r.lease_ends_at, clock.now",
 );
 
-/// `$1..$3` key. An expired record comes back like any other: whoever reads the row compares it with the clock that came
-/// with it, which was read after the snapshot was taken.
+/// `$1..$3` key. Returns an expired record like any other: the caller compares it with the clock of
+/// the same row, which was read after the snapshot was taken.
 pub(crate) const GET: &str = concat!(
     "SELECT false, ",
     columns!(
@@ -360,8 +368,8 @@ pub(crate) const GET: &str = concat!(
 WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 );
 
-/// `$1` limit. Rows that others have locked are passed over. A row whose token is ahead of the clock (which was
-/// set back) is kept, because the next token is made from it.
+/// `$1` limit. Skips rows that others have locked. Keeps a row whose token is ahead of the clock
+/// (which was set back), because the next token is made from it.
 pub(crate) const DELETE_EXPIRED: &str = concat!(
     "WITH ",
     clock!(),
@@ -377,7 +385,7 @@ purged AS (
 SELECT pg_catalog.count(*) FROM purged"
 );
 
-/// `$1` limit, `$2` the stored form of the failure. Rows that others have locked are passed over.
+/// `$1` limit, `$2` the stored form of the failure. Skips rows that others have locked.
 pub(crate) const FAIL_ABANDONED: &str = concat!(
     "WITH ",
     clock!(),

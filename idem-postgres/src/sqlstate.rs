@@ -1,29 +1,31 @@
-//! What the codes of a server, and of a pooler in front of it, mean for the caller.
+//! The meaning of the codes of a server, and of a pooler in front of it, for the caller.
 //!
-//! Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer answers with errors of its own,
-//! nearly all of them 08P01 (`disconnect_client` in
-//! <https://github.com/pgbouncer/pgbouncer/blob/master/src/objects.c>); pgcat with 58000, Supavisor with XX000. Such an
-//! answer says nothing of the server, which may have done what it was sent before.
+//! Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. PgBouncer sends errors
+//! of its own, nearly all of them 08P01 (`disconnect_client` in
+//! <https://github.com/pgbouncer/pgbouncer/blob/master/src/objects.c>); pgcat sends 58000,
+//! Supavisor XX000. Such an answer says nothing about the server, which may have done what it was
+//! sent before.
 
 use idem_core::{Effect, ErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::statements::MIXED_UP;
 
-/// What the store does by itself about an error that proves that a statement of its own has done nothing.
+/// How the store repairs an error that proves that its own statement had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cure {
-    /// Nothing: the caller is told.
+    /// No repair: the caller gets the error.
     Tell,
-    /// It lost to a transaction that has committed: sends it again.
+    /// The statement lost to a committed transaction: send it again.
     Repeat,
-    /// What was prepared on the connection is of no use any more: sends it again when that is forgotten.
+    /// The connection's prepared statements are useless: forget them, and send the statement again.
     Prepare,
-    /// The server has given the connection up while nothing was under way: sends it again on another.
+    /// The server closed the connection while nothing was under way: send the statement on another
+    /// one.
     Reconnect,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meaning {
     pub(crate) kind: ErrorKind,
@@ -32,14 +34,15 @@ pub(crate) struct Meaning {
     pub(crate) message: &'static str,
 }
 
-/// What of an answer counts.
+/// The parts of an answer that count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) code: &'a str,
     pub(crate) message: &'a str,
-    /// The function that reports it. PostgreSQL always says it, in English whatever its messages are in; poolers do not.
+    /// The function that reports it. PostgreSQL always names it, in English whatever the language
+    /// of its messages; poolers do not.
     pub(crate) routine: Option<&'a str>,
-    /// Whether the server goes on. After FATAL and PANIC it closes the connection.
+    /// Whether the connection stays open. After FATAL and PANIC the server closes it.
     pub(crate) goes_on: bool,
 }
 
@@ -57,18 +60,20 @@ impl<'a> From<&'a PgDatabaseError> for Answer<'a> {
 /// The code of a lock that was not free within `lock_timeout`.
 pub(crate) const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// Codes of answers that come before the server has begun with what it was sent, also where it closes the connection
-/// with them: it does not start, refuses the log-in, or has closed a connection on which nothing was under way (57P05
-/// and 25P03 are sent by a server that waits for its client; the transaction is rolled back).
+/// Codes of answers that come before the server begins with a statement, even where it closes the
+/// connection with them. The server does not start, refuses the log-in, or has closed a connection
+/// on which nothing was under way (it sends 57P05 and 25P03 while it waits for its client; the
+/// transaction is rolled back).
 const BEFORE_ANYTHING: &[&str] = &[
     "57P03", "57P05", "25P03", "53300", "28000", "28P01", "3D000",
 ];
 
-/// The meaning of an answer to a statement that writes.
+/// Returns the meaning of an answer to a statement that writes.
 ///
-/// An error of severity ERROR rolls its statement back, and with it the transaction that a statement of this crate is:
-/// no effect. With FATAL the connection ends, and the commit may have come first: unknown, but for
-/// [`BEFORE_ANYTHING`]. So is what is not in the table.
+/// An error of severity ERROR rolls its statement back, and with it the transaction that a
+/// statement of this crate is: no effect. With FATAL the connection ends, and the commit may have
+/// come first: the effect is unknown, except for [`BEFORE_ANYTHING`]. So it is for a code that is
+/// not in the table.
 pub(crate) fn meaning(answer: Answer<'_>) -> Meaning {
     let mut meaning = special(answer).unwrap_or_else(|| by_code(answer.code));
     if !answer.goes_on && !BEFORE_ANYTHING.contains(&answer.code) {
@@ -78,7 +83,7 @@ pub(crate) fn meaning(answer: Answer<'_>) -> Meaning {
     meaning
 }
 
-/// Answers whose code does not say enough.
+/// Judges answers whose code does not say enough.
 fn special(answer: Answer<'_>) -> Option<Meaning> {
     let says = |text| answer.message.contains(text);
     let is_of = |routine| answer.routine == Some(routine);
@@ -118,13 +123,13 @@ fn mixed_up(effect: Effect) -> Meaning {
     }
 }
 
-/// By code alone, of an answer after which the server goes on.
+/// Returns the meaning of a code, for an answer after which the connection stays open.
 pub(crate) fn by_code(code: &str) -> Meaning {
     use Cure::{Prepare, Reconnect, Repeat, Tell};
     use Effect::{None, Unknown};
     use ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
     let (kind, effect, cure, message) = match code {
-        // Transactions that got in each other's way: the server has rolled this one back.
+        // Transactions that conflicted with each other: the server has rolled this one back.
         "40001" => (
             Contention,
             None,
@@ -206,14 +211,14 @@ pub(crate) fn by_code(code: &str) -> Meaning {
             "the server ended the transaction because it was idle (25P03, \
              idle_in_transaction_session_timeout)",
         ),
-        // Its clock runs while the transaction commits, too, until the server turns it off.
+        // Its clock also runs while the transaction commits, until the server turns it off.
         "25P04" => (
             Unavailable,
             Unknown,
             Tell,
             "the transaction took too long (25P04, transaction_timeout)",
         ),
-        // A standby: after a failover, the server that was the primary.
+        // A standby: after a failover, the former primary.
         "25006" => (
             Unavailable,
             None,
@@ -245,7 +250,7 @@ pub(crate) fn by_code(code: &str) -> Meaning {
             Tell,
             "the server is out of a resource (class 53): connections, memory or disk",
         ),
-        // What is refused before it runs: names, types and privileges are looked up first.
+        // Refused before the statement runs: the server resolves names, types and privileges first.
         "42P01" | "3F000" | "42703" | "42P10" => (
             Misconfigured,
             None,
@@ -437,7 +442,7 @@ mod tests {
             ("22003", Corrupt, Nothing),
             ("XX000 XX001 XX002", Corrupt, Unknown),
             ("25P02", Other, Nothing),
-            // Nobody has thought about these: they may have had an effect.
+            // Unknown codes: the statement may have had an effect.
             (
                 "22P02 22012 P0001 21000 54000 25001 F0000 HV000 99999 é",
                 Other,
@@ -453,7 +458,7 @@ mod tests {
         assert_eq!(meaning(ERROR).effect, Unknown, "no code");
     }
 
-    /// With the connection the server may have taken the answer to a commit away.
+    /// A lost connection may have taken the answer to a commit with it.
     #[test]
     fn the_end_of_a_connection_leaves_the_effect_unknown() {
         for (code, effect) in [

@@ -41,7 +41,7 @@ idem_sql::statements! {
 impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
-        // Nothing but letters, digits and an underscore.
+        // Only letters, digits and an underscore.
         let channel = channel(config);
         let named = |template: &str| {
             let named = template.replace("{table}", &table);
@@ -52,7 +52,7 @@ impl Statements {
     }
 }
 
-/// With what stands in `{announced:…}` where changes are told, and without it where they are not.
+/// Fills in `{announced:…}` where changes are notified, and removes it where they are not.
 fn announced(template: &str, announces: bool) -> String {
     let mut parts = template.split("{announced:");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -66,22 +66,23 @@ fn announced(template: &str, announces: bool) -> String {
     text
 }
 
-/// One statement. Nothing but the validated names of the tables, and numbers, was put into it.
+/// One statement. Only the validated names of the tables, and numbers, were put into it.
 #[derive(Debug, Clone)]
 pub(crate) struct Statement(Arc<Texts>);
 
 impl Statement {
-    /// The statement, to be given its values.
+    /// Creates a query of the statement, which takes the values.
     pub(crate) fn query(&self) -> Query {
         Query::new(self.clone())
     }
 
-    /// The text for where the statement commits by itself.
+    /// Returns the text for a statement that commits by itself.
     pub(crate) fn alone(&self) -> &Text {
         &self.0.alone
     }
 
-    /// The text for a caller's transaction: after the mark it takes how long it waits for a lock.
+    /// Returns the text for a caller's transaction: after the mark it takes how long it waits for a
+    /// lock.
     pub(crate) fn within(&self) -> &Text {
         &self.0.within
     }
@@ -95,12 +96,14 @@ struct Texts {
 
 /// A text, and the mark that is its last value, or its last but one.
 ///
-/// A pooler that mixes prepared statements up lets the values of one go to another, which a driver on the other side has
-/// prepared under the same name. So each statement compares its mark with the one that it was made with, before
-/// anything else, and fails where they differ: `{mine}` is then a number that cannot be read. A mark is a hash of the
-/// text, tables included, so the same statement of another process is as good as this one. It is no UTF-8, and of a
-/// length that no number, date or UUID has: a statement that is not of this crate refuses it, unless it takes
-/// just as many values and a `bytea` there.
+/// A pooler that mixes prepared statements up sends the values of one statement to another, which a
+/// driver on the other side has prepared under the same name. So each statement compares its mark
+/// with the one that it was made with, before anything else, and fails where they differ: `{mine}`
+/// is then a number that cannot be read.
+///
+/// A mark is a hash of the text, tables included, so the same statement of another process counts
+/// as this one. The mark is no UTF-8, and of a length that no number, date or UUID has. So a
+/// foreign statement refuses it, unless it takes just as many values and a `bytea` there.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) sql: Arc<str>,
@@ -118,7 +121,7 @@ impl Text {
         let number = values(text) + 1;
         let mark = mark(text);
         let digits = mark.iter().fold(String::new(), |mut digits, byte| {
-            // Into a string, which never fails.
+            // Writing into a string never fails.
             let _ = write!(digits, "{byte:02x}");
             digits
         });
@@ -136,10 +139,10 @@ impl Text {
     }
 }
 
-/// What the server quotes when it was given the values of another statement.
+/// The text that the server quotes when it got the values of another statement.
 pub(crate) const MIXED_UP: &str = "idem: these are the values of another statement";
 
-/// The greatest number of a value in the text.
+/// Returns the greatest number of a value in the text.
 fn values(text: &str) -> usize {
     let numbers = text.split('$').skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit());
@@ -148,7 +151,7 @@ fn values(text: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-/// A hash of the text, after a byte that is nowhere in UTF-8.
+/// Returns a hash of the text, after a byte that no UTF-8 contains.
 fn mark(text: &str) -> [u8; 9] {
     let mut mark = [0xff; 9];
     mark[1..].copy_from_slice(&fnv_1a(text).to_be_bytes());
@@ -160,7 +163,7 @@ impl Texts {
         let longest = format!("{}ms", MAX_LOCK_WAIT.as_millis());
         let bound = format!("pg_catalog.set_config('lock_timeout', '{longest}', true)");
         let alone = restoring(&template.replace("{bound}", &bound), "");
-        // The caller's own bound is kept where it is shorter; 0 is none.
+        // The caller's own bound is kept where it is shorter; 0 means no bound.
         let before = "pg_catalog.current_setting('lock_timeout')";
         let wait = "CAST({wait} AS pg_catalog.text)";
         let shorter = format!(
@@ -178,8 +181,8 @@ impl Texts {
     }
 }
 
-/// Puts back what the statement has set, where `{restore:columns}` stands: as its last branch, which is run when the
-/// others have been read to their end, and has no row.
+/// Puts the earlier setting back, where `{restore:columns}` stands: as the last branch of the
+/// statement, which runs when the others were read to their end, and has no row.
 ///
 /// "Append" nodes run their children in order:
 /// <https://github.com/postgres/postgres/blob/master/src/backend/executor/nodeAppend.c>.

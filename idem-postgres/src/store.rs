@@ -24,12 +24,13 @@ const MAX_TRIES: u32 = 8;
 
 pub(crate) const BACKEND: &str = "postgres";
 
-/// A connection that was idle for longer is asked whether it still lives before it is used.
+/// The store pings a connection that was idle for longer before it uses it.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
 /// The store on PostgreSQL.
 ///
-/// A clone shares the connections. Nothing is created here: see [`migrate`](Self::migrate).
+/// A clone shares the connections. The store creates no tables by itself: see
+/// [`migrate`](Self::migrate).
 ///
 /// # Defaults of the session
 ///
@@ -43,21 +44,23 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// | `default_transaction_read_only` | `connect` and `verify` refuse it; under [`StatementMode::Unprepared`](crate::StatementMode::Unprepared) it changes nothing |
 /// | `search_path` with `pg_catalog` behind a schema that has operators of its own | `connect` and `verify` refuse it |
 ///
-/// No session state is used: no `SET`, no session-level advisory lock, and `LISTEN` only for
+/// The store uses no session state: no `SET`, no session-level advisory lock, and `LISTEN` only for
 /// [`PostgresNotifier`](crate::PostgresNotifier). A pool that the caller makes may need PgBouncer's
-/// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that parameter. A column
-/// whose type changes under a store costs each connection one more round trip, and a caller's transaction one repetition.
+/// `ignore_startup_parameters = extra_float_digits`; [`connect`](Self::connect) does not send that
+/// parameter. After a change of a column's type, each connection takes one more round trip, and a
+/// caller's transaction one repetition.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pool: PgPool,
     connections: ConnectionSource,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turns batching off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl PostgresStore {
-    /// A store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
     /// sqlx pings a connection each time it is taken from a pool unless the pool was built with
     /// `test_before_acquire(false)`, which spares a round trip; see [`connect`](Self::connect).
@@ -66,7 +69,7 @@ impl PostgresStore {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: PgPool, config: Config) -> Self {
         Self::on(ConnectionSource::Callers(pool.clone()), pool, config)
@@ -83,29 +86,31 @@ impl PostgresStore {
         store.with_batches()
     }
 
-    /// A store with connections of its own for its operations: at most 10 unless
-    /// [`with_max_connections`](Config::with_max_connections) says otherwise, opened as they are needed, tested before
-    /// use only after half a minute of idling, and never reused after a statement whose answer was not read to its
-    /// end. sqlx's pool would ping each one whenever it is handed back.
+    /// Creates a store with its own connections: at most 10 by default
+    /// ([`with_max_connections`](Config::with_max_connections)). It opens them as they are needed,
+    /// and tests them before use only after half a minute of idling. It never reuses one after a
+    /// statement whose answer was not read to its end. sqlx's pool would ping each one whenever it
+    /// is handed back.
     ///
-    /// [`pool`](Self::pool) is another one, for migrations and the caller's transactions, of at most 10 connections more.
+    /// [`pool`](Self::pool) is another pool, for migrations and the caller's transactions, of at
+    /// most 10 connections more.
     ///
-    /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it; environment
-    /// variables such as `PGPASSWORD` fill in what it leaves out.
+    /// `url` is `postgres://user:password@host:port/database?sslmode=…`, as sqlx reads it;
+    /// environment variables such as `PGPASSWORD` fill in the missing parts.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read, when the session's defaults are such that nothing can be written or
-    /// the statements would mean something else, and when a pooler mixes up the prepared statements of its clients in
-    /// [`StatementMode::Prepared`](crate::StatementMode::Prepared); `Unavailable` or `Misconfigured` when no connection
-    /// can be made.
+    /// - `Misconfigured` when the URL cannot be read; when the session's defaults forbid writes or
+    ///   would change the meaning of the statements; when a pooler mixes up the prepared statements
+    ///   of its clients in [`StatementMode::Prepared`](crate::StatementMode::Prepared).
+    /// - `Unavailable` or `Misconfigured` when no connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at_connect = |error: Error| error.at(BACKEND, "connect");
         let at = |error| at_connect(classify(error, Access::Read));
         let options = PgConnectOptions::from_str(url)
             .map_err(at)?
             .application_name("idem")
-            // No float is read, and poolers refuse the parameter.
+            // The store reads no float, and poolers refuse the parameter.
             .extra_float_digits(None);
         let max = usize::try_from(config.max_connections()).unwrap_or(usize::MAX);
         let connections = Connections::new(options.clone(), max).map_err(at)?;
@@ -136,14 +141,15 @@ impl PostgresStore {
         ))
     }
 
-    /// The pool: the caller's, or the one for the caller's transactions. Closing it ends the store: its operations fail
-    /// from then on, and the connections of its own are closed, at the latest when the last clone is dropped.
+    /// Returns the pool: the caller's, or the one for the caller's transactions. Closing it ends
+    /// the store: its operations fail from then on, and its own connections are closed, at the
+    /// latest when the last clone is dropped.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// How the store is set up.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config
@@ -161,12 +167,14 @@ impl PostgresStore {
     }
 }
 
-/// Whether the session's own time-outs, for idling or for a lock of the catalogue, were in the way for a moment.
+/// Returns whether the session's own time-outs, for idling or for a lock of the catalogue,
+/// interfered for a moment.
 fn is_brief(error: &Error) -> bool {
     was_idle(error) || error.kind() == ErrorKind::Contention
 }
 
-/// Opens the store's first connection, which it keeps, and refuses what would be found out by accident later.
+/// Opens the store's first connection, which it keeps, and refuses unsuitable settings before they
+/// cause errors later.
 async fn check_server(
     connections: &Connections<Postgres>,
     options: &PgConnectOptions,

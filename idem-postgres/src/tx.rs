@@ -13,17 +13,24 @@ use crate::session::{Session, wait};
 use crate::store::{BACKEND, PostgresStore};
 
 idem_sql::store_in_transaction! {
-    /// The record and the caller's own rows commit together: the only true exactly-once there is.
+    /// Operations in a caller's transaction: the record and the caller's own rows commit together.
+    /// There is no other true exactly-once.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it: others that claim the key are answered with
-    /// `Contention` until it ends, after [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves
-    /// no trace of the claim. These methods wait no longer either for a key that another open transaction holds. The
-    /// transaction's own `lock_timeout` holds where it is shorter, and is as before when the method has returned.
+    /// Two ways:
     ///
-    /// An error of the server fails the transaction: roll it back and repeat it as a whole, with the same key.
-    /// [`Transactions`] does that.
+    /// - Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that
+    ///   writes the business rows. Others see the key in flight while the work runs.
+    /// - Run [`claim_in`](Self::claim_in) and `complete_in` both in the transaction. Others that
+    ///   claim the key get `Contention` until it ends, after
+    ///   [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most, and a rollback leaves no
+    ///   trace of the claim.
+    ///
+    /// For a key that another open transaction holds, these methods wait at most as long. The
+    /// transaction's own `lock_timeout` holds where it is shorter, and is restored when the method
+    /// returns.
+    ///
+    /// An error of the server fails the transaction: roll it back and repeat it as a whole, with
+    /// the same key. [`Transactions`] does that.
     PostgresStore, BACKEND, transaction: &mut PgTransaction<'_>,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`; `Contention` when another open transaction holds the key. Under REPEATABLE READ and \
@@ -58,8 +65,9 @@ fn begin(isolation: Isolation) -> &'static str {
     }
 }
 
-/// Runs transactions, each repeated as a whole after a serialization failure (40001), a deadlock (40P01), or a lock that
-/// was not free in time (55P03): see [`is_transaction_retryable`](crate::is_transaction_retryable).
+/// Runs transactions, and repeats each as a whole after a serialization failure (40001), a deadlock
+/// (40P01), or a lock that was not free in time (55P03): see
+/// [`is_transaction_retryable`](crate::is_transaction_retryable).
 ///
 /// ```no_run
 /// # async fn pay(store: &idem_postgres::PostgresStore, request: &idem_core::ClaimRequest)
@@ -105,8 +113,8 @@ impl TransactionSource for PgTransactions {
         Self { pool, isolation }
     }
 
-    /// In a task of its own, because a future of sqlx 0.9.0 that is dropped while it begins may leave the transaction
-    /// open (<https://github.com/transact-rs/sqlx/issues/4385>).
+    /// Begins in its own task, because a future of sqlx 0.9.0 that is dropped while it begins may
+    /// leave the transaction open (<https://github.com/transact-rs/sqlx/issues/4385>).
     async fn begin(&self, _: &mut RetryPauses) -> Result<PgTransaction<'static>> {
         let (pool, begin) = (self.pool.clone(), begin(self.isolation));
         let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;

@@ -1,4 +1,4 @@
-//! The suite, and cases of this crate's own, against PostgreSQL: directly and behind PgBouncer in
+//! Runs the suite, and this crate's own cases, against PostgreSQL, directly and behind PgBouncer in
 //! transaction mode; and the suite behind `Batched`, and under hostile defaults of the session.
 
 mod cases;

@@ -1,4 +1,4 @@
-//! What needs a server of its own: one that is killed, that nobody else writes to, or that speaks TLS.
+//! Tests that need a server of their own: it is killed, has no other writers, or speaks TLS.
 
 #[path = "private/poolers.rs"]
 mod poolers;
@@ -102,7 +102,8 @@ fn crash(runtime: &Runtime) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What this writer was told is stored.
+/// Claims and completes until the server is killed; returns the claims whose completion was
+/// acknowledged.
 async fn complete_until_killed(store: PostgresStore, round: u32, writer: u32) -> Vec<Claim> {
     let mut acknowledged = Vec::new();
     for number in 0.. {
@@ -122,7 +123,7 @@ async fn complete_until_killed(store: PostgresStore, round: u32, writer: u32) ->
 
 async fn check(store: &PostgresStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
-        // The pool's old connections are dead; asking again is what a caller does.
+        // The pool's old connections are dead; a caller repeats the call.
         let asked = request(claim.key().id());
         let _first = store
             .claim_retrying(&asked, Duration::from_secs(30))
@@ -136,8 +137,8 @@ async fn check(store: &PostgresStore, acknowledged: &[Claim]) -> Result<(), BoxE
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still; but the server's own housekeeping may move it, which
-/// is why a few tries are allowed. A thousand writes would move it in each.
+/// Nobody else writes to this server, so the log stands still. The server's own housekeeping may
+/// move it, so a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     runtime.block_on(async {

@@ -11,7 +11,7 @@ use crate::script::Call;
 use crate::store::{BACKEND, RedisStore};
 
 impl RedisStore {
-    /// Sends what can be sent; of items with one key any may come first.
+    /// Sends the valid items; of items with the same key, any may come first.
     async fn run_valid(
         &self,
         calls: Vec<Result<Call<'_>>>,

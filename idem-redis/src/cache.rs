@@ -1,4 +1,5 @@
-//! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are invalidated.
+//! [`RedisCache`]: entries that may be lost at any time, and that never come back once they are
+//! invalidated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,24 +19,28 @@ use crate::script::{Call, Script};
 
 const NAME: &str = "redis cache";
 
-/// How long an epoch is kept. When it goes, tickets that were issued in it are void; entries stay.
+/// How long an epoch is kept. When it expires, the tickets issued in it are void; entries stay.
 const EPOCH_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// Before each entry: when its ticket was issued and when it ends, microseconds since 1970 by the server's clock.
+/// The header of an entry: when its ticket was issued and when it ends, microseconds since 1970 by
+/// the server's clock.
 const STAMP_BYTES: usize = 16;
 
-/// A cache on Redis or Valkey, for what is also elsewhere: `idem-hybrid` puts it in front of a database.
+/// A cache on Redis or Valkey, for data that also exists elsewhere: `idem-hybrid` puts it in front
+/// of a database.
 ///
-/// What makes it safe in front of a source of truth is the *ticket*. A read issues one; with it, what was then read from
-/// the source may be stored, unless the key has been invalidated since, and for a lifetime that counts from the
-/// ticket. So neither a process that was paused nor a network that was slow can bring back what was
-/// deleted, or keep it for longer than it was good for. A ticket is the *epoch* of the key's bucket, a random value
-/// that each invalidation replaces: when the server loses it (flushed, restarted, evicted, failed over), tickets
-/// are void, which costs a store and nothing else.
+/// The *ticket* makes it safe in front of a source of truth. A read issues one. The caller may then
+/// store under it what it reads from the source, for a lifetime that counts from the ticket. The
+/// cache refuses the store when the key was invalidated since. So neither a paused process nor a
+/// slow network can bring back a deleted record, or keep it for longer than it was valid. A ticket
+/// is the *epoch* of the key's bucket, a random value that each invalidation replaces. When the
+/// server loses it (flushed, restarted, evicted, failed over), tickets are void, which costs a
+/// store and nothing else.
 ///
-/// Nothing is connected before the first use, so a cache that is down does not keep a service from starting. A
-/// server that evicts is fine. After a failover to a replica that had not heard of an invalidation, the entry is served
-/// until its lifetime ends; [`Config::with_replicas`] lets invalidations wait for replicas.
+/// The cache connects at its first use, so a cache that is down does not keep a service from
+/// starting. A server that evicts is fine. After a failover to a replica that missed an
+/// invalidation, the entry is served until its lifetime ends; [`Config::with_replicas`] lets
+/// invalidations wait for replicas.
 #[derive(Clone)]
 pub struct RedisCache {
     inner: Arc<Inner>,
@@ -50,7 +55,7 @@ struct Inner {
     invalidate: Script,
 }
 
-/// Leave to store what is read from the source of truth after it was issued.
+/// Permission to store what is read from the source of truth after it was issued.
 #[derive(Debug, Clone)]
 pub struct CacheTicket {
     epoch: Vec<u8>,
@@ -58,41 +63,43 @@ pub struct CacheTicket {
     issued_at: i64,
 }
 
-/// What a read has found.
+/// The result of a read.
 #[derive(Debug, Clone)]
 pub struct CacheRead {
     /// The entry, if there is one.
     pub hit: Option<CacheHit>,
-    /// Leave to store another.
+    /// Permission to store another.
     pub ticket: CacheTicket,
 }
 
 /// An entry that was found.
 #[derive(Debug, Clone)]
 pub struct CacheHit {
-    /// What was stored.
+    /// The bytes that were stored.
     pub entry: Bytes,
-    /// How long ago, by the server's clock, the ticket was issued under which it was stored.
+    /// The time since the issue of the ticket under which it was stored, by the server's clock.
     pub age: Duration,
-    /// How long it is kept from now on, by the server's clock.
+    /// How much longer it is kept, by the server's clock.
     pub remaining: Duration,
 }
 
 impl RedisCache {
-    /// A cache on one server; URLs as of [`RedisStore::connect`](crate::RedisStore::connect).
+    /// Creates a cache on one server; URLs as for
+    /// [`RedisStore::connect`](crate::RedisStore::connect).
     ///
-    /// `namespace` names the source of truth, such as `orders-db`. All caches of one database have the same, and caches of
-    /// different databases different ones: they share nothing then, on whatever server.
+    /// `namespace` names the source of truth, such as `orders-db`. All caches of one database use
+    /// the same, and caches of different databases different ones: they then share nothing, on any
+    /// server.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`; `Misconfigured` for a
-    /// URL that cannot be read.
+    /// `InvalidInput` for a namespace with other than 1 to 64 letters, digits, `_`, `-` and `.`;
+    /// `Misconfigured` for a URL that cannot be parsed.
     pub fn new(url: &str, namespace: &str, config: &Config) -> Result<Self> {
         Self::on(Connector::node(url, config), namespace, config)
     }
 
-    /// The same on the server that sentinels say leads; see
+    /// Creates a cache on the server that leads according to the sentinels; see
     /// [`RedisStore::connect_sentinel`](crate::RedisStore::connect_sentinel).
     ///
     /// # Errors
@@ -112,7 +119,8 @@ impl RedisCache {
         )
     }
 
-    /// The same on a cluster; see [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
+    /// Creates a cache on a cluster; see
+    /// [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster).
     ///
     /// # Errors
     ///
@@ -138,12 +146,12 @@ impl RedisCache {
         })
     }
 
-    /// The entry of this key, and a ticket; one round trip. Only where the bucket has no epoch there is another, which
-    /// writes one.
+    /// Reads the entry of this key, and issues a ticket, in one round trip. Only where the bucket
+    /// has no epoch does a second one write it.
     ///
     /// # Errors
     ///
-    /// `Unavailable`, `Misconfigured`; `Corrupt` for an answer that makes no sense.
+    /// `Unavailable`, `Misconfigured`; `Corrupt` for an invalid answer.
     ///
     /// # Cancellation
     ///
@@ -153,8 +161,9 @@ impl RedisCache {
         read.map_err(|error| error.at(NAME, "read"))
     }
 
-    /// Stores an entry that was read from the source of truth after the ticket was issued, until `lifetime` after that
-    /// instant; `false`, and nothing is stored, when the key may have been invalidated since.
+    /// Stores an entry that was read from the source of truth after the ticket was issued, until
+    /// `lifetime` after that instant. Returns `false`, and stores nothing, when the key may have
+    /// been invalidated since.
     ///
     /// # Errors
     ///
@@ -162,7 +171,7 @@ impl RedisCache {
     ///
     /// # Cancellation
     ///
-    /// It may be stored or not.
+    /// The entry may be stored or not.
     pub async fn store(
         &self,
         key: &Key,
@@ -188,15 +197,16 @@ impl RedisCache {
             .map_err(|error| error.at(NAME, "store"))
     }
 
-    /// Removes the entry of this key; no ticket that was issued before can bring it back.
+    /// Removes the entry of this key; no earlier ticket can bring it back.
     ///
     /// # Errors
     ///
-    /// `Unavailable`, `Misconfigured`: the entry may still be there, until its lifetime ends; repeat it.
+    /// `Unavailable`, `Misconfigured`: the entry may still be there, until its lifetime ends;
+    /// repeat it.
     ///
     /// # Cancellation
     ///
-    /// It may be done or not; repeat it.
+    /// The entry may be removed or not; repeat the call.
     pub async fn invalidate(&self, key: &Key) -> Result<()> {
         let call = self
             .inner
@@ -212,15 +222,16 @@ impl RedisCache {
 }
 
 impl Inner {
-    /// A script on the epoch and the entry of this key: `namespace:e:{…}` and `namespace:c:{…}:scope:operation:id`, in
-    /// one slot by what stands in braces (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
+    /// A script on the epoch and the entry of this key: `namespace:e:{…}` and
+    /// `namespace:c:{…}:scope:operation:id`, in one slot because of the text in braces
+    /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
     fn call<'s>(&self, script: &'s Script, key: &Key) -> Call<'s> {
         let [epoch, entry] = self.keys(key);
         script.call_with(&[&epoch, &entry])
     }
 
     fn keys(&self, key: &Key) -> [String; 2] {
-        // Of 256 buckets the one of this key, in whatever process, by its SHA-256.
+        // The key's bucket of the 256, the same in every process, by its SHA-256.
         let (namespace, hash, path) = (&*self.namespace, key.hashed(), key.path());
         let bucket = &hash[..2];
         [
@@ -229,9 +240,9 @@ impl Inner {
         ]
     }
 
-    /// By plain commands, and by the script where they do not tell enough. The clock is read first and epoch and entry at
-    /// once after it, so a ticket is no younger than it says and its epoch no older: an invalidation in between is one
-    /// before the ticket.
+    /// Reads by plain commands, and by the script where they do not suffice. The clock is read
+    /// first, and epoch and entry at once after it. So a ticket is no younger than it says and its
+    /// epoch no older: an invalidation in between counts as one before the ticket.
     async fn read(&self, key: &Key) -> Result<CacheRead> {
         if let Some((now, values)) = self.reads.read(|| self.keys(key).into()).await?
             && let Ok([Value::BulkString(epoch), entry]) = <[Value; 2]>::try_from(values)
@@ -246,7 +257,7 @@ impl Inner {
     }
 }
 
-/// Shows the namespace, not where the server is.
+/// Shows the namespace, not the server's address.
 impl fmt::Debug for RedisCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCache")
@@ -255,7 +266,7 @@ impl fmt::Debug for RedisCache {
     }
 }
 
-/// 128 random bits.
+/// Returns 128 random bits.
 fn epoch() -> Vec<u8> {
     AttemptId::random().as_bytes().to_vec()
 }
@@ -282,8 +293,8 @@ fn found(now: i64, epoch: Vec<u8>, entry: Value) -> Result<CacheRead> {
     })
 }
 
-/// Nothing, too, for what none of us has stored, and when the clock was set back behind the ticket's: then it is not known
-/// how old the entry is.
+/// Returns `None`, too, for bytes that no cache of this crate has stored, and when the clock was
+/// set back behind the ticket's: then the age of the entry is unknown.
 fn hit(mut value: Bytes, now: i64) -> Option<CacheHit> {
     if value.len() < STAMP_BYTES {
         return None;

@@ -1,4 +1,4 @@
-//! How far the work under a claim got, in the record itself.
+//! Checkpoints, stored in the record itself.
 
 use async_trait::async_trait;
 use idem_core::{Bytes, Checkpoint, CheckpointStore, Claim, Error, Result};
@@ -23,7 +23,7 @@ impl Operations {
         with_owner(script.call(&self.record_key(claim.key())), claim)
     }
 
-    /// What the answer of a look for a checkpoint means.
+    /// Decodes the answer to a read of a checkpoint.
     fn found_checkpoint(answer: Value) -> Result<Option<Checkpoint>> {
         match answer {
             Value::Nil => Err(Error::claim_lost()),
@@ -34,8 +34,8 @@ impl Operations {
     }
 }
 
-/// The checkpoint stands where the result will: a record has the one or the other. It counts against the same limit, and
-/// is acknowledged by replicas like every other write.
+/// The checkpoint has the position of the later result: a record has the one or the other. It
+/// counts against the same limit, and replicas acknowledge it like every other write.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl CheckpointStore for RedisStore {

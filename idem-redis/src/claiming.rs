@@ -1,4 +1,4 @@
-//! [`Claiming`]: in which order a claim is asked for.
+//! [`Claiming`]: which statement a claim sends first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,13 @@ use crate::reads::{MOST, Read, Reads};
 use crate::record::Stored;
 use crate::store::RedisStore;
 
-/// What claims have beside the script that decides every one of them.
+/// The shortcuts of claims, beside the script that decides every one of them.
 ///
-/// That script is the whole of a claim, and always right. Two ways are shorter where they lead to the end: a look at
-/// the record where the operation's claims are mostly of keys that are taken, because a result is told by reading it;
-/// and, among many callers, a script that claims what is free for all of them. Neither changes what it does
-/// not decide, so who comes to no end there goes on as if it had just come.
+/// That script is the whole of a claim, and always right. There are two shortcuts. Where most
+/// claims of an operation meet a record, a read of the record comes first, because it alone can
+/// return a result. Among many concurrent callers, one script claims all free keys of a batch.
+/// Neither changes a key that it does not decide, so a claim that gets no decision there goes on as
+/// if it had just begun.
 #[derive(Debug)]
 pub(crate) struct Claiming {
     estimator: DuplicateEstimator,
@@ -33,7 +34,8 @@ pub(crate) struct Claiming {
 
 impl Claiming {
     pub(crate) fn new(link: &Arc<Link>, operations: &Arc<Operations>) -> Self {
-        // Whose write was not replicated is told so, and nobody else: then each has a script of its own.
+        // A caller whose write was not replicated must learn so, and no other caller: then each
+        // claim has a script of its own.
         let config = &operations.config;
         let alone =
             !config.batching() || !link.connector.is_one_node() || config.replicas().is_some();
@@ -46,7 +48,7 @@ impl Claiming {
         Self {
             estimator: DuplicateEstimator::new(),
             reads: Reads::new(Arc::clone(link), operations.config.batching()),
-            // Errands share one connection, which sends them one after the other without waiting.
+            // Batches share one connection, which sends them one after the other without waiting.
             fresh: Batcher::new(MOST, usize::MAX, move |claims| {
                 let (at, how, split) = (Arc::clone(&at), Arc::clone(&how), Arc::clone(&split));
                 claim_fresh(at, how, split, claims)
@@ -77,7 +79,7 @@ impl RedisStore {
         Ok(outcome)
     }
 
-    /// With the others who claim now, if there are enough; otherwise alone.
+    /// Claims in a batch with concurrent callers, if there are enough; otherwise alone.
     async fn claim_unseen(
         &self,
         request: &ClaimRequest,
@@ -97,13 +99,13 @@ impl RedisStore {
                 }
                 self.by(deadline, self.claim_taken(request, deadline)).await
             }
-            // It may have been claimed for this attempt, which is told that then.
+            // It may have been claimed for this attempt, which then gets its own claim back.
             None => self.by(deadline, self.claim_alone(request, deadline)).await,
         }
     }
 
-    /// Claims those of them that are free, many by one script; no answer for the others, for which it is found one by
-    /// one.
+    /// Claims the free keys among them, many by one script; returns no answer for the others, which
+    /// are claimed one by one.
     pub(crate) async fn claim_many_fresh(
         &self,
         requests: &[ClaimRequest],
@@ -115,7 +117,7 @@ impl RedisStore {
         }
         let (mut places, mut claims) = (Vec::new(), Vec::new());
         for (place, request) in requests.iter().enumerate() {
-            // What is wrong with a claim is told where each is sent by itself.
+            // An invalid claim gets its error where each is sent by itself.
             if let Ok(claim) = FreshClaim::new(request, &self.operations) {
                 places.push((place, claim.lease()));
                 claims.push(claim);
@@ -130,7 +132,7 @@ impl RedisStore {
         answers
     }
 
-    /// Of a key that was taken a moment ago.
+    /// Claims a key that was taken a moment ago.
     async fn claim_taken(&self, request: &ClaimRequest, deadline: Instant) -> Result<ClaimOutcome> {
         match self.look(request).await? {
             Some(outcome) => Ok(outcome),
@@ -138,14 +140,14 @@ impl RedisStore {
         }
     }
 
-    /// What the record says, if that is the answer.
+    /// Returns the record's answer, if it decides the claim.
     async fn look(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
         let keys = || vec![self.operations.record_key(request.key())];
         let read = self.claiming.reads.read(keys).await?;
         Ok(read.and_then(|read| answered(read, request)))
     }
 
-    /// By the script that decides whatever it meets.
+    /// Claims by the script that decides every case.
     async fn claim_alone(&self, request: &ClaimRequest, deadline: Instant) -> Result<ClaimOutcome> {
         let call = self.operations.claim(request)?;
         let link = &self.link;
@@ -155,7 +157,7 @@ impl RedisStore {
         Operations::claimed(request, answer)
     }
 
-    /// What comes after a first step has the time that is left.
+    /// A second step gets the time that the first one left.
     async fn by(
         &self,
         deadline: Instant,

@@ -1,24 +1,28 @@
-//! [`ServerClock`]: until when a script may run.
+//! [`ServerClock`]: the instant until which a script may run.
 //!
-//! A server that stalls, or a proxy that holds bytes back, runs what it was sent when it goes on, long after the callers
-//! have given up. A claim that runs then takes over what has lapsed in the meantime, although its holder lives and only
-//! could not renew, and nobody is there to do the work that it was claimed for. So each claim carries the instant, by the
-//! server's clock, at which its caller stops waiting; the script does nothing after it and says so.
+//! A server may stall, or a proxy may hold bytes back. When it goes on, it runs the commands it
+//! got, long after the callers have given up. A claim that runs then takes over claims that expired
+//! meanwhile, although their holders live and only could not renew. No caller is left to do the
+//! work. So each claim carries the instant, by the server's clock, at which its caller stops
+//! waiting. After it the script does nothing and says so.
 //!
-//! Renewals, results, checkpoints and releases carry none: they change what their own token and attempt hold, so a
-//! late one takes nothing from anybody, and a late result is better than none.
+//! Renewals, results, checkpoints and releases carry none. They change only what their own token
+//! and attempt hold, so a late one takes nothing from another caller, and a late result is better
+//! than none.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis::Value;
 use tokio::time::Instant;
 
-/// What the server's clock shows at an instant of this process's own, which no step of the client's wall clock moves.
+/// Converts an instant of this process's own clock, which no step of the client's wall clock moves,
+/// to the server's clock.
 ///
-/// It is an upper estimate: the time that the server's answer took counts as if it had all come before its clock was
-/// read. So nothing is dropped too early, and at most by that much too late. A server whose clock is ahead of the estimate,
-/// because it was set or because another node is master now, refuses the first claim that it is sent; its answer shows
-/// its clock, and the claim is sent again.
+/// It is an upper estimate: the time that the server's answer took counts as if it had all passed
+/// before its clock was read. So nothing is dropped too early, and at most by that much too late.
+/// The server's clock may be ahead of the estimate, because it was set or because another node is
+/// master now. Then the server refuses its first claim; its answer shows its clock, and the claim
+/// is sent again.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
     base: Instant,
@@ -33,7 +37,7 @@ impl ServerClock {
         }
     }
 
-    /// The server, asked at this instant, shows `now`, in microseconds since 1970.
+    /// Records that the server, queried at this instant, showed `now`, in microseconds since 1970.
     pub(crate) fn learn(&self, asked: Instant, now: i64) {
         self.ahead.store(
             now.saturating_sub(self.since_base(asked)),
@@ -41,7 +45,7 @@ impl ServerClock {
         );
     }
 
-    /// What it shows then, in microseconds since 1970.
+    /// Returns what it shows then, in microseconds since 1970.
     pub(crate) fn at(&self, then: Instant) -> i64 {
         let ahead = self.ahead.load(Ordering::Relaxed);
         ahead.saturating_add(self.since_base(then))
@@ -53,7 +57,7 @@ impl ServerClock {
     }
 }
 
-/// The clock in an answer of `TIME`, in microseconds.
+/// Returns the clock in an answer of `TIME`, in microseconds.
 pub(crate) fn time(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else {
         return None;
@@ -71,7 +75,7 @@ pub(crate) fn time(answer: &Value) -> Option<i64> {
         .checked_add(number(micros)?)
 }
 
-/// The server's clock in the answer of a claim that came too late to be run.
+/// Returns the server's clock in the answer of a claim that came too late to be run.
 pub(crate) fn too_late(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else {
         return None;

@@ -1,12 +1,14 @@
-//! The server's codes: what each means for the caller, whether it may have had an effect, and what to do.
+//! The server's error codes: what each means for the caller, whether it may have had an effect, and
+//! what to do.
 //!
-//! A code is the first word of an error. A server that answers with one has not run the command, or the error is that of
-//! the first write of a script; scripts of this crate write one record once, and what they publish after it cannot
-//! fail them. So a code that is listed has no effect unless it says otherwise. One that is not listed may have had one.
+//! A code is the first word of an error. A server that answers with one has not run the command, or
+//! the error is that of the first write of a script. Scripts of this crate write one record once,
+//! and a publication after it cannot fail them. So a code in this table has no effect by default; a
+//! code that is not listed may have had one.
 //!
 //! Codes: <https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors>, and
-//! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words, which are told by how
-//! they begin: [`by_text`].
+//! `createSharedObjects` in `server.c` of Redis and Valkey. Proxies answer in their own words,
+//! which are recognised by how they begin: [`by_text`].
 
 use idem_core::{Effect, ErrorKind};
 
@@ -15,14 +17,15 @@ pub(crate) type Meaning = (ErrorKind, Effect, &'static str);
 type Row = (&'static [&'static str], ErrorKind, Effect, &'static str);
 
 const CODES: &[Row] = &[
-    // The node does not have the slot, or not all of it: looked at before a command is run.
+    // The node does not have the slot, or not all of it: checked before a command is run.
     (
         &["MOVED", "ASK", "TRYAGAIN"],
         ErrorKind::Unavailable,
         Effect::None,
         "the key's slot is being moved to another node of the cluster; ask again (MOVED, ASK, TRYAGAIN)",
     ),
-    // Looked at before a command is run. MASTERDOWN: a replica without its master, which would serve stale data.
+    // Checked before a command is run. MASTERDOWN: a replica without its master, which would serve
+    // stale data.
     (
         &["CLUSTERDOWN", "MASTERDOWN"],
         ErrorKind::Unavailable,
@@ -68,8 +71,8 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server cannot save to disk and takes no writes (MISCONF); see its log, and `stop-writes-on-bgsave-error`",
     ),
-    // The script is not in the server's cache, also after it was sent with its text: a proxy sends the two to different
-    // servers.
+    // The script is not in the server's cache, also after it was sent with its text: a proxy sends
+    // the two to different servers.
     (
         &["NOSCRIPT"],
         ErrorKind::Unavailable,
@@ -82,8 +85,8 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server does not accept user and password (NOAUTH, WRONGPASS)",
     ),
-    // Before a command is run, or at a script's first call of a command that is denied; TIME and GET come before the
-    // write, and PUBLISH after it is called so that it cannot fail the script.
+    // Before a command is run, or at a script's first call of a denied command. TIME and GET come
+    // before the write, and PUBLISH after it is called so that it cannot fail the script.
     (
         &["NOPERM"],
         ErrorKind::Misconfigured,
@@ -104,7 +107,7 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server does not speak the protocol that the URL asks for (NOPROTO); leave `protocol` out of it",
     ),
-    // A script's first look at its key.
+    // A script's first read of its key.
     (
         &["WRONGTYPE"],
         ErrorKind::Misconfigured,
@@ -117,14 +120,15 @@ const CODES: &[Row] = &[
         Effect::None,
         "the server is a cluster behind a proxy that cannot route scripts (CROSSSLOT)",
     ),
-    // Of commands that this crate does not send: a proxy has put them in between.
+    // From commands that this crate does not send: a proxy has added them.
     (
         &["EXECABORT", "UNKILLABLE", "UNBLOCKED", "NOTBUSY", "INPROG"],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "the server was interrupted (EXECABORT, UNKILLABLE, UNBLOCKED)",
     ),
-    // A proxy or a managed server that cannot reach the one behind it, which may have run the command.
+    // A proxy or a managed server that cannot reach the one behind it, which may have run the
+    // command.
     (
         &["UNAVAILABLE", "NOGOODSLAVE", "PROXY", "UPSTREAM"],
         ErrorKind::Unavailable,
@@ -133,25 +137,26 @@ const CODES: &[Row] = &[
     ),
 ];
 
-/// How messages without a code of their own begin: those of the server itself (after `ERR`), of twemproxy (errors of
-/// the system behind `ERR`) and of Envoy (in small letters, without a code). What a proxy says about the server behind it tells
-/// nothing about the command.
+/// The beginnings of messages without a code of their own: those of the server itself (after
+/// `ERR`), of twemproxy (errors of the system behind `ERR`) and of Envoy (in small letters, without
+/// a code). A proxy's error about the server behind it says nothing about the command.
 const TEXTS: &[Row] = &[
-    // Before the connection is taken.
+    // Before the connection is accepted.
     (
         &["max number of clients", "max number of clients + cluster"],
         ErrorKind::Unavailable,
         Effect::None,
         "the server has as many connections as it takes (max number of clients reached); raise `maxclients`",
     ),
-    // A node of a cluster that was told to be none, or the other way round.
+    // A node of a cluster that is configured not to be one, or the other way round.
     (
         &["This instance has cluster support disabled"],
         ErrorKind::Misconfigured,
         Effect::None,
         "the server is no cluster; use `RedisStore::connect`",
     ),
-    // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does not route it.
+    // The command is not known, so not run: `EVALSHA` switched off or renamed, or a proxy that does
+    // not route it.
     (
         &[
             "unknown command",
@@ -162,7 +167,8 @@ const TEXTS: &[Row] = &[
         Effect::None,
         "the server, or the proxy in between, does not know a command that is needed: EVAL, EVALSHA, INFO, TIME",
     ),
-    // A script was killed or ran out of time: `SCRIPT KILL` ends those alone that have not written, a restart all.
+    // A script was killed or ran out of time: `SCRIPT KILL` ends only scripts that have not
+    // written, a restart all.
     (
         &["Error running script (call to", "Script killed by user"],
         ErrorKind::Other,
@@ -193,8 +199,8 @@ const TEXTS: &[Row] = &[
     ),
 ];
 
-/// What a script is told of a command or key that its user may not use, in Redis 7 and before, wherever in the message: at
-/// a script's first call of it, so before the one write is done.
+/// The message to a script about a command or key that its user may not use, in Redis 7 and before,
+/// anywhere in the text: at a script's first call of it, so before the one write is done.
 const DENIED_IN_SCRIPT: [&str; 2] = [
     "ACL failure in script",
     "The user executing the script can't",
@@ -206,13 +212,13 @@ const UNLISTED: Meaning = (
     "the server refused; see the source",
 );
 
-/// What a code means.
+/// Returns what a code means.
 pub(crate) fn by_code(code: &str) -> Option<Meaning> {
     let row = CODES.iter().find(|(codes, ..)| codes.contains(&code));
     row.map(|&(_, kind, effect, message)| (kind, effect, message))
 }
 
-/// What a message means whose first word is no code that says more.
+/// Returns the meaning of a message whose first word is no code that says more.
 pub(crate) fn by_text(text: &str) -> Meaning {
     if DENIED_IN_SCRIPT.iter().any(|denied| text.contains(denied))
         && let Some(denied) = by_code("NOPERM")

@@ -1,4 +1,4 @@
-//! [`Config`]: how a store is set up.
+//! [`Config`]: the settings of a store.
 
 use std::time::Duration;
 
@@ -8,28 +8,29 @@ use idem_core::{Effect, Error, ErrorKind, Limits, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Eviction {
-    /// Connecting fails when the server has a memory limit and an eviction policy other than `noeviction`.
+    /// Connecting fails when the server has a memory limit and an eviction policy other than
+    /// `noeviction`.
     #[default]
     Refuse,
-    /// It is accepted that the server drops claims and results when memory is short: the work then runs again.
+    /// The server may drop claims and results when memory is short: the work then runs again.
     Accept,
 }
 
-/// Whether changes are told to those who wait for them.
+/// Whether changes are published to waiting runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Announce {
     /// Results, failures and releases are published.
     #[default]
     Changes,
-    /// Nothing is: who waits, polls.
+    /// Nothing is published: waiting runs poll.
     Nothing,
 }
 
 /// The longest time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many replicas have to have a write before it counts.
+/// How many replicas must have a write before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
     pub(crate) count: u32,
@@ -37,14 +38,14 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a checkpoint or a watermark;
-    /// `within` is at least 1 ms and at most a day.
-    /// When fewer replicas have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
-    /// master has the write, and asking again waits for the replicas again.
+    /// `WAIT count within` follows each write of a claim, a result, a release, a renewal, a
+    /// checkpoint or a watermark; `within` is at least 1 ms and at most a day. When fewer replicas
+    /// have answered by then, the operation fails as `Unavailable`, with an unknown effect: the
+    /// master has the write, and a repetition waits for the replicas again.
     ///
-    /// See <https://redis.io/docs/latest/commands/wait/>: this narrows what a failover may lose to writes that the
-    /// replica which is promoted was not among the acknowledging ones for. With `count` the number of all
-    /// replicas, an acknowledged write is on every node that can be promoted.
+    /// A failover then loses only writes that the promoted replica had not acknowledged: see
+    /// <https://redis.io/docs/latest/commands/wait/>. With `count` the number of all replicas, an
+    /// acknowledged write is on every node that can be promoted.
     #[must_use]
     pub const fn new(count: u32, within: Duration) -> Self {
         let within = if within.as_secs() < LONGEST.as_secs() {
@@ -56,7 +57,7 @@ impl Replicas {
     }
 }
 
-/// How a store is set up: namespace, limits, time-outs and what is asked of the server.
+/// The settings of a store: namespace, limits, time-outs and requirements for the server.
 #[derive(Debug, Clone)]
 pub struct Config {
     namespace: String,
@@ -71,8 +72,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Namespace `idem`, 8 MiB results, 5 s for each operation, a grace of one minute, no eviction, no waiting for
-    /// replicas.
+    /// Creates the defaults: namespace `idem`, 8 MiB results, 5 s for each operation, a grace of
+    /// one minute, no eviction, no waiting for replicas.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -88,97 +89,100 @@ impl Config {
         }
     }
 
-    /// What all keys of this store in Redis begin with, before a colon. Stores with different namespaces share
-    /// nothing; those that are to share records have the same.
+    /// Sets the prefix of all keys of this store in Redis, before a colon. Stores with different
+    /// namespaces share nothing; stores that share records use the same.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` unless it is 1 to 64 of `A`–`Z`, `a`–`z`, `0`–`9`, `_`, `-`, `.`.
+    /// `InvalidInput` when it is not 1 to 64 of `A`–`Z`, `a`–`z`, `0`–`9`, `_`, `-`, `.`.
     pub fn with_namespace(mut self, namespace: impl Into<String>) -> Result<Self> {
         self.namespace = checked_namespace(namespace.into())?;
         Ok(self)
     }
 
-    /// What is accepted at most.
+    /// Sets the limits for results and metadata.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How long one operation may take, connecting and asking again included; after that it fails as `Unavailable`. A
-    /// day at most. A claim that reaches the server later than that does nothing.
+    /// Sets how long one operation may take, connecting and retries included; after that it fails
+    /// as `Unavailable`. At most a day. A claim that reaches the server later than that does
+    /// nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
         self
     }
 
-    /// Whether concurrent claims of this process share commands; on by default. Below nine callers each asks alone either
-    /// way: the connection is shared, and nobody waits for another's answer.
+    /// Sets whether concurrent claims of this process share commands. Default: on. With fewer than
+    /// nine callers each sends alone either way: they share the connection, and no caller waits for
+    /// another's answer.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
         self
     }
 
-    /// How long the server remembers the fencing token of a record that has ended, so that the next one is greater
-    /// also when a failover brings a server whose clock is behind. At least by how much the clocks of master and
-    /// replicas may differ.
+    /// Sets how long the server remembers the fencing token of a record that has ended. The next
+    /// token is then greater even when a failover brings a server whose clock is behind. Set it to
+    /// at least the difference between the clocks of master and replicas.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Whether a server is accepted that may drop records when memory is short.
+    /// Sets whether a server is accepted that may drop records when memory is short.
     #[must_use]
     pub fn with_eviction(mut self, eviction: Eviction) -> Self {
         self.eviction = eviction;
         self
     }
 
-    /// Lets every write wait for replicas.
+    /// Makes every write wait for replicas.
     #[must_use]
     pub fn with_replicas(mut self, replicas: Replicas) -> Self {
         self.replicas = Some(replicas);
         self
     }
 
-    /// Whether changes are published to those who wait. All who share records should have it the same.
+    /// Sets whether changes are published to waiting runs. All stores that share records should use
+    /// the same setting.
     #[must_use]
     pub fn with_announce(mut self, announce: Announce) -> Self {
         self.announce = announce;
         self
     }
 
-    /// Whose certificates are trusted with `rediss://…`, in PEM: of the authority that has signed the server's. Without
-    /// it, the authorities of the crate `webpki-roots` are.
+    /// Sets the trusted certificate for `rediss://…`, in PEM: that of the authority that signed the
+    /// server's. Default: the authorities of the crate `webpki-roots`.
     #[must_use]
     pub fn with_root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificate = Some(pem.into());
         self
     }
 
-    /// What the keys in Redis begin with.
+    /// Returns the prefix of the keys in Redis.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// What is accepted at most.
+    /// Returns the limits for results and metadata.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether concurrent calls share commands.
+    /// Returns whether concurrent calls share commands.
     #[must_use]
     pub fn batching(&self) -> bool {
         self.batching
     }
 
-    /// How long one operation may take.
+    /// Returns how long one operation may take.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -200,9 +204,9 @@ impl Config {
         self.root_certificate.as_deref()
     }
 
-    /// The grace in whole milliseconds.
+    /// Returns the grace in whole milliseconds.
     pub(crate) fn grace_millis(&self) -> u64 {
-        // Far beyond any retention, and within what the server counts.
+        // Far beyond any retention, and within the server's range.
         const MOST: u128 = 1 << 48;
         u64::try_from(self.grace.as_millis().min(MOST)).unwrap_or(1 << 48)
     }
@@ -214,7 +218,8 @@ impl Default for Config {
     }
 }
 
-/// A namespace is part of a pattern and of names, so it has nothing in it that either would take for its own.
+/// A namespace is part of a pattern and of names, so it must not contain characters that are
+/// special in either.
 pub(crate) fn checked_namespace(namespace: String) -> Result<String> {
     const MAX_BYTES: usize = 64;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

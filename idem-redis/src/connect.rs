@@ -18,20 +18,21 @@ use tokio::sync::Mutex;
 use crate::config::Config;
 use crate::trust;
 
-/// Requests that wait for one write to the socket: callers by the hundred share round trips.
+/// The number of requests that wait for one write to the socket: hundreds of callers share round
+/// trips.
 const PIPELINE_BUFFER: usize = 1024;
 
-/// Where the server is.
+/// The address of the server.
 pub(crate) enum Connector {
     /// One server.
     Node(Box<Client>),
-    /// Whatever leads the group of that name, as the sentinels say at each connecting.
+    /// The current leader of the group of that name, as the sentinels report it at each connecting.
     Sentinel(Box<Mutex<SentinelClient>>),
     /// A cluster.
     Cluster(Box<ClusterClient>, Vec<Client>),
 }
 
-/// Sends each command when it comes, without Nagle's delay.
+/// Sends each command at once, without Nagle's delay.
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
@@ -50,8 +51,8 @@ impl Connector {
         Ok(Self::Node(Box::new(client)))
     }
 
-    /// `template` has user, password, database and TLS of the servers behind the sentinels; the first of `urls` has
-    /// those of the sentinels.
+    /// `template` has user, password, database and TLS of the servers behind the sentinels; the
+    /// first of `urls` has those of the sentinels.
     pub(crate) fn sentinel(
         urls: &[&str],
         group: &str,
@@ -89,11 +90,11 @@ impl Connector {
         Ok(Self::Sentinel(Box::new(Mutex::new(client))))
     }
 
-    /// The driver itself repeats nothing: it would also repeat what may have taken effect.
+    /// The driver itself repeats nothing: it would also repeat commands that may have taken effect.
     pub(crate) fn cluster(urls: &[&str], config: &Config) -> RedisResult<Self> {
         let builder = ClusterClientBuilder::new(urls.iter().copied())
             .retries(0)
-            // A node that hangs must not take all the time that there is for connecting to the others.
+            // A node that hangs must not use up the time for connecting to the others.
             .connection_timeout(config.timeout() / 4)
             .response_timeout(config.timeout())
             .tcp_settings(tcp());
@@ -105,12 +106,13 @@ impl Connector {
         Ok(Self::Cluster(Box::new(client), nodes))
     }
 
-    /// Whether everything is on one server.
+    /// Returns whether everything is on one server.
     pub(crate) fn is_one_node(&self) -> bool {
         !matches!(self, Self::Cluster(..))
     }
 
-    /// A connection of its own that hears what is published; in a cluster to the first node that answers.
+    /// Opens a connection of its own for published messages; in a cluster to the first node that
+    /// answers.
     pub(crate) async fn pubsub(&self, timeout: Duration) -> RedisResult<PubSub> {
         let nodes = match self {
             Self::Node(client) => return client.get_async_pubsub().await,
@@ -132,7 +134,7 @@ impl Connector {
     }
 
     pub(crate) async fn connect(&self, timeout: Duration) -> RedisResult<Connection> {
-        // What is sent is bounded by the operation's own deadline.
+        // The operation's own deadline bounds each command.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(timeout))
             .set_response_timeout(None)
@@ -163,8 +165,9 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// A connection that any number of callers share: their requests are written together and answered in order. A
-/// dropped request leaves it in order (<https://docs.rs/redis/latest/redis/aio/struct.MultiplexedConnection.html>).
+/// A connection that any number of callers share: their requests are written together and answered
+/// in order. A dropped request does not disturb that order
+/// (<https://docs.rs/redis/latest/redis/aio/struct.MultiplexedConnection.html>).
 #[derive(Clone)]
 pub(crate) enum Connection {
     Node(MultiplexedConnection),
@@ -172,7 +175,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// One command, at the node that has its key.
+    /// Sends one command, to the node that has its key.
     pub(crate) async fn command(&mut self, cmd: &Cmd) -> RedisResult<Value> {
         let answer = match self {
             Self::Node(node) => node.req_packed_command(cmd).await,
@@ -181,7 +184,8 @@ impl Connection {
         answer.and_then(Value::extract_error)
     }
 
-    /// Commands of one key, one after the other on one connection; an answer each, errors among them.
+    /// Sends commands of one key, one after the other on one connection; returns an answer for
+    /// each, errors among them.
     pub(crate) async fn commands(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
         let count = pipeline.len();
         match self {
@@ -190,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Commands at one node of a cluster.
+    /// Sends commands to one node of a cluster.
     pub(crate) async fn commands_at(
         &mut self,
         (host, port): (&str, u16),
@@ -207,7 +211,8 @@ impl Connection {
         }
     }
 
-    /// One command at every master: what each answered, with its address; the only server's has none.
+    /// Sends one command to every master; returns each answer with its address; that of a single
+    /// server has none.
     pub(crate) async fn at_masters(
         &mut self,
         cmd: &Cmd,

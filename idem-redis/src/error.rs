@@ -9,7 +9,7 @@ use redis::RedisError;
 
 use crate::codes::{Meaning, by_code, by_text};
 
-/// The driver's error as one of ours; the driver's is kept as the source.
+/// Converts the driver's error to an error of this crate, with the driver's as its source.
 pub(crate) fn classify(error: RedisError, sent: Access) -> Error {
     use ErrorKind::{Corrupt, Misconfigured, Other, Unavailable};
     let (kind, effect, message) = match error.kind() {
@@ -72,8 +72,9 @@ fn is_certificate(error: &RedisError) -> bool {
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
 }
 
-/// The code with which the server's message begins. Before version 7 that of an error inside a script is within the
-/// message: `ERR Error running script (call to f_…): @user_script:9: … -OOM command not allowed …`.
+/// Returns the code with which the server's message begins. Before version 7 that of an error
+/// inside a script is within the message: `ERR Error running script (call to f_…): @user_script:9:
+/// … -OOM command not allowed …`.
 pub(crate) fn code_of(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     let inner = error.detail().filter(|_| code == "ERR");
@@ -84,13 +85,14 @@ pub(crate) fn code_of(error: &RedisError) -> &str {
     }
 }
 
-/// Whether the server has refused because another one has the key now, or leads: nothing was done, and asking
-/// again, of that other one, may succeed at once.
+/// Returns whether the server has refused because another one has the key now, or leads: nothing
+/// was done, and a retry at that one may succeed at once.
 pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
     matches!(code_of(error), "MOVED" | "ASK" | "READONLY" | "TRYAGAIN")
 }
 
-/// Whether what answers is a cluster behind one address, which takes commands of one key (`CROSSSLOT`): nothing was done.
+/// Returns whether the answer comes from a cluster behind one address, which takes commands of one
+/// key only (`CROSSSLOT`): nothing was done.
 pub(crate) fn routes_one_key(error: &Error) -> bool {
     let cause = error
         .source()
@@ -98,12 +100,13 @@ pub(crate) fn routes_one_key(error: &Error) -> bool {
     cause.is_some_and(|cause| code_of(cause) == "CROSSSLOT")
 }
 
-/// Whether the connection is of no more use: it is gone, or what answers is not the one that should.
+/// Returns whether the connection is useless: it is lost, or the wrong server answers.
 pub(crate) fn is_connection_useless(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_io_error() || code_of(error) == "READONLY"
 }
 
-/// What the server says: by its code, or, where that says nothing, by its words.
+/// Returns the meaning of the server's answer: by its code, or, where that says nothing, by its
+/// words.
 fn meaning(error: &RedisError) -> Meaning {
     let code = code_of(error);
     by_code(code).unwrap_or_else(|| match error.detail() {

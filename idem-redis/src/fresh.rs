@@ -1,4 +1,4 @@
-//! [`FreshClaim`]: claims of keys that nobody has, many by one script.
+//! [`FreshClaim`]: claims of keys without a record, many by one script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::link::Link;
 use crate::operations::{Operations, items, nonsense};
 use crate::record;
 
-/// What one script is given at most, beside the keys.
+/// Most bytes of arguments of one script, beside the keys.
 const SCRIPT_BYTES: usize = 1 << 20;
 
-/// What one script is asked for at most.
+/// Most claims of one script.
 const SCRIPT_CLAIMS: usize = 128;
 
 /// A claim, to be sent with others.
@@ -28,7 +28,7 @@ pub(crate) struct FreshClaim {
     rest: Vec<u8>,
 }
 
-/// What the claims of one script have in common, in microseconds.
+/// The common values of the claims of one script, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Terms {
     lease: i64,
@@ -36,8 +36,8 @@ struct Terms {
     fails_when_stale: bool,
 }
 
-/// The server's clock when the claim was written; none when it was not, because there is a record or for whatever reason
-/// the claim by itself will be told.
+/// The server's clock when the claim was written; `None` when it was not, because there is a record
+/// or for another reason, which the claim gets when it is sent by itself.
 pub(crate) type FreshAnswer = Result<Option<i64>>;
 
 impl FreshClaim {
@@ -54,7 +54,7 @@ impl FreshClaim {
         })
     }
 
-    /// The claim that was written at this instant.
+    /// Returns the claim that was written at this instant.
     pub(crate) fn won(request: &ClaimRequest, lease: i64, now: i64) -> ClaimOutcome {
         ClaimOutcome::Acquired(Claim::new(
             request.key().clone(),
@@ -66,13 +66,13 @@ impl FreshClaim {
         ))
     }
 
-    /// The lease in microseconds.
+    /// Returns the lease in microseconds.
     pub(crate) fn lease(&self) -> i64 {
         self.terms.lease
     }
 }
 
-/// An answer for each of them.
+/// Returns an answer for each of them.
 pub(crate) async fn claim_fresh(
     link: Arc<Link>,
     operations: Arc<Operations>,
@@ -92,7 +92,7 @@ pub(crate) async fn claim_fresh(
     answers
 }
 
-/// Which of them go into one script: those of the same terms.
+/// Groups the claims into scripts: those with the same terms.
 fn scripts(claims: &[FreshClaim]) -> Vec<Vec<usize>> {
     let mut scripts: Vec<(Terms, usize, Vec<usize>)> = Vec::new();
     for (place, claim) in claims.iter().enumerate() {
@@ -148,7 +148,7 @@ async fn run(
     }
 }
 
-/// Whether any of them was.
+/// Returns whether any of them was written.
 fn has_written(answer: &Value) -> bool {
     matches!(answer, Value::Array(items) if items.iter().skip(1).any(|item| *item == Value::Int(1)))
 }

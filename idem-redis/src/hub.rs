@@ -1,4 +1,4 @@
-//! [`Hub`]: one connection that hears for all who wait.
+//! [`Hub`]: one connection that receives published changes for all waiting runs.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,13 +20,14 @@ use crate::link::Link;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often a silent connection is asked whether it still lives.
+/// How often a silent connection is checked with a ping.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// Channels that somebody listens to, by name; each counts what has happened on it. Zero: not subscribed to yet.
+/// Channels with listeners, by name; each counts its messages. Zero: not subscribed to yet.
 type Topics = HashMap<String, watch::Sender<u64>>;
 
-/// Hears what is published, for all listeners of a store, on one connection that is made when the first one comes.
+/// Receives published changes, for all listeners of a store, on one connection that the first
+/// listener opens.
 #[derive(Debug)]
 pub(crate) struct Hub {
     shared: Arc<Shared>,
@@ -40,18 +41,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     topics: Topics,
-    /// To the task that has the connection, once there is one.
+    /// To the task that owns the connection, once there is one.
     orders: Option<mpsc::UnboundedSender<Order>>,
 }
 
-/// What the task with the connection is to do.
+/// An order to the task that owns the connection.
 enum Order {
     Subscribe(String),
     /// If nobody listens any more.
     Unsubscribe(String),
 }
 
-/// Ends the subscription of a channel to which nobody listens any more.
+/// Ends the subscription of a channel without listeners.
 struct Leaves {
     shared: Weak<Shared>,
     channel: String,
@@ -105,7 +106,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more listener of this channel.
+    /// Adds a listener to this channel.
     fn join(self: &Arc<Self>, channel: &str) -> watch::Receiver<u64> {
         let mut state = self.state();
         if let Some(topic) = state.topics.get(channel) {
@@ -116,7 +117,7 @@ impl Shared {
         state.topics.insert(channel.to_owned(), topic);
         let order = Order::Subscribe(channel.to_owned());
         let running = state.orders.as_ref();
-        // A task whose runtime has ended is as good as none.
+        // A task whose runtime has ended counts as none.
         if running.is_none_or(|orders| orders.send(order).is_err()) {
             let (orders, received) = mpsc::unbounded_channel();
             state.orders = Some(orders);
@@ -131,7 +132,7 @@ impl Shared {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.state().orders {
-            // Without a task nothing is subscribed to.
+            // Without a task there are no subscriptions.
             let _ = orders.send(order);
         }
     }
@@ -140,14 +141,15 @@ impl Shared {
         self.state().topics.keys().cloned().collect()
     }
 
-    /// Something has happened on this channel, or may have while nobody heard it.
+    /// Notifies the listeners of this channel: something has happened, or may have while the
+    /// connection was down.
     fn tell(&self, channel: &str) {
         if let Some(topic) = self.state().topics.get(channel) {
             topic.send_modify(|count| *count = count.saturating_add(1));
         }
     }
 
-    /// Forgets a channel to which nobody listens any more; `false` when somebody does.
+    /// Forgets a channel without listeners; returns `false` when it has some.
     fn forget(&self, channel: &str) -> bool {
         let mut state = self.state();
         let is_idle = |topic: &watch::Sender<u64>| topic.receiver_count() == 0;
@@ -158,7 +160,7 @@ impl Shared {
         forgotten
     }
 
-    /// Lets the task end when nobody listens any more: the next listener starts another.
+    /// Lets the task end when there are no listeners: the next listener starts another.
     fn retire(&self) -> bool {
         let mut state = self.state();
         state.topics.retain(|_, topic| topic.receiver_count() > 0);
@@ -177,13 +179,14 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Keeps a connection as long as the hub lives, and makes a new one when it is lost. Ends when nobody listens at that
-/// moment.
+/// Maintains a connection as long as the hub lives, and replaces it when it is lost. Ends when
+/// nobody listens at that moment.
 async fn serve(hub: Weak<Shared>, link: Arc<Link>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let started = Instant::now();
-        // What comes of it does not matter: it is lost, and what was published meanwhile with it.
+        // The result does not matter: the connection is lost, and with it the messages published
+        // meanwhile.
         let _ = hear(&hub, &link, &mut orders).await;
         let Some(hub) = hub.upgrade() else { return };
         if hub.retire() {
@@ -198,7 +201,7 @@ async fn serve(hub: Weak<Shared>, link: Arc<Link>, mut orders: mpsc::UnboundedRe
     }
 }
 
-/// Hears on one connection until it is lost, or the hub is gone.
+/// Receives on one connection until it is lost, or the hub is gone.
 async fn hear(
     hub: &Weak<Shared>,
     link: &Link,
@@ -243,7 +246,7 @@ async fn hear(
     }
 }
 
-/// Subscribes, and lets those who listen look once more: what was published before was not heard.
+/// Subscribes, and notifies the listeners once: they missed earlier messages.
 async fn subscribe(
     hub: &Weak<Shared>,
     sink: &mut PubSubSink,

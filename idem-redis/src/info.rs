@@ -1,4 +1,4 @@
-//! [`Info`]: what a server tells about itself, and whether claims are safe with it.
+//! [`Info`]: what a server reports about itself, and whether claims are safe with it.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 
@@ -23,13 +23,13 @@ impl<'i> Info<'i> {
             .map(str::trim)
     }
 
-    /// Whether the server is good for claims. What it does not tell is not held against it: services that hide a
-    /// field manage it themselves.
+    /// Checks that claims are safe on the server. Missing fields do not count against it: services
+    /// that hide a field manage it themselves.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with the setting to change; `Unavailable` for a replica, because after a failover the
-    /// same address may lead again.
+    /// `Misconfigured` with the setting to change; `Unavailable` for a replica, because after a
+    /// failover the same address may lead again.
     pub(crate) fn check(&self, eviction: Eviction) -> Result<()> {
         self.check_version()?;
         self.check_role()?;
@@ -39,7 +39,7 @@ impl<'i> Info<'i> {
         }
     }
 
-    /// Refuses a server that could not save what it was to save; without such settings all is well.
+    /// Refuses a server whose last attempts to save failed; a server without such settings passes.
     pub(crate) fn check_saving(&self, place: Option<&str>) -> Result<()> {
         for (field, setting) in [
             ("rdb_last_bgsave_status", "save"),

@@ -1,4 +1,4 @@
-//! [`Link`]: the way to the server, made again when it is lost.
+//! [`Link`]: the connection to the server, replaced when it is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,17 +17,19 @@ use crate::info::Info;
 use crate::replicas::{Waits, count, enough, wait};
 use crate::script::Call;
 
-/// How often a command is sent again because another node has its key now: each time it has done nothing.
+/// How often a command is sent again because another node has its key now: each time it has done
+/// nothing.
 const MAX_RETRIES: u32 = 8;
 
-/// How often a claim is sent that a server takes for late: once more after each, with that server's clock.
+/// How often a claim is sent that a server considers late: once more after each, with that server's
+/// clock.
 const MAX_DATES: u32 = 3;
 
-/// The first pause before that, doubled each time: a failover takes a moment to be known everywhere.
+/// The first pause before that, doubled each time: all nodes take a moment to learn of a failover.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// One shared connection at a time. It is given up, for the next caller to connect anew, when it is lost, when an answer
-/// does not come in time, and when what answers has become a replica.
+/// One shared connection at a time. It is given up when it is lost, when an answer does not come in
+/// time, and when the server at its end has become a replica. The next caller then connects anew.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connector: Arc<Connector>,
@@ -59,7 +61,7 @@ impl Live {
     }
 }
 
-/// Another connection is being made; also when its runtime ends before there is one.
+/// Another connection is being made; reset also when its runtime ends before there is one.
 struct Replacing(Arc<AtomicBool>);
 
 impl Drop for Replacing {
@@ -72,20 +74,21 @@ fn put(current: &RwLock<Option<Live>>, live: Live) {
     *current.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
 }
 
-/// A script's answer, and how many replicas had its write, where that was asked.
+/// A script's answer, and how many replicas had its write, where that was requested.
 type Answered = (Value, Option<i64>);
 
-/// How far an operation has come when its time is up: the generation of the connection that it was sent on, or 0.
+/// How far an operation has come when its time is up: the generation of the connection that it was
+/// sent on, or 0.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {
-    /// Something was sent on this connection.
+    /// Records that something was sent on this connection.
     pub(crate) fn sent_on(&self, live: &Live) {
         self.0.store(live.generation, Ordering::Relaxed);
     }
 
-    /// What was sent has done nothing.
+    /// Records that the sent command has done nothing.
     fn undone(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -111,7 +114,7 @@ impl Link {
         self.timeout
     }
 
-    /// Connects, if there is no connection, and looks whether the server is good for claims.
+    /// Connects, if there is no connection, and checks that claims are safe on the server.
     pub(crate) async fn check(&self) -> Result<()> {
         let progress = Progress::default();
         let connected = async { self.live().await.map(drop) };
@@ -119,12 +122,12 @@ impl Link {
             .await
     }
 
-    /// When an operation that begins now is over.
+    /// Returns the deadline of an operation that begins now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    /// Runs a script. `wrote` tells by its answer whether replicas have to have a write.
+    /// Runs a script. `wrote` returns, from its answer, whether replicas must have a write.
     pub(crate) async fn run(
         &self,
         call: &Call<'_>,
@@ -134,7 +137,7 @@ impl Link {
         self.run_until(self.deadline(), call, sent, wrote).await
     }
 
-    /// The same of an operation that is over then.
+    /// Runs a script with this deadline.
     pub(crate) async fn run_until(
         &self,
         deadline: Instant,
@@ -156,8 +159,8 @@ impl Link {
         self.in_time(deadline, &progress, sent, asked).await
     }
 
-    /// Asks again when the server says that it is too late, and it is not: then its clock is not the one that was
-    /// reckoned with.
+    /// Sends the claim again when the server says that it is too late, and it is not: then the
+    /// server's clock differs from the estimate.
     async fn ask_dated(
         &self,
         deadline: Instant,
@@ -166,7 +169,7 @@ impl Link {
         progress: &Progress,
     ) -> Result<(Live, Answered)> {
         for _ in 0..MAX_DATES {
-            // The clock is learnt with the connection.
+            // The estimate of the clock comes with the connection.
             self.live().await?;
             let asked = Instant::now();
             let call = call.until(self.clock.at(deadline));
@@ -180,7 +183,7 @@ impl Link {
         Err(dropped())
     }
 
-    /// One command that is no script, at every master.
+    /// Sends one plain command to every master.
     pub(crate) async fn at_masters(&self, cmd: &Cmd) -> Result<Vec<(Option<String>, Value)>> {
         let progress = Progress::default();
         let asked = async {
@@ -193,7 +196,7 @@ impl Link {
             .await
     }
 
-    /// The same at one of them.
+    /// Sends one plain command to one of them.
     pub(crate) async fn at(&self, place: Option<&str>, cmd: &Cmd) -> Result<Value> {
         let progress = Progress::default();
         let asked = async {
@@ -215,7 +218,7 @@ impl Link {
             .await
     }
 
-    /// Asks until somebody has an answer, as long as those who were asked have done nothing.
+    /// Sends the call until a server answers, as long as the earlier ones have done nothing.
     async fn ask(
         &self,
         call: &Call<'_>,
@@ -243,7 +246,7 @@ impl Link {
         }
     }
 
-    /// By hash, and with its text where the server does not know it.
+    /// Sends it by hash, and with its text where the server does not know it.
     async fn script(&self, connection: &mut Connection, call: &Call<'_>) -> RedisResult<Answered> {
         match self.command(connection, call.by_hash()).await {
             Err(error) if code_of(&error) == "NOSCRIPT" => {
@@ -253,7 +256,7 @@ impl Link {
         }
     }
 
-    /// At the node that has the key, or that is about to get it.
+    /// Sends it to the node that has the key, or that is about to get it.
     async fn command(&self, connection: &mut Connection, cmd: &Cmd) -> RedisResult<Answered> {
         let answered = match self.replicas_of_a_node() {
             None => connection.command(cmd).await.map(|value| (value, None)),
@@ -274,7 +277,7 @@ impl Link {
         }
     }
 
-    /// At the node that is about to get the key, as the error says.
+    /// Sends it to the node that is about to get the key, as the error says.
     async fn asking(
         &self,
         connection: &mut Connection,
@@ -294,12 +297,14 @@ impl Link {
         with_count(answers)
     }
 
-    /// In a cluster, `WAIT` has to go where the write went, on the same connection: both are sent as one.
+    /// In a cluster, `WAIT` has to go to the node of the write, on the same connection: both are
+    /// sent as one.
     fn replicas_of_a_node(&self) -> Option<Replicas> {
         self.replicas.filter(|_| !self.connector.is_one_node())
     }
 
-    /// Returns when as many replicas as are asked for have what was written; `acknowledged` if that is known already.
+    /// Waits until the required number of replicas have the write; `acknowledged` if that is known
+    /// already.
     pub(crate) async fn replicated(&self, live: &Live, acknowledged: Option<i64>) -> Result<()> {
         let Some(wanted) = self.replicas else {
             return Ok(());
@@ -314,11 +319,12 @@ impl Link {
         enough(wanted, acknowledged)
     }
 
-    /// The connection of the moment, or a new one. Of many callers one connects, the others wait for it.
+    /// Returns the current connection, or a new one. Of many callers one connects; the others wait
+    /// for it.
     pub(crate) async fn live(&self) -> Result<Live> {
         match self.current() {
             Some(live) => Ok(live),
-            // Apart, so that what takes no connecting has no room for it.
+            // Boxed, so that the common case, which does not connect, needs no space for it.
             None => Box::pin(self.connected()).await,
         }
     }
@@ -345,9 +351,9 @@ impl Link {
         current.clone()
     }
 
-    /// A server is inspected at each connecting, because another one may answer after a failover; a cluster once: it
-    /// is asked for its masters, and one that is down must not keep the others from being used. Of a cluster's clocks the
-    /// one that is most ahead counts.
+    /// A server is inspected at each connecting, because another one may answer after a failover. A
+    /// cluster is inspected once, through its masters; one that is down must not keep the others
+    /// from being used. Of a cluster's clocks the one that is furthest ahead counts.
     async fn inspect(&self, connection: &mut Connection) -> Result<()> {
         if !self.connector.is_one_node() && self.checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -370,7 +376,7 @@ impl Link {
         Ok(())
     }
 
-    /// What a failed command means; a connection that is of no more use is given up.
+    /// Returns what a failed command means; gives up a connection that is useless.
     pub(crate) fn failed(&self, error: RedisError, live: &Live, sent: Access) -> Error {
         if is_connection_useless(&error) {
             self.give_up(live.generation);
@@ -378,8 +384,9 @@ impl Link {
         classify(error, sent)
     }
 
-    /// The next caller connects anew. In a cluster one node is the trouble, and the keys of the others must not wait for
-    /// it: their connection is used until another is there, which knows who has that node's keys by then.
+    /// The next caller connects anew. In a cluster only one node fails, and the keys of the others
+    /// must not wait for it: their connection is used until a new one is there, which knows by then
+    /// who has that node's keys.
     fn give_up(&self, generation: u64) {
         if self.connector.is_one_node() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -396,7 +403,7 @@ impl Link {
         let (current, generations) = (Arc::clone(&self.current), Arc::clone(&self.generations));
         let replacing = Replacing(Arc::clone(&self.is_replacing));
         tokio::spawn(async move {
-            // Without another the old one stays; its next failure tries again.
+            // If there is no new one the old one stays; its next failure tries again.
             if let Ok(Ok(connection)) =
                 tokio::time::timeout(timeout, connector.connect(timeout)).await
             {
@@ -416,7 +423,7 @@ impl Link {
         if let Ok(result) = tokio::time::timeout_at(deadline, work).await {
             return result;
         }
-        // What answers may be gone without a word: the next caller connects anew.
+        // The server may be gone without a word: the next caller connects anew.
         let generation = progress.0.load(Ordering::Relaxed);
         let effect = if generation == 0 {
             Effect::None
@@ -435,7 +442,8 @@ impl Link {
     }
 }
 
-/// A claim that its server has dropped, because its caller does not wait any more by that server's clock.
+/// Returns the error of a claim that its server has dropped, because its caller no longer waits by
+/// that server's clock.
 pub(crate) fn dropped() -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -444,7 +452,7 @@ pub(crate) fn dropped() -> Error {
     )
 }
 
-/// `host:port`, where the host may be an IPv6 address.
+/// Splits `host:port`, where the host may be an IPv6 address.
 fn address(place: &str) -> Option<(&str, u16)> {
     let (host, port) = place.rsplit_once(':')?;
     Some((host.trim_matches(['[', ']']), port.parse().ok()?))

@@ -1,4 +1,4 @@
-//! [`NonceWindow`]: the same message, sent again within minutes, is posted once.
+//! [`NonceWindow`]: a message that is sent again within minutes is posted once.
 
 use std::fmt;
 use std::future::Future;
@@ -15,28 +15,29 @@ use crate::operations::{nonsense, nothing};
 use crate::script::{Call, Script};
 use crate::store::{BACKEND, RedisStore};
 
-/// Before what is written under a nonce: a try that has not ended, with its random mark, or the message's id.
+/// The first byte of a nonce's value: either a pending try, with its random mark, or the message's
+/// id.
 const PENDING: u8 = b'p';
 const POSTED: u8 = b'i';
 
-/// What the keys of nonces are made of beside author and nonce.
+/// The operation in the keys of nonces, beside author and nonce.
 const OPERATION: &str = "nonce";
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether a nonce is only handed on, or also keeps its author from posting twice.
+/// Whether a nonce is only passed on, or also keeps its author from posting twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Enforce {
-    /// The nonce is for the client to recognise its message by; nothing is looked up or kept.
+    /// The nonce only lets the client recognise its message; nothing is looked up or kept.
     #[default]
     No,
-    /// Within the window, a second message of this author with this nonce is not posted: the first one's id is the
-    /// answer.
+    /// Within the window, a second message of this author with this nonce is not posted: it gets
+    /// the first one's id.
     Yes,
 }
 
-/// What became of a message.
+/// The result of a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Posted {
     /// It was posted under this id.
@@ -46,7 +47,7 @@ pub enum Posted {
 }
 
 impl Posted {
-    /// The message's id.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &str {
         let (Self::Now(id) | Self::Before(id)) = self;
@@ -58,15 +59,15 @@ impl Posted {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NonceError<E> {
-    /// Another try with this nonce has not ended in the time that was waited, or its process is gone: then it is not
-    /// known whether it has posted, and the nonce is free again when its window ends.
+    /// Another try with this nonce has not ended within the wait, or its process is gone. It is
+    /// unknown whether it has posted, and the nonce is free again when its window ends.
     Pending,
-    /// Redis could not be asked; nothing was posted.
+    /// Redis could not be reached; nothing was posted.
     Store(Error),
-    /// The message was not posted, says who was to post it. The nonce is free again.
+    /// The message was not posted, according to the post function. The nonce is free again.
     Post(E),
-    /// Who was to post it has panicked, or the runtime has ended: it may be posted or not. The nonce is free again when
-    /// its window ends.
+    /// The post function has panicked, or the runtime has ended: it may be posted or not. The nonce
+    /// is free again when its window ends.
     Interrupted,
 }
 
@@ -91,13 +92,14 @@ impl<E: std::error::Error + 'static> std::error::Error for NonceError<E> {
     }
 }
 
-/// Short keys that clients make up for their messages, honoured for some minutes: `SET key pending NX PX window`, then
-/// the message's id in its place. Lighter than a claim: no lease, no fingerprint, no takeover. For work whose loss
-/// or repetition costs money use [`IdempotencyStore`](idem_core::IdempotencyStore).
+/// Short keys that clients make for their messages, honoured for some minutes:
+/// `SET key pending NX PX window`, later replaced by the message's id. Lighter than a claim: no
+/// lease, no fingerprint, no takeover. For work whose loss or repetition costs money use
+/// [`IdempotencyStore`](idem_core::IdempotencyStore).
 ///
-/// A try that dies leaves its nonce pending until the window ends, so a message is posted at most once in a window;
-/// what a failover loses is as for the store (see the README). A post that fails frees its nonce. The example `chat_nonce`
-/// serves it over HTTP and WebSocket.
+/// A try that dies leaves its nonce pending until the window ends, so a message is posted at most
+/// once in a window. A failover loses the same as with the store (see the README). A post that
+/// fails frees its nonce. The example `chat_nonce` serves it over HTTP and WebSocket.
 ///
 /// ```no_run
 /// use idem_core::Nonce;
@@ -121,7 +123,8 @@ pub struct NonceWindow {
 }
 
 impl NonceWindow {
-    /// A window of 300 s on this store's server and in its namespace; duplicates wait up to 5 s for the id.
+    /// Creates a window of 300 s on this store's server and in its namespace; duplicates wait up to
+    /// 5 s for the id.
     #[must_use]
     pub fn new(store: RedisStore) -> Self {
         Self {
@@ -132,26 +135,30 @@ impl NonceWindow {
         }
     }
 
-    /// For how long a nonce is honoured, from its first use; rounded up to whole milliseconds, at least 1.
+    /// Sets how long a nonce is honoured, from its first use; rounded up to whole milliseconds, at
+    /// least 1.
     #[must_use]
     pub fn with_window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// For how long a duplicate waits for the id of a message that is being posted; zero: not at all.
+    /// Sets how long a duplicate waits for the id of a message that is being posted; zero: not at
+    /// all.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Posts a message unless this author has posted one with this nonce within the window; tells its id either way.
-    /// Without a nonce, or where it is not enforced, it is just posted.
+    /// Posts a message, except when this author has posted one with this nonce within the window;
+    /// returns its id either way. Without a nonce, or where it is not enforced, the message is just
+    /// posted.
     ///
-    /// `author` is who the server knows the client to be, never what the client says of itself; 1 to 255 bytes
-    /// without control characters. `post` stores the message and answers with its id. It runs in a task of its own and
-    /// is finished when the caller goes away, so that a retry gets the id.
+    /// `author` is the client as the server has identified it, never what the client says of
+    /// itself; 1 to 255 bytes without control characters. `post` stores the message and returns its
+    /// id. It runs in a task of its own and finishes even when the caller goes away, so that a
+    /// retry gets the id.
     ///
     /// # Errors
     ///
@@ -159,7 +166,7 @@ impl NonceWindow {
     ///
     /// # Cancellation
     ///
-    /// The message is posted or not; the same nonce tells.
+    /// The message is posted or not; the same nonce returns the state.
     pub async fn post<E, F, Fut>(
         &self,
         author: &str,
@@ -197,7 +204,7 @@ impl NonceWindow {
             Ok(Begun::Posted(id)) => return Ok(Posted::Before(id)),
             Ok(Begun::Pending) => return Err(NonceError::Pending),
             Err(error) => {
-                // The answer may be lost that said whose it is.
+                // The lost answer may have granted the nonce to this try.
                 if error.effect() == Effect::Unknown {
                     self.end(key, &mark, None).await;
                 }
@@ -214,7 +221,8 @@ impl NonceWindow {
         format!("{namespace}:n:{}", key.path())
     }
 
-    /// Takes the nonce, or waits for what becomes of it. A lost answer is asked for again: the mark tells whose it is.
+    /// Takes the nonce, or waits for the result of another try. After a lost answer the step is
+    /// repeated: the mark identifies the owner.
     async fn begin(&self, key: &Key, mark: &[u8]) -> Result<Begun> {
         let mut pauses = Pauses::within(self.wait);
         let mut listener = None;
@@ -223,7 +231,7 @@ impl NonceWindow {
             match self.look(key, mark).await {
                 Ok(Some(Begun::Pending)) if !pauses.are_over() => {}
                 Ok(Some(begun)) => return Ok(begun),
-                // It has ended between two steps.
+                // The other try ended between two steps.
                 Ok(None) => continue,
                 Err(error) if !error.is_retryable() || pauses.are_over() => return Err(error),
                 Err(_) => {
@@ -235,7 +243,7 @@ impl NonceWindow {
                 has_waited = true;
                 let channel = self.store.operations.channel(key);
                 listener = self.store.hub.listen(channel).await.ok();
-                // What happened before is found at once.
+                // The next step sees at once what happened before.
                 if listener.is_some() {
                     continue;
                 }
@@ -244,7 +252,7 @@ impl NonceWindow {
         }
     }
 
-    /// Takes the nonce, or tells who has it; nothing when it was free again by the second step.
+    /// Takes the nonce, or returns its owner; `None` when it was free again by the second step.
     async fn look(&self, key: &Key, mark: &[u8]) -> Result<Option<Begun>> {
         if self.take(key, mark).await? {
             return Ok(Some(Begun::Mine));
@@ -268,7 +276,7 @@ impl NonceWindow {
         }
     }
 
-    /// Whether nobody had the nonce.
+    /// Returns whether the nonce was free.
     async fn take(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let millis = self.window.as_nanos().div_ceil(1_000_000);
         let millis = u64::try_from(millis).unwrap_or(u64::MAX >> 12).max(1);
@@ -284,7 +292,7 @@ impl NonceWindow {
         Ok(answer == Value::Okay)
     }
 
-    /// Whether it is still this try's, as replicas have it, too.
+    /// Returns whether it is still this try's, on the replicas, too.
     async fn take_again(&self, key: &Key, mark: &[u8]) -> Result<bool> {
         let call = self.end.call(&self.name(key)).arg(mark).arg(mark).arg("");
         let answer = self.store.link.run(&call, Access::Write, is_one).await?;
@@ -302,8 +310,8 @@ impl NonceWindow {
         }
     }
 
-    /// Puts the id in the place of the mark, or frees the nonce when there is none. Tried for as long as a duplicate would
-    /// wait: after that the nonce stays pending until the window ends.
+    /// Replaces the mark by the id, or frees the nonce when there is none. Repeated for as long as
+    /// a duplicate would wait: after that the nonce stays pending until the window ends.
     async fn end(&self, key: &Key, mark: &[u8], id: Option<&str>) {
         let posted = id.map(|id| [&[POSTED], id.as_bytes()].concat());
         let call = self
@@ -323,19 +331,19 @@ impl NonceWindow {
     }
 }
 
-/// Who has a nonce.
+/// The owner of a nonce.
 enum Begun {
     Mine,
     Posted(String),
     Pending,
 }
 
-/// Whether the script has written.
+/// Returns whether the script has written.
 fn is_one(answer: &Value) -> bool {
     *answer == Value::Int(1)
 }
 
-/// What stands for one try: nobody else's.
+/// Returns the mark of one try, which no other try has.
 fn mark() -> Vec<u8> {
     [&[PENDING], &AttemptId::random().as_bytes()[..]].concat()
 }
@@ -351,7 +359,7 @@ impl Pauses {
         let now = Instant::now();
         Self {
             next: FIRST_PAUSE,
-            // A limit beyond what the clock can hold is as good as a year.
+            // A limit beyond the range of the clock counts as a year.
             deadline: now
                 .checked_add(limit)
                 .unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 60 * 60)),
@@ -362,7 +370,7 @@ impl Pauses {
         Instant::now() >= self.deadline
     }
 
-    /// Until the listener is told, or the pause has passed, or the deadline has.
+    /// Waits until the listener is notified, or the pause has passed, or the deadline has.
     async fn next(&mut self, listener: Option<&mut Subscription>) {
         let told = async {
             match listener {
@@ -373,7 +381,7 @@ impl Pauses {
         let pause = self.next.mul_f64(rand::random_range(0.5..=1.0));
         let until = (Instant::now() + pause).min(self.deadline);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
-        // Either way it is looked at again.
+        // Either way it is read again.
         let _ = tokio::time::timeout_at(until, told).await;
     }
 }

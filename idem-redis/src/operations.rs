@@ -1,4 +1,4 @@
-//! What is sent for each operation, and what the answers mean.
+//! The commands of each operation, and the meaning of their answers.
 
 use std::time::Duration;
 
@@ -33,23 +33,24 @@ impl Operations {
         })
     }
 
-    /// The key of a record: `namespace:r:scope:operation:id`. All of a record is under this one key, so it is in one slot
-    /// of a cluster.
+    /// Returns the key of a record: `namespace:r:scope:operation:id`. All of a record is under this
+    /// one key, so it is in one slot of a cluster.
     pub(crate) fn record_key(&self, key: &Key) -> String {
         [self.config.namespace(), ":r:", &key.path()].concat()
     }
 
-    /// What the keys of all records begin with; it has nothing in it that a pattern would take for its own.
+    /// Returns the prefix of the keys of all records; it contains no character that is special in a
+    /// pattern.
     pub(crate) fn record_prefix(&self) -> String {
         [self.config.namespace(), ":r:"].concat()
     }
 
-    /// Where it is told that the record of this key has changed: `namespace:w:…`.
+    /// Returns the channel on which changes of this key's record are published: `namespace:w:…`.
     pub(crate) fn channel(&self, key: &Key) -> String {
         [self.config.namespace(), ":w:", &key.path()].concat()
     }
 
-    /// The channel on which a change is told, or nothing.
+    /// Returns the channel on which a change is published, or an empty name.
     pub(crate) fn announced_on(&self, key: &Key) -> String {
         if self.config.announces() {
             self.channel(key)
@@ -58,7 +59,7 @@ impl Operations {
         }
     }
 
-    /// The same for the key of a record.
+    /// Returns the same for the key of a record.
     pub(crate) fn announced_for(&self, record_key: &str) -> String {
         if !self.config.announces() {
             return String::new();
@@ -87,7 +88,7 @@ impl Operations {
             .dated())
     }
 
-    /// What a claim's answer means.
+    /// Decodes a claim's answer.
     pub(crate) fn claimed(request: &ClaimRequest, answer: Value) -> Result<ClaimOutcome> {
         let answer = items(answer)?;
         if let [Value::BulkString(word), Value::Int(_)] = &answer[..]
@@ -164,7 +165,7 @@ impl Operations {
             .arg(Self::flag(self.config.replicas().is_some()))
     }
 
-    /// What the answer of a seal or release means.
+    /// Decodes the answer of a seal or release.
     pub(crate) fn done(answer: &Value) -> Result<()> {
         match answer {
             Value::BulkString(word) if word == b"done" => Ok(()),
@@ -182,7 +183,7 @@ impl Operations {
             .arg(self.config.grace_millis()))
     }
 
-    /// What a renewal's answer means.
+    /// Decodes a renewal's answer.
     pub(crate) fn renewed(claim: &Claim, answer: Value) -> Result<Claim> {
         if answer == Value::Nil {
             return Err(Error::claim_lost());
@@ -204,7 +205,7 @@ impl Operations {
         self.scripts.get.call(&self.record_key(key))
     }
 
-    /// What a read's answer means.
+    /// Decodes a read's answer.
     pub(crate) fn got(answer: Value) -> Result<Option<Record>> {
         if answer == Value::Nil {
             return Ok(None);
@@ -218,22 +219,22 @@ impl Operations {
     }
 }
 
-/// Whether a claim's answer tells of a write.
+/// Returns whether a claim's answer reports a write.
 pub(crate) fn is_acquired(answer: &Value) -> bool {
     matches!(answer, Value::Array(items) if items.first() == Some(&Value::Int(1)))
 }
 
-/// Whether the answer of a seal or release tells of a write.
+/// Returns whether the answer of a seal or release reports a write.
 pub(crate) fn is_done(answer: &Value) -> bool {
     matches!(answer, Value::BulkString(word) if word == b"done")
 }
 
-/// Whether a renewal's answer tells of a write.
+/// Returns whether a renewal's answer reports a write.
 pub(crate) fn is_something(answer: &Value) -> bool {
     *answer != Value::Nil
 }
 
-/// Nothing was written that replicas would have to have.
+/// Nothing was written that replicas would need.
 pub(crate) fn nothing(_: &Value) -> bool {
     false
 }

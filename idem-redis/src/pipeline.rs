@@ -10,12 +10,13 @@ use crate::error::{Access, classify, code_of, is_elsewhere};
 use crate::link::{Link, Progress};
 use crate::script::Call;
 
-/// What is sent in one pipeline at most.
+/// Most calls in one pipeline.
 const PIPELINE_CALLS: usize = 512;
 const PIPELINE_BYTES: usize = 16 << 20;
 
 impl Link {
-    /// Runs scripts that are all written before the first answer is awaited; an answer each.
+    /// Runs scripts that are all written before the first answer is awaited; returns an answer for
+    /// each.
     pub(crate) async fn run_all(
         &self,
         calls: &[Call<'_>],
@@ -57,12 +58,12 @@ impl Link {
         for (call, answer) in calls.iter().zip(answers) {
             results.push(match (answer.extract_error(), &lacking) {
                 (Ok(value), Some(lacking)) if wrote(&value) => Err(lacking()),
-                // Learns the server's clock, if there is time left.
+                // Sends it again with the server's clock, if there is time left.
                 (Ok(value), _) if call.is_dated() && too_late(&value).is_some() => {
                     self.run_until(deadline, call, sent, wrote).await
                 }
                 (Ok(value), _) => Ok(value),
-                // Not known to this server yet, or to be asked elsewhere.
+                // Not known to this server yet, or to be sent to another one.
                 (Err(error), _) if code_of(&error) == "NOSCRIPT" || is_elsewhere(&error) => {
                     self.run(call, sent, wrote).await
                 }
@@ -72,7 +73,7 @@ impl Link {
         results
     }
 
-    /// All answers, and whether replicas have what was written.
+    /// Returns all answers, and whether replicas have the writes.
     async fn ask_all(
         &self,
         deadline: Instant,
@@ -99,7 +100,7 @@ impl Link {
     }
 }
 
-/// How many of these calls go into one pipeline.
+/// Returns how many of these calls go into one pipeline.
 fn one_pipeline(calls: &[Call<'_>]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&Call<'_>| {

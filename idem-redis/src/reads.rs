@@ -11,16 +11,17 @@ use crate::error::{Access, is_elsewhere, routes_one_key};
 use crate::link::{Link, Progress};
 use crate::operations::{items, nonsense};
 
-/// What is asked for at once at most: a server does nothing else meanwhile, and a script of so many keys takes it less
-/// than a millisecond.
+/// Most keys of one read: a server does nothing else meanwhile, and a script of this many keys
+/// takes it less than a millisecond.
 pub(crate) const MOST: usize = 128;
 
-/// What was read: the server's clock, no later than the values, and a value for each key, `Nil` where there is none.
+/// The result of a read: the server's clock, no later than the values, and a value for each key,
+/// `Nil` where there is none.
 pub(crate) type Read = (i64, Vec<Value>);
 
 type Answer = Result<Option<Read>>;
 
-/// Reads of many callers, each of a key or two of one slot.
+/// Batches the reads of many callers, each of a key or two of one slot.
 #[derive(Debug)]
 pub(crate) struct Reads {
     link: Arc<Link>,
@@ -41,8 +42,8 @@ impl Reads {
         }
     }
 
-    /// The values of these keys, together with those that others ask for at the same time; none where only a script may
-    /// tell: in a cluster, and while the server is being replaced.
+    /// Returns the values of these keys, read together with those of concurrent callers; `None`
+    /// where only a script may answer: in a cluster, and while the server is being replaced.
     pub(crate) async fn read(&self, keys: impl Fn() -> Vec<String> + Send + Sync) -> Answer {
         if !self.link.connector.is_one_node() {
             return Ok(None);
@@ -56,7 +57,7 @@ impl Reads {
     }
 }
 
-/// An answer for each who asked.
+/// Returns an answer for each caller.
 async fn read_all(
     link: Arc<Link>,
     is_split: Arc<AtomicBool>,
@@ -83,11 +84,12 @@ async fn read_all(
 }
 
 impl Link {
-    /// The clock and then the values, one round trip; none when the server says that another one has them.
+    /// Reads the clock and then the values, in one round trip; `None` when the server says that
+    /// another one has them.
     ///
-    /// Between the two commands others may be run, so the values are no older than the clock, and what they tell holds
-    /// for an instant from there on at which the caller was waiting: for the clock's own, or, when the value was
-    /// written after it, for that of the write.
+    /// Other commands may run between the two, so the values are no older than the clock. They hold
+    /// for an instant, from there on, at which the caller was waiting: for the clock's own, or,
+    /// when the value was written after it, for that of the write.
     pub(crate) async fn read(&self, keys: &[String]) -> Answer {
         let progress = Progress::default();
         let asked = async {
@@ -126,7 +128,7 @@ fn understood(answers: Vec<Value>, count: usize) -> Result<Read> {
     Ok((instant(time)?, values))
 }
 
-/// Microseconds since 1970, as `TIME` tells it.
+/// Converts the answer of `TIME` to microseconds since 1970.
 fn instant(time: Value) -> Result<i64, Error> {
     let [seconds, micros]: [i64; 2] = redis::from_redis_value(time).map_err(|_| nonsense())?;
     Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))

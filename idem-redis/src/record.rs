@@ -9,7 +9,7 @@ const HEADER_BYTES: usize = 100;
 const VERSION: u8 = 1;
 const FINGERPRINT_BYTES: usize = 33;
 
-/// Where the attempt id is.
+/// The position of the attempt id.
 const ATTEMPT: std::ops::Range<usize> = 47..63;
 
 /// A record as the server keeps it, in one string value. Integers are big-endian:
@@ -41,7 +41,7 @@ impl Stored {
         }
     }
 
-    /// Its columns.
+    /// Returns its columns.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Stored {
         let metadata = self.bytes.get(HEADER_BYTES..result_at).ok_or_else(short)?;
         let metadata = std::str::from_utf8(metadata)
             .map_err(|_| Error::corrupt("a record's metadata is not UTF-8"))?;
-        // What follows in a record in flight is its holder's checkpoint.
+        // In a record in flight, the rest is its holder's checkpoint.
         let is_sealed = state != StoredRecord::IN_FLIGHT;
         let result = is_sealed.then(|| self.bytes.slice(result_at..));
         Ok(StoredRecord {
@@ -89,8 +89,9 @@ impl Stored {
         })
     }
 
-    /// What a claimant learns from this record, if it is live and the claimant may not write anything; none where that
-    /// is for the script to find out, such as for a claim that is stale, or the claimant's own.
+    /// Returns what a claimant learns from this record, if it is live and the claimant may not
+    /// write anything; `None` where the script has to decide, such as for a claim that is stale, or
+    /// the claimant's own.
     pub(crate) fn answers(&self, request: &ClaimRequest) -> Option<ClaimOutcome> {
         let columns = self.columns().ok()?;
         if columns.state == StoredRecord::RELEASED || columns.expires_at <= self.now {
@@ -114,12 +115,12 @@ impl Stored {
     }
 }
 
-/// The first bytes of a claim that nobody has made before, up to its instants.
+/// Returns the first bytes of a fresh claim, up to its instants.
 pub(crate) fn head(fails_when_stale: bool) -> [u8; 7] {
     [VERSION, 0, u8::from(fails_when_stale), 0, 0, 0, 1]
 }
 
-/// What follows its instants.
+/// Returns the bytes after its instants.
 pub(crate) fn rest(request: &ClaimRequest, metadata: &str) -> Vec<u8> {
     let size = HEADER_BYTES - ATTEMPT.start + metadata.len();
     let mut bytes = Vec::with_capacity(size);

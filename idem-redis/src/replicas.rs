@@ -1,4 +1,4 @@
-//! [`Waits`]: one `WAIT` for all who have written meanwhile.
+//! [`Waits`]: one `WAIT` for all callers that have written meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,21 +11,22 @@ use crate::connect::Connection;
 
 /// Callers that have written on one connection and wait for its replicas.
 ///
-/// `WAIT` is for all writes that the connection has sent before, and keeps the server from answering anything else on it
-/// (<https://redis.io/docs/latest/commands/wait/>). So one is sent for all who wait, and those who come while it is
-/// under way share the next: however many callers there are, each waits for two of them at most.
+/// `WAIT` covers all writes that the connection has sent before, and keeps the server from
+/// answering anything else on it (<https://redis.io/docs/latest/commands/wait/>). So one `WAIT`
+/// serves all waiting callers, and those that arrive while it is under way share the next: however
+/// many callers there are, each waits for at most two of them.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
     callers: Vec<oneshot::Sender<i64>>,
-    /// Whether a task sends for those in the queue.
+    /// Whether a task sends for the queued callers.
     is_served: bool,
 }
 
 impl Waits {
-    /// How many replicas have what was written on the connection so far.
+    /// Returns how many replicas have all writes of the connection so far.
     pub(crate) async fn acknowledged(
         self: &Arc<Self>,
         connection: &Connection,
@@ -53,7 +54,7 @@ impl Waits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those who wait; without any the task ends.
+    /// Returns the waiting callers; if there are none, the task ends.
     fn next(&self) -> Vec<oneshot::Sender<i64>> {
         let mut queue = self.queue();
         let callers = std::mem::take(&mut queue.callers);
@@ -69,18 +70,18 @@ async fn serve(waits: Arc<Waits>, mut connection: Connection, replicas: Replicas
         if callers.is_empty() {
             return;
         }
-        // Whose caller is dropped is told, when the connection is lost.
+        // A caller whose sender is dropped learns that the connection is lost.
         if let Ok(answer) = connection.command(&wait).await {
             let acknowledged = count(answer);
             for caller in callers {
-                // One that was dropped does not wait any more.
+                // A caller that was dropped no longer waits.
                 let _ = caller.send(acknowledged);
             }
         }
     }
 }
 
-/// The command that waits.
+/// Returns the `WAIT` command.
 pub(crate) fn wait(replicas: Replicas) -> Cmd {
     let millis = u64::try_from(replicas.within.as_millis()).unwrap_or(u64::MAX >> 12);
     let mut wait = redis::cmd("WAIT");
@@ -88,12 +89,12 @@ pub(crate) fn wait(replicas: Replicas) -> Cmd {
     wait
 }
 
-/// The number of replicas that it answers; none when it failed.
+/// Returns the number of replicas in its answer; none when it failed.
 pub(crate) fn count(answer: Value) -> i64 {
     redis::from_redis_value(answer).unwrap_or(0)
 }
 
-/// Whether as many replicas have a write as are asked for.
+/// Checks that the required number of replicas have a write.
 pub(crate) fn enough(wanted: Replicas, acknowledged: i64) -> Result<()> {
     if acknowledged >= i64::from(wanted.count) {
         return Ok(());

@@ -4,9 +4,9 @@ use redis::{Cmd, ToRedisArgs};
 
 /// A Lua script that works on one key, or on several of one slot.
 ///
-/// Access by its SHA-1; a server that does not know it (just started, failed over, `SCRIPT FLUSH`) is sent the whole
-/// text with `EVAL`, which it remembers. `redis::Script` would load it first, on every node of a cluster, and fail
-/// when one of them is down.
+/// It is called by its SHA-1. A server that does not know it (just started, failed over,
+/// `SCRIPT FLUSH`) gets the whole text with `EVAL`, which it remembers. `redis::Script` would load
+/// it first, on every node of a cluster, and fail when one of them is down.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
@@ -25,7 +25,7 @@ impl Script {
         self.call_with(&[key])
     }
 
-    /// On several keys, all of them in one slot.
+    /// Calls it on several keys, all of them in one slot.
     pub(crate) fn call_with(&self, keys: &[&str]) -> Call<'_> {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.hash).arg(keys.len()).arg(keys);
@@ -46,7 +46,7 @@ pub(crate) struct Call<'s> {
 }
 
 impl Call<'_> {
-    /// A command that is no script.
+    /// Wraps a plain command.
     pub(crate) fn plain(cmd: Cmd) -> Self {
         Self {
             script: None,
@@ -55,7 +55,8 @@ impl Call<'_> {
         }
     }
 
-    /// A script whose last argument is when its caller stops waiting, which is added when it is sent.
+    /// Marks a script whose last argument is the instant at which its caller stops waiting; the
+    /// argument is added when it is sent.
     pub(crate) fn dated(mut self) -> Self {
         self.is_dated = true;
         self
@@ -65,7 +66,7 @@ impl Call<'_> {
         self.is_dated
     }
 
-    /// As it is sent by a caller who stops waiting at this instant of the server's clock.
+    /// Returns the call for a caller that stops waiting at this instant of the server's clock.
     pub(crate) fn until(&self, micros: i64) -> Self {
         let mut call = self.clone();
         if call.is_dated {
@@ -79,7 +80,7 @@ impl Call<'_> {
         self
     }
 
-    /// Bytes that it takes to send, without the lengths between them.
+    /// Returns its bytes on the wire, without the lengths between them.
     pub(crate) fn bytes(&self) -> usize {
         let length = |arg: redis::Arg<&[u8]>| match arg {
             redis::Arg::Simple(value) => value.len(),
@@ -88,12 +89,12 @@ impl Call<'_> {
         self.cmd.args_iter().map(length).sum()
     }
 
-    /// As it is; a script by its hash.
+    /// Returns the command as it is; a script by its hash.
     pub(crate) fn by_hash(&self) -> &Cmd {
         &self.cmd
     }
 
-    /// With its text.
+    /// Returns the command with the script's text.
     pub(crate) fn with_text(&self) -> Cmd {
         let Some(script) = self.script else {
             return self.cmd.clone();

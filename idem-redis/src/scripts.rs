@@ -1,14 +1,14 @@
 //! The scripts, each one atomic step: Redis runs a script to its end before anything else
-//! (<https://redis.io/docs/latest/develop/programmability/eval-intro/>), so nothing can come between the look and the
-//! write, and what a script answers is what it has written.
+//! (<https://redis.io/docs/latest/develop/programmability/eval-intro/>). So nothing can come
+//! between the read and the write, and a script's answer is what it has written.
 //!
-//! The clock is `TIME`, read inside the script. A script writes a record with one `SET … PXAT`, so that none is half
-//! written and none is without an end. A duplicate is answered without a write: nothing goes to replicas or to the
-//! append-only file.
+//! The clock is `TIME`, read inside the script. A script writes a record with one `SET … PXAT`, so
+//! that no record is half written or without an expiry. A duplicate is answered without a write:
+//! nothing goes to replicas or to the append-only file.
 //!
-//! `SET … NX GET PX` alone is enough for a nonce, not for a claim: the fencing token and every instant must come from the
-//! server's clock, which a value of the client's cannot have; only the same request may take over a stale record; and `NX`
-//! with `GET` needs Redis 7.0.
+//! `SET … NX GET PX` alone is enough for a nonce, not for a claim. The fencing token and every
+//! instant must come from the server's clock, which a client's value cannot contain. Only the same
+//! request may take over a stale record. And `NX` with `GET` needs Redis 7.0.
 
 use crate::script::Script;
 

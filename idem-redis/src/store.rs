@@ -24,8 +24,8 @@ pub(crate) const BACKEND: &str = "redis";
 
 /// The store on Redis or Valkey.
 ///
-/// A clone shares the connection, which any number of concurrent callers use at the same time. Nothing has to be
-/// created on the server.
+/// Clones share the connection, which any number of concurrent callers use at the same time.
+/// Nothing has to be created on the server.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -41,12 +41,13 @@ pub(crate) const BACKEND: &str = "redis";
 /// # }
 /// ```
 ///
-/// * **Sentinel**: the store leaves a master that was demoted, and so answers `READONLY`, at once, and repeats on the new
-///   master what the old one refused. An address that moves between servers (a virtual IP, a cloud's endpoint) works with
-///   [`connect`](Self::connect) in the same way.
-/// * **Cluster**: a record is one key without a hash tag, so in one slot, and records spread over all slots. `MOVED` and
-///   `ASK` are followed: a slot may move while claims go on. With `cluster-node-timeout 1000` a failover takes two to three
-///   seconds. With replicas, each write and its `WAIT` go to the master of the key, so the count is of *its* replicas.
+/// * **Sentinel**: a demoted master answers `READONLY`. The store leaves it at once, and repeats on
+///   the new master what the old one refused. An address that moves between servers (a virtual IP,
+///   a cloud's endpoint) works with [`connect`](Self::connect) in the same way.
+/// * **Cluster**: a record is one key without a hash tag, so it is in one slot, and records spread
+///   over all slots. The store follows `MOVED` and `ASK`: a slot may move while claims go on. With
+///   `cluster-node-timeout 1000` a failover takes two to three seconds. With replicas, each write
+///   and its `WAIT` go to the master of the key, so the count is of *its* replicas.
 ///
 /// | key | content |
 /// | --- | --- |
@@ -56,7 +57,8 @@ pub(crate) const BACKEND: &str = "redis";
 /// | `namespace:w:scope:operation:id` | the channel of a record's changes |
 /// | `namespace:c:{bucket}:scope:operation:id`, `namespace:e:{bucket}` | the cache, in 256 buckets |
 ///
-/// `%`, `:`, `{` and `}` in scope, operation and id are percent-encoded. `KEYS` is never sent.
+/// `%`, `:`, `{` and `}` in scope, operation and id are percent-encoded. The store never sends
+/// `KEYS`.
 #[derive(Clone)]
 pub struct RedisStore {
     pub(crate) link: Arc<Link>,
@@ -66,20 +68,22 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// A store on one server: `redis://user:password@host:port/database`, `rediss://…` for TLS (feature `tls`),
-    /// `redis+unix:///path`.
+    /// Connects to one server: `redis://user:password@host:port/database`, `rediss://…` for TLS
+    /// (feature `tls`), `redis+unix:///path`.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read, or the server is too old or may drop records (the message says
-    /// which setting to change); `Unavailable` when it cannot be reached or is a replica.
+    /// `Misconfigured` when the URL cannot be parsed, or the server is too old or may drop records
+    /// (the message says which setting to change); `Unavailable` when it cannot be reached or is a
+    /// replica.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         Self::connect_with(Connector::node(url, &config), config).await
     }
 
-    /// A store on the server that leads the group of this name, as the sentinels at `urls` say; asked again at each
-    /// connecting, so also after a failover. `template` is a URL with user, password, database and TLS of the servers
-    /// themselves; its address does not matter.
+    /// Connects to the server that leads the group of this name, according to the sentinels at
+    /// `urls`; they are queried at each connecting, so also after a failover. `template` is a URL
+    /// with user, password, database and TLS of the servers themselves; its address does not
+    /// matter.
     ///
     /// # Errors
     ///
@@ -93,7 +97,7 @@ impl RedisStore {
         Self::connect_with(Connector::sentinel(urls, group, template, &config), config).await
     }
 
-    /// A store on the cluster of which these are some nodes: the others are learnt from them.
+    /// Connects to the cluster of these nodes; they name the others.
     ///
     /// # Errors
     ///
@@ -117,14 +121,14 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// How the store is set up.
+    /// Returns the settings of the store.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config
     }
 }
 
-/// Shows the names, not where the server is, which may hold a password.
+/// Shows the names, not the server's address, which may hold a password.
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
@@ -207,7 +211,7 @@ impl IdempotencyStore for RedisStore {
         self.read(key).await.map_err(at("get"))
     }
 
-    /// The server deletes what has ended by itself; there is nothing left to do.
+    /// The server deletes expired keys by itself; nothing is left to do.
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
         check::batch(limit).map_err(at("delete_expired"))?;
         Ok(0)

@@ -1,4 +1,4 @@
-//! Failing what is abandoned and may not be taken over.
+//! Fails abandoned claims that may not be taken over.
 
 use idem_core::backend::check;
 use idem_core::{Effect, Error, Result};
@@ -8,13 +8,14 @@ use crate::error::Access;
 use crate::operations::nothing;
 use crate::store::RedisStore;
 
-/// How many keys the server looks at in one step. Nothing else runs meanwhile, some tens of microseconds.
+/// How many keys the server checks in one step. Nothing else runs meanwhile, some tens of
+/// microseconds.
 const STEP: u32 = 500;
 
 impl RedisStore {
-    /// Walks through the keys of every master in bounded steps (`SCAN`, never `KEYS`) until `limit` records were failed
-    /// or all were seen: <https://redis.io/docs/latest/commands/scan/>. A record that is there during the whole walk
-    /// is seen.
+    /// Walks through the keys of every master in bounded steps (`SCAN`, never `KEYS`) until `limit`
+    /// records were failed or all were seen: <https://redis.io/docs/latest/commands/scan/>. It sees
+    /// every record that exists during the whole walk.
     pub(crate) async fn sweep_some(&self, limit: u32) -> Result<u64> {
         let limit = u64::from(check::batch(limit)?);
         let mut failed = 0;
@@ -54,10 +55,10 @@ impl RedisStore {
         cmd
     }
 
-    /// Fails of these as many as are left to the limit, and counts them.
+    /// Fails as many of these as the limit still allows, and counts them.
     async fn fail_abandoned(&self, keys: &[Vec<u8>], limit: u64, failed: &mut u64) -> Result<()> {
         let operations = &self.operations;
-        // What is not text is none of ours.
+        // A key that is not text is not one of this store's.
         let keys: Vec<_> = keys
             .iter()
             .filter_map(|key| std::str::from_utf8(key).ok())
@@ -90,7 +91,8 @@ impl RedisStore {
     }
 }
 
-/// The next cursor, and the keys that were found. A cursor is a number of 64 bits without sign.
+/// Returns the next cursor, and the keys that were found. A cursor is an unsigned number of 64
+/// bits.
 fn step(answer: Value) -> Result<(String, Vec<Vec<u8>>)> {
     redis::from_redis_value(answer).map_err(|error| {
         Error::corrupt("the server's answer to SCAN makes no sense").with_source(error)

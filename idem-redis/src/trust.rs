@@ -1,4 +1,4 @@
-//! Whose certificates are trusted.
+//! The trusted certificates.
 
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::SentinelClientBuilder;
@@ -14,7 +14,7 @@ fn certificates(pem: &[u8]) -> redis::TlsCertificates {
     }
 }
 
-/// Without TLS there is nothing that a certificate could be for.
+/// Without TLS a certificate has no use.
 #[cfg(not(feature = "tls"))]
 fn no_tls() -> redis::RedisError {
     let message =

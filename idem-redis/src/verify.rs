@@ -11,19 +11,20 @@ use crate::info::Info;
 use crate::link::Link;
 use crate::store::{RedisStore, at};
 
-/// Shorter than anybody waits, longer than a round trip.
+/// Shorter than any caller waits, longer than a round trip.
 const SHORT: Duration = Duration::from_secs(10);
 
 impl RedisStore {
-    /// Checks the server as [`connect`](Self::connect) does, that its last attempts to save succeeded, and that the user may do
-    /// all that a store does: it walks a key of its own, of a random id under the scope `idem-verify`, through every
-    /// operation, with the configured replicas. The server forgets that key after [`Config::with_grace`] and a moment.
+    /// Checks the server as [`connect`](Self::connect) does, that its last attempts to save
+    /// succeeded, and that the user has all rights that a store needs. It walks a key of its own,
+    /// of a random id under the scope `idem-verify`, through every operation, with the configured
+    /// replicas. The server forgets that key after [`Config::with_grace`] and a moment.
     ///
-    /// What cannot be seen from here is whether the server saves at all: see *Limits* of the README.
+    /// The check cannot see whether the server saves at all: see *Limits* of the README.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual.
+    /// `Misconfigured` with the necessary change; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -62,7 +63,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// A script that may not publish does its work nevertheless, and nobody is woken.
+    /// A script that may not publish does its work nevertheless, and wakes nobody.
     async fn check_announcing(&self) -> Result<()> {
         if !self.operations.config.announces() {
             return Ok(());

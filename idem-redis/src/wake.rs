@@ -1,4 +1,4 @@
-//! Those who wait are told by the store.
+//! The store as a [`ChangeNotifier`]: it notifies waiting runs.
 
 use async_trait::async_trait;
 use idem_core::backend::{ChangeNotifier, Subscription};
@@ -6,13 +6,14 @@ use idem_core::{Key, Result};
 
 use crate::store::{BACKEND, RedisStore};
 
-/// Results, failures and releases are published (`PUBLISH`, in the same script that writes them) on a channel for each
-/// key, and heard on one connection for all who wait in this process; in a cluster on any node, because the nodes
-/// pass on what is published. Publishing takes the server some microseconds where nobody listens:
+/// Results, failures and releases are published (`PUBLISH`, in the same script that writes them) on
+/// a channel for each key. One connection receives them for all waiting runs of this process; in a
+/// cluster it may be to any node, because the nodes pass publications on. Publishing takes the
+/// server some microseconds where nobody listens:
 /// [`Config::with_announce`](crate::Config::with_announce) turns it off.
 ///
-/// What is published is not kept, so a hint is lost when a connection is: whoever listens is told once more after each
-/// new connection.
+/// Publications are not kept, so a hint is lost when a connection is: every listener is notified
+/// once more after each new connection.
 #[async_trait]
 impl ChangeNotifier for RedisStore {
     async fn listen(&self, key: &Key) -> Result<Subscription> {

@@ -1,4 +1,4 @@
-//! The latest version of each source, a key of its own each.
+//! The latest version of each source, each in a key of its own.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::operations::{Operations, items, nonsense, nothing};
 use crate::script::Call;
 use crate::store::{RedisStore, at};
 
-/// What the largest version has.
+/// The digits of the largest version.
 const DIGITS: usize = 19;
 
 impl Operations {
-    /// The key of a mark: `namespace:m:scope:operation:id`.
+    /// Returns the key of a mark: `namespace:m:scope:operation:id`.
     fn mark_key(&self, source: &Key) -> String {
         format!("{}:m:{}", self.config.namespace(), source.path())
     }
@@ -31,7 +31,7 @@ impl Operations {
             .arg(Self::flag(self.config.replicas().is_some())))
     }
 
-    /// What the answer of an advance means.
+    /// Decodes the answer of an advance.
     fn advanced(answer: Value) -> Result<Advance> {
         let answer = items(answer)?;
         let Some(Value::BulkString(word)) = answer.first() else {
@@ -54,7 +54,7 @@ impl Operations {
         Call::plain(get)
     }
 
-    /// What the answer of a look at a mark means.
+    /// Decodes the answer of a read of a mark.
     fn marked(answer: Value) -> Result<Option<u64>> {
         match answer {
             Value::Nil => Ok(None),
@@ -64,8 +64,8 @@ impl Operations {
     }
 }
 
-/// Whether the answer of an advance tells of a write. Where the mark is at the version already, the caller's own write
-/// may be the one that replicas still lack.
+/// Returns whether the answer of an advance reports a write. Where the mark is at the version
+/// already, replicas may still lack the caller's own write.
 fn is_at_version(answer: &Value) -> bool {
     let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged");
     matches!(answer, Value::Array(items)
@@ -87,8 +87,9 @@ fn unreadable() -> Error {
     )
 }
 
-/// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale and unchanged write
-/// nothing, but where replicas are waited for: then an unchanged mark is written once more as it is.
+/// One script, one key, whose TTL is the retention: `SET … PX`, judged by the server's clock. Stale
+/// and unchanged write nothing, with one exception: where a write waits for replicas, an unchanged
+/// mark is written once more as it is.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl WatermarkStore for RedisStore {
@@ -107,7 +108,7 @@ impl WatermarkStore for RedisStore {
         answer.and_then(Operations::marked).map_err(at("watermark"))
     }
 
-    /// The server deletes what has ended by itself; there is nothing left to do.
+    /// The server deletes expired keys by itself; nothing is left to do.
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         check::batch(limit).map_err(at("delete_expired_watermarks"))?;
         Ok(0)

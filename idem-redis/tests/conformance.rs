@@ -1,4 +1,5 @@
-//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the suite behind `Batched`.
+//! The suite, and cases of this crate's own, against Redis, Valkey, and a Redis Cluster; and the
+//! suite behind `Batched`.
 
 mod cases;
 mod support;

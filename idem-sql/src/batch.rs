@@ -1,4 +1,5 @@
-//! The rounds of a batch: each takes every key once, and no batch waits for another in a circle.
+//! Splits a batch into rounds. Each round takes every key once, and no two batches wait for each
+//! other in a circle.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
@@ -7,10 +8,10 @@ use idem_core::{Completion, Effect, Error, ErrorKind, Key, Limits, Result};
 
 /// An item of a batch.
 pub trait Item {
-    /// Its key.
+    /// Returns its key.
     fn key(&self) -> &Key;
 
-    /// Its size, where that counts.
+    /// Returns its size, where that counts.
     fn bytes(&self) -> usize {
         0
     }
@@ -19,9 +20,9 @@ pub trait Item {
 /// A completion of a batch, checked and in stored form.
 #[derive(Debug)]
 pub struct CheckedCompletion<'c> {
-    /// As the caller has it.
+    /// The caller's completion.
     pub completion: &'c Completion,
-    /// As it is stored.
+    /// Its result in stored form.
     pub result: FinalResult,
 }
 
@@ -49,14 +50,14 @@ impl Item for CheckedCompletion<'_> {
     }
 }
 
-/// What one statement takes at most.
+/// The limits of one statement.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundLimits {
-    /// Most items.
+    /// The most items.
     pub items: usize,
-    /// About most bytes; one item goes whatever its size.
+    /// The bytes that the items may have together; a single item is sent whatever its size.
     pub bytes: usize,
-    /// What an item takes beside its own bytes.
+    /// The bytes that an item takes beside its own.
     pub beside: fn(&Key) -> usize,
 }
 
@@ -68,7 +69,8 @@ pub struct Round<I> {
     pub items: Vec<I>,
 }
 
-/// A batch: what waits for a round, what is asked for by itself, and the answers so far.
+/// A batch: the items that wait for a round, the items that are sent one by one, and the answers so
+/// far.
 #[derive(Debug)]
 pub struct Batch<I, T> {
     answers: Vec<Option<Result<T>>>,
@@ -78,10 +80,11 @@ pub struct Batch<I, T> {
 }
 
 impl<I: Item, T> Batch<I, T> {
-    /// The batch of these items, each as `check` has it; an item that `check` refuses has its answer.
+    /// Creates a batch of these items, each as `check` returns it. An item that `check` refuses has
+    /// its answer.
     ///
     /// Rounds are in the order of keys, byte by byte, so two batches never wait for each other in a
-    /// circle; of one key, the first item of the batch comes first.
+    /// circle. Of the items with one key, the first of the batch comes first.
     pub fn new<'r, R>(items: &'r [R], check: impl Fn(&'r R) -> Result<I>) -> Self {
         let mut batch = Self {
             answers: std::iter::repeat_with(|| None).take(items.len()).collect(),
@@ -107,12 +110,12 @@ impl<I: Item, T> Batch<I, T> {
         self.pending.sort_unstable_by(order);
     }
 
-    /// What waits for a round.
+    /// Returns the items that wait for a round.
     pub fn pending(&self) -> impl ExactSizeIterator<Item = &I> {
         self.pending.iter().map(|(_, item)| item)
     }
 
-    /// Takes items out, with their positions: [`answer`](Self::answer) them, or
+    /// Takes items out, with their positions. [`answer`](Self::answer) them, or
     /// [`put_back`](Self::put_back).
     pub fn take(&mut self, which: impl Fn(&I) -> bool) -> Vec<(usize, I)> {
         let pending = std::mem::take(&mut self.pending).into_iter();
@@ -127,9 +130,9 @@ impl<I: Item, T> Batch<I, T> {
         self.sort();
     }
 
-    /// Takes the turns that can be had at once, and holds them until [`apart`](Self::apart). Items
-    /// whose key another caller of this process waits for, or that is known to be locked, are set
-    /// apart.
+    /// Takes the turns that are free now, and holds them until [`apart`](Self::apart). An item is
+    /// set apart when another caller of this process waits for its key, or when its key is known to
+    /// be locked.
     pub fn take_turns(&mut self, locked: &LockedKeys) {
         let mut together: Vec<(usize, I)> = Vec::with_capacity(self.pending.len());
         for item in std::mem::take(&mut self.pending) {
@@ -146,7 +149,7 @@ impl<I: Item, T> Batch<I, T> {
         self.pending = together;
     }
 
-    /// The items of the next statement: each key once, within the limits.
+    /// Returns the items of the next statement: each key once, within the limits.
     pub fn next_round(&mut self, limits: RoundLimits) -> Option<Round<I>> {
         let (mut round, mut rest) = (Vec::new(), Vec::new());
         let mut size = 0;
@@ -167,9 +170,9 @@ impl<I: Item, T> Batch<I, T> {
         (!items.is_empty()).then_some(Round { positions, items })
     }
 
-    /// Takes the answers of a round; an item without one is set apart. So is the whole round when its
-    /// statement has failed in a way that `may_be_anothers`. After any other error nothing more is
-    /// sent: it is the answer of the round and of all that is pending.
+    /// Takes the answers of a round; an item without one is set apart. So is the whole round when
+    /// its statement failed in a way that `may_be_anothers`. Any other error is the answer of the
+    /// round and of all pending items, and no further round is sent.
     pub fn settle(
         &mut self,
         round: Round<I>,
@@ -196,19 +199,20 @@ impl<I: Item, T> Batch<I, T> {
         }
     }
 
-    /// The items that are asked for one by one, with their positions. The turns of the others end.
+    /// Returns the items that are sent one by one, with their positions. The turns of the others
+    /// end.
     pub fn apart(&mut self) -> Vec<(usize, I)> {
         self.turns.clear();
         std::mem::take(&mut self.apart)
     }
 
-    /// The answer of an item that was asked for by itself.
+    /// Sets the answer of an item that was sent alone.
     pub fn answer(&mut self, position: usize, answer: Result<T>) {
         self.answers[position] = Some(answer);
     }
 
-    /// Asks for the items that are [`apart`](Self::apart), so many at a time: each answer with its
-    /// position.
+    /// Sends the items that were [`apart`](Self::apart), `at_a_time` at once, and sets each answer
+    /// at its position.
     pub async fn ask<A>(&mut self, apart: Vec<A>, at_a_time: usize)
     where
         A: Future<Output = (usize, Result<T>)>,
@@ -219,23 +223,23 @@ impl<I: Item, T> Batch<I, T> {
         }
     }
 
-    /// The answers, in the order of the items.
+    /// Returns the answers, in the order of the items.
     #[must_use]
     pub fn answers(self) -> Vec<Result<T>> {
         self.answers.into_iter().flatten().collect()
     }
 }
 
-/// Whether a statement has done nothing, perhaps because of one of its items: a key that is locked, or
-/// a record that is damaged.
+/// Returns whether a statement had no effect, perhaps because of one of its items: a locked key, or
+/// a damaged record.
 #[must_use]
 pub fn may_be_anothers(error: &Error) -> bool {
     let kind = matches!(error.kind(), ErrorKind::Contention | ErrorKind::Corrupt);
     kind && error.effect() == Effect::None
 }
 
-/// The answers of completions by whether the statement has sealed them; the single operation tells of
-/// one that is lost, or was sealed before.
+/// Answers completions by whether the statement has sealed them. The other ones are left to the
+/// single operation, which knows whether a claim is lost or was sealed before.
 #[must_use]
 pub fn sealed(sealed: Vec<bool>) -> Vec<Option<Result<()>>> {
     let answer = |is_sealed: bool| is_sealed.then_some(Ok(()));
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn rounds_are_of_a_size_in_order_and_leave_nothing_out() {
-        // Whatever its size, one goes.
+        // A single item is sent whatever its size.
         for (items, bytes, each, largest) in [
             (1000, 1 << 20, 0, 300),
             (100, 1 << 20, 0, 100),

@@ -1,22 +1,23 @@
-//! The settings that all stores have.
+//! The settings that all stores share.
 
 use std::time::Duration;
 
 use idem_core::{Error, Result};
 
-/// As good as for ever, and can be added to any instant.
+/// A time that never ends in practice, and that can be added to any instant.
 pub const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Most bytes of a table's name. The names beside it (indexes, the table of watermarks) are longer by
-/// up to eleven; PostgreSQL and Babelfish cut names at 63 bytes, MySQL and MariaDB refuse more than 64.
+/// The most bytes of a table's name. Derived names (indexes, the table of watermarks) are longer by
+/// up to eleven. PostgreSQL and Babelfish cut names at 63 bytes; MySQL and MariaDB refuse more than
+/// 64.
 pub const MAX_TABLE_BYTES: usize = 50;
 
-/// The name, if it can stand in a statement: 1 to `max` ASCII letters, digits and underscores, no
-/// digit first.
+/// Returns the name if it is valid in a statement: 1 to `max` ASCII letters, digits and
+/// underscores, no digit first.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+/// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
 pub fn checked_name(what: &str, name: impl Into<String>, max: usize) -> Result<String> {
     let name = name.into();
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -33,8 +34,8 @@ pub fn checked_name(what: &str, name: impl Into<String>, max: usize) -> Result<S
     )))
 }
 
-/// The settings that every store has, in an `impl` of its `Config` with the fields `table`, `limits`,
-/// `timeout` and `batching`: `with_table` and the others, and what reads them.
+/// Implements the settings of every store for a `Config` with the fields `table`, `limits`,
+/// `timeout` and `batching`: the setters, such as `with_table`, and the getters.
 #[macro_export]
 macro_rules! config_methods {
     (
@@ -44,21 +45,21 @@ macro_rules! config_methods {
         batching: $batching:literal,
         longest: $longest:expr
     ) => {
-        /// Another name for the table: 1 to 50 ASCII letters, digits and underscores, no digit first.
+        /// Sets the table's name: 1 to 50 ASCII letters, digits and underscores, no digit first.
         #[doc = $table]
         ///
-        /// Watermarks are in a table of their own, whose name has `_watermarks` at the end.
+        /// Watermarks are in a table of their own, whose name ends in `_watermarks`.
         ///
         /// # Errors
         ///
-        /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+        /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) for any other name.
         pub fn with_table(mut self, table: impl Into<String>) -> idem_core::Result<Self> {
             let max = $crate::config::MAX_TABLE_BYTES;
             self.table = $crate::config::checked_name("table", table, max)?;
             Ok(self)
         }
 
-        /// Other limits.
+        /// Sets the limits.
         #[doc = $limits]
         #[must_use]
         pub fn with_limits(mut self, limits: idem_core::Limits) -> Self {
@@ -66,8 +67,9 @@ macro_rules! config_methods {
             self
         }
 
-        /// How long an operation may take, the wait for a connection included, before it returns
-        /// `Unavailable`. What the server was sent may still take effect then. Default: 10 s.
+        /// Sets how long an operation may take, the wait for a connection included, before it
+        /// returns `Unavailable`. A statement that was sent may still take effect then. Default:
+        /// 10 s.
         #[doc = $timeout]
         #[must_use]
         pub fn with_timeout(mut self, timeout: ::std::time::Duration) -> Self {
@@ -75,9 +77,9 @@ macro_rules! config_methods {
             self
         }
 
-        /// Whether concurrent claims and completions of this process share statements, as behind
-        /// [`Batched`](idem_core::wrappers::Batched). Default: on. A caller who is alone asks at once
-        /// either way.
+        /// Sets whether concurrent claims and completions of this process share statements, as
+        /// behind [`Batched`](idem_core::wrappers::Batched). Default: on. A single caller sends its
+        /// call at once either way.
         #[doc = $batching]
         #[must_use]
         pub fn with_batching(mut self, batching: bool) -> Self {
@@ -85,25 +87,25 @@ macro_rules! config_methods {
             self
         }
 
-        /// The table's name.
+        /// Returns the table's name.
         #[must_use]
         pub fn table(&self) -> &str {
             &self.table
         }
 
-        /// The limits.
+        /// Returns the limits.
         #[must_use]
         pub fn limits(&self) -> idem_core::Limits {
             self.limits
         }
 
-        /// Whether concurrent calls share statements.
+        /// Returns whether concurrent calls share statements.
         #[must_use]
         pub fn batching(&self) -> bool {
             self.batching
         }
 
-        /// How long an operation may take.
+        /// Returns how long an operation may take.
         #[must_use]
         pub fn timeout(&self) -> ::std::time::Duration {
             self.timeout
@@ -111,19 +113,19 @@ macro_rules! config_methods {
     };
 }
 
-/// `with_max_connections` and `max_connections`, in an `impl` of a `Config` with that field.
+/// Implements `with_max_connections` and `max_connections` for a `Config` with that field.
 #[macro_export]
 macro_rules! max_connections_methods {
     () => {
-        /// Most connections for the operations of a store that `connect` has made; at least one.
-        /// Default: 10. A store on the caller's pool has that pool's.
+        /// Sets the most connections for the operations of a store that `connect` makes; at least
+        /// one. Default: 10. A store on the caller's pool has that pool's limit.
         #[must_use]
         pub fn with_max_connections(mut self, max: u32) -> Self {
             self.max_connections = max.max(1);
             self
         }
 
-        /// How many connections operations may have.
+        /// Returns the most connections for operations.
         #[must_use]
         pub fn max_connections(&self) -> u32 {
             self.max_connections

@@ -12,7 +12,7 @@ pub mod transactions;
 #[cfg(feature = "sqlx")]
 pub mod sqlx;
 
-/// What the macros of this crate expand to.
+/// The items that the macros of this crate expand to.
 #[doc(hidden)]
 pub mod macros {
     pub use async_trait::async_trait;

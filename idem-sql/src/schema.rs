@@ -1,22 +1,22 @@
-//! What migration and verification share.
+//! The part of migration and verification that all stores share.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 
-/// How often the schema is created when others who do not take the lock (a migration tool) create
-/// it, too.
+/// How often a migration tries to create the schema. Others that do not take the lock, such as a
+/// migration tool, may create it at the same time.
 pub const MAX_TRIES: u32 = 5;
 
-/// The error of a server, a table or a setting that does not suit. The message says what to do.
+/// Returns the error for a server, a table or a setting that does not suit. The message says what
+/// to do.
 pub fn misconfigured(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Misconfigured, Effect::None, message.into())
 }
 
-/// Whether a table of the version `found` is of the version that the store knows; where it is not, it is
-/// to be created.
+/// Returns whether a table with version `found` is current. A table that is not has to be created.
 ///
 /// # Errors
 ///
-/// `Misconfigured` for a table of a later version.
+/// `Misconfigured` for a later version than the store knows.
 pub fn is_current(found: Option<u32>, known: u32) -> Result<bool> {
     match found {
         Some(version) if version > known => Err(misconfigured(format!(
@@ -26,7 +26,7 @@ pub fn is_current(found: Option<u32>, known: u32) -> Result<bool> {
     }
 }
 
-/// FNV-1a: a number for a name or a text, the same in every process.
+/// Hashes a name or a text with FNV-1a: the same number in every process.
 #[must_use]
 pub fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

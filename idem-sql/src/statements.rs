@@ -1,8 +1,8 @@
 //! A macro for the statements of a store.
 
-/// Declares `Statements`: a field for each statement, in groups that are made of their templates in
-/// the same way, and for tests what lists a group. `of` takes what makes the statements of each group,
-/// and the fields behind `+` as they are.
+/// Declares `Statements`: a field for each statement, in groups whose statements are made from
+/// their templates in the same way; and for tests a list of each group. `of` takes the values that
+/// make the statements of each group, and the fields behind `+` unchanged.
 #[macro_export]
 macro_rules! statements {
     (
@@ -11,7 +11,7 @@ macro_rules! statements {
         })*
         $(+ { $($(#[$about:meta])* $other:ident: $Other:ty,)* })?
     ) => {
-        /// The statements with the tables' names put in, shared by all clones of a store.
+        /// The statements with the tables' names filled in, shared by all clones of a store.
         #[derive(Debug)]
         pub(crate) struct Statements {
             $($(pub(crate) $name: $Statement,)*)*

@@ -1,30 +1,30 @@
-//! What a step of a claim's holder returns: a completion, a failure, a release, a renewal, a
+//! The answer to a step of a claim's holder: a completion, a failure, a release, a renewal, a
 //! checkpoint.
 //!
 //! The statement writes the record where the claim holds it, which is
 //! [`StepDecision::Apply`](idem_core::backend::decision::StepDecision::Apply). Where it has written
-//! nothing, the store reads the record and this module decides as
-//! [`idem_core::backend::decision`] says.
+//! nothing, the store reads the record, and this module decides as [`idem_core::backend::decision`]
+//! says.
 
 use idem_core::backend::{FinalResult, StoredRecord};
 use idem_core::{Advance, Bytes, Checkpoint, Claim, Effect, Error, ErrorKind, Result, Timestamp};
 
-/// How often an operation is repeated after a statement that found the row changed under it. Each
-/// time somebody else got on, so more than a few is a sign of trouble.
+/// How often an operation is repeated after a statement that found the row changed. Each time
+/// another caller made progress, so more than a few repetitions are a sign of trouble.
 pub const MAX_RETRIES: u32 = 16;
 
-/// What a step has done or met.
+/// The result of a step's statement.
 #[derive(Debug)]
 pub enum Step<R> {
     /// The statement wrote the record, and returned this row.
     Done(R),
-    /// It wrote nothing. The claim is the latest acquisition, and its record is in this state, with
-    /// this result.
+    /// The statement wrote nothing. The claim is the latest acquisition, and its record is in this
+    /// state, with this result.
     Met(i64, Option<Vec<u8>>),
 }
 
 impl<R> Step<R> {
-    /// The step of what the store has read after a statement that wrote nothing.
+    /// Creates the step from the record that the store read after a statement that wrote nothing.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl<R> Step<R> {
         Ok(Self::Met(state, result))
     }
 
-    /// The row of a renewal or a checkpoint.
+    /// Returns the row of a renewal or a checkpoint.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl<R> Step<R> {
         }
     }
 
-    /// The answer to a completion or a failure.
+    /// Answers a completion or a failure.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl<R> Step<R> {
         }
     }
 
-    /// The answer to a release.
+    /// Answers a release.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl<R> Step<R> {
     }
 }
 
-/// The claim with its new lease. Both instants are in microseconds, by the server's clock.
+/// Returns the claim with its new lease. Both instants are in microseconds, by the server's clock.
 pub fn renewed(claim: &Claim, now: i64, lease_ends_at: i64) -> Claim {
     Claim::new(
         claim.key().clone(),
@@ -87,17 +87,17 @@ pub fn renewed(claim: &Claim, now: i64, lease_ends_at: i64) -> Claim {
     )
 }
 
-/// The checkpoint that is stored.
+/// Decodes the stored checkpoint.
 ///
 /// # Errors
 ///
-/// `Corrupt` where the bytes are none.
+/// `Corrupt` where the bytes are no checkpoint.
 pub fn stored_checkpoint(stored: Option<Vec<u8>>) -> Result<Option<Checkpoint>> {
     let stored = stored.map(Bytes::from);
     stored.as_ref().map(Checkpoint::decode).transpose()
 }
 
-/// What a version returns that did not raise the mark, because it is already there.
+/// Answers a version that did not raise the mark, because the mark is as high already.
 #[must_use]
 pub fn not_advanced(current: u64, version: u64) -> Advance {
     match current == version {
@@ -106,7 +106,7 @@ pub fn not_advanced(current: u64, version: u64) -> Advance {
     }
 }
 
-/// The error of a claim after [`MAX_RETRIES`].
+/// Returns the error of a claim after [`MAX_RETRIES`].
 #[must_use]
 pub fn key_changed_hands(effect: Effect) -> Error {
     Error::new(
@@ -116,7 +116,7 @@ pub fn key_changed_hands(effect: Effect) -> Error {
     )
 }
 
-/// The error of an advance after [`MAX_RETRIES`].
+/// Returns the error of an advance after [`MAX_RETRIES`].
 #[must_use]
 pub fn mark_was_raised() -> Error {
     Error::new(

@@ -2,10 +2,12 @@
 
 /// Implements `IdempotencyStore`, `BatchStore`, `CheckpointStore` and `WatermarkStore`.
 ///
-/// The store has a field `operations` and a method `session()`; each call becomes the operation of
-/// the same name on a new session, with the backend's name and its own in the error. Where its method
-/// `batched()` returns the store behind batches, claims and completions go there: `with_batches()`
-/// makes that of a new store, in the field `batched`, unless the configuration says otherwise.
+/// The store has a field `operations` and a method `session()`. Each call becomes the operation of
+/// the same name on a new session; an error names the backend and the operation.
+///
+/// Where the store's method `batched()` returns the store behind batches, claims and completions go
+/// there. `with_batches()` makes that one for a new store, in the field `batched`, unless the
+/// configuration turns it off.
 #[macro_export]
 macro_rules! store {
     ($store:ty, $backend:expr) => {
@@ -207,7 +209,7 @@ macro_rules! store {
 /// Implements the operations in a caller's transaction: `claim_in`, `complete_in`, `fail_in`,
 /// `checkpoint_in`, `advance_in`.
 ///
-/// `record` and `mark` make the session for a record's key, and for a watermark's source.
+/// `record` and `mark` make the session for a record's key and for a watermark's source.
 #[macro_export]
 macro_rules! store_in_transaction {
     (
@@ -252,8 +254,8 @@ macro_rules! store_in_transaction {
                     claimed.await.map_err(|error| error.at($backend, "claim_in"))
                 }
 
-                /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction. When
-                /// it returns `ClaimLost`, roll back: somebody else does the work.
+                /// [`complete`](idem_core::IdempotencyStore::complete) in the caller's transaction.
+                /// When it returns `ClaimLost`, roll back: another attempt does the work.
                 ///
                 /// # Errors
                 ///
@@ -309,9 +311,9 @@ macro_rules! store_in_transaction {
                     sealed.await.map_err(|error| error.at($backend, "fail_in"))
                 }
 
-                /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's transaction: the
-                /// recovery point and the rows that it stands for commit together. When it returns
-                /// `ClaimLost`, roll back: somebody else does the work.
+                /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the caller's
+                /// transaction: the recovery point and the rows that belong to it commit together.
+                /// When it returns `ClaimLost`, roll back: another attempt does the work.
                 ///
                 /// # Errors
                 ///
@@ -334,9 +336,9 @@ macro_rules! store_in_transaction {
                     stored.await.map_err(|error| error.at($backend, "checkpoint_in"))
                 }
 
-                /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the mark
-                /// and the rows that were written for the event commit together, and a rollback leaves
-                /// the mark where it was.
+                /// [`advance`](idem_core::WatermarkStore::advance) in the caller's transaction: the
+                /// mark and the event's rows commit together, and a rollback leaves the mark where
+                /// it was.
                 ///
                 /// # Errors
                 ///

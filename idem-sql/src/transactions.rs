@@ -1,4 +1,4 @@
-//! Transactions of callers that are repeated as a whole.
+//! Repeats callers' transactions as a whole.
 
 use std::error::Error as StdError;
 use std::fmt::Debug;
@@ -11,53 +11,52 @@ use crate::config::LONGEST_TIME;
 
 /// How a driver begins and ends transactions.
 pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
-    /// Where the connections come from.
+    /// The pool of the connections.
     type Pool;
     /// An open transaction. Dropped, it is rolled back.
     type Transaction: Send;
 
-    /// Transactions on this pool, at the usual isolation level.
+    /// Creates transactions on this pool, at the usual isolation level.
     fn new(pool: Self::Pool) -> Self;
 
-    /// Begins one. A future that is dropped leaves nothing open.
+    /// Begins a transaction. A future that is dropped leaves nothing open.
     fn begin(
         &self,
         pauses: &mut RetryPauses,
     ) -> impl Future<Output = Result<Self::Transaction>> + Send;
 
-    /// Commits it.
+    /// Commits the transaction.
     fn commit(&self, transaction: Self::Transaction) -> impl Future<Output = Result<()>> + Send;
 
-    /// Rolls it back. That this failed is not what the caller wants to know: the connection is gone
-    /// then.
+    /// Rolls the transaction back. A failure is not reported: the connection is gone then.
     fn rollback(&self, transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 
-    /// Whether the whole transaction is to be repeated after this error.
+    /// Returns whether to repeat the whole transaction after this error.
     fn is_retryable(error: &(dyn StdError + 'static)) -> bool;
 }
 
 /// A driver whose transactions have isolation levels.
 pub trait IsolationLevels: TransactionSource {
-    /// What a transaction sees of others.
+    /// The isolation level's type.
     type Isolation;
 
-    /// Another level for the transactions that begin from now on.
+    /// Sets the level of the transactions that begin from now on.
     fn set_isolation(&mut self, isolation: Self::Isolation);
 }
 
-/// What a transaction sees of others, on servers with the levels of the SQL standard.
+/// How much a transaction sees of others, on servers with the levels of the SQL standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
-    /// Each statement sees what was committed before it.
+    /// Each statement sees the rows that were committed before it.
     #[default]
     ReadCommitted,
-    /// Plain reads see what was committed before the first.
+    /// Plain reads see the rows that were committed before the first read.
     RepeatableRead,
     /// As if transactions ran one after the other.
     Serializable,
 }
 
-/// Runs transactions, each repeated as a whole when a concurrent one got in its way.
+/// Runs transactions, and repeats each as a whole when a concurrent one got in its way.
 #[derive(Debug, Clone)]
 pub struct Transactions<S> {
     source: S,
@@ -65,8 +64,8 @@ pub struct Transactions<S> {
 }
 
 impl<S: TransactionSource> Transactions<S> {
-    /// Transactions on this pool, each repeated for at most 10 s; under READ COMMITTED, where there
-    /// are isolation levels.
+    /// Creates transactions on this pool, each repeated for at most 10 s; under READ COMMITTED,
+    /// where there are isolation levels.
     #[must_use]
     pub fn new(pool: S::Pool) -> Self {
         Self {
@@ -75,7 +74,7 @@ impl<S: TransactionSource> Transactions<S> {
         }
     }
 
-    /// Another isolation level.
+    /// Sets the isolation level.
     #[must_use]
     pub fn with_isolation(mut self, isolation: S::Isolation) -> Self
     where
@@ -85,17 +84,18 @@ impl<S: TransactionSource> Transactions<S> {
         self
     }
 
-    /// For how long a transaction is repeated. Default: 10 s; more than a year counts as a year.
+    /// Sets how long a transaction is repeated. Default: 10 s; more than a year counts as a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit.min(LONGEST_TIME);
         self
     }
 
-    /// A transaction that is repeated until it goes through: a deadline and a pause that grows.
+    /// Starts a transaction that is repeated until it goes through: with a deadline, and a pause
+    /// that grows.
     ///
-    /// The work does nothing but through its transaction, and uses one key: after a commit whose
-    /// answer was lost the caller runs it again and meets the record.
+    /// The work must act through its transaction alone, and use one key: after a commit whose
+    /// answer was lost, the caller runs it again and meets the record.
     #[must_use]
     pub fn attempts(&self) -> TransactionRetry<S> {
         TransactionRetry {
@@ -121,22 +121,22 @@ impl<S: TransactionSource> TransactionRetry<S> {
     ///
     /// # Cancellation
     ///
-    /// Nothing is left open: a transaction that began for nobody is rolled back.
+    /// Nothing is left open: a transaction that began after the future was dropped is rolled back.
     pub async fn begin(&mut self) -> Result<S::Transaction> {
         self.source.begin(&mut self.pauses).await
     }
 
-    /// Commits when the result is good and rolls back when it is not. `None`, after a pause, when a
-    /// concurrent transaction got in the way and the limit has not passed: begin again.
+    /// Commits when the result is `Ok`, and rolls back otherwise. Returns `None`, after a pause,
+    /// when a concurrent transaction got in the way and the limit has not passed: begin again.
     ///
     /// # Errors
     ///
-    /// Those of the work and of the commit, and, once the limit has passed, the last one that could
-    /// be repeated.
+    /// Those of the work and of the commit. Once the limit has passed, the last error that could be
+    /// repeated.
     ///
     /// # Cancellation
     ///
-    /// The transaction is rolled back unless the commit was under way.
+    /// The transaction is rolled back, unless the commit was under way.
     pub async fn finish<T, E: Into<BoxError>>(
         &mut self,
         transaction: S::Transaction,
@@ -156,9 +156,9 @@ impl<S: TransactionSource> TransactionRetry<S> {
     }
 }
 
-/// Whether this error, or the first one among its sources that says so, is worth another
-/// transaction: [`Contention`](ErrorKind::Contention) of a store, or a `lost_race` of the driver,
-/// which returns `None` for errors that are not the driver's.
+/// Returns whether this error, or the first of its sources that says so, justifies another
+/// transaction: [`Contention`](ErrorKind::Contention) of a store, or a `lost_race` of the driver.
+/// `lost_race` returns `None` for errors that are not the driver's.
 pub fn is_retryable(
     error: &(dyn StdError + 'static),
     lost_race: impl Fn(&(dyn StdError + 'static)) -> Option<bool>,

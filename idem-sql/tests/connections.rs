@@ -1,4 +1,5 @@
-//! What is acquired, reused and closed, seen by a temporary table: it belongs to its connection, and goes with it.
+//! Which connections are acquired, reused and closed, seen by a temporary table: it belongs to its
+//! connection, and goes with it.
 
 use std::future::Future;
 use std::str::FromStr;
@@ -83,7 +84,7 @@ fn a_connection_that_was_dropped_is_closed_and_its_place_free() -> TestResult {
     })
 }
 
-/// Dropped at each of its polls, until it gets through.
+/// Drops the future at each of its polls, until it completes.
 #[test]
 fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
     run(async {

@@ -7,12 +7,13 @@ use idem_sql::batch::CheckedCompletion;
 use crate::operations::Operations;
 use crate::session::Session;
 
-/// An answer for each item, or none yet.
+/// An answer for each item, or `None` so far.
 pub(crate) type Answers<T> = Vec<Option<Result<T>>>;
 
 impl Operations {
-    /// What is expected to be a duplicate is answered by a read. The rest is inserted if the write lock is free; so is what
-    /// then is left, so that no duplicate waits for the lock. What may be acquired is claimed in one transaction.
+    /// Answers expected duplicates by a read, and inserts the rest if the write lock is free. Reads
+    /// again for the claims that are left, so that no duplicate waits for the lock. Claims that may
+    /// acquire their key run in one transaction.
     pub(crate) async fn claim_many(
         &self,
         session: &mut Session<'_>,
@@ -43,7 +44,7 @@ impl Operations {
         answers.into_iter().flatten().collect()
     }
 
-    /// Answers what a read can answer of these positions; the others.
+    /// Answers the claims of these positions that a read can answer; returns the other positions.
     async fn answer_held(
         &self,
         session: &mut Session<'_>,
@@ -127,7 +128,7 @@ impl Operations {
     }
 }
 
-/// Puts the answers of the transaction at their positions; when it failed, its error at each.
+/// Puts the answers of the transaction at their positions, or its error at each.
 fn fill<T>(answers: &mut [Option<Result<T>>], writes: &[usize], result: Result<Vec<Result<T>>>) {
     match result {
         Ok(found) => {

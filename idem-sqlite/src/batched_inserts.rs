@@ -1,4 +1,4 @@
-//! Claims of keys that have no row, many by one statement.
+//! Claims of keys that have no row, many in one statement.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +16,7 @@ use crate::session::{Query, Session};
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
 
-/// A claim, and at which position its answer belongs.
+/// A claim, and the position of its answer.
 struct ClaimParams<'r> {
     position: usize,
     request: &'r ClaimRequest,
@@ -24,11 +24,12 @@ struct ClaimParams<'r> {
 }
 
 impl Operations {
-    /// Answers those of these claims whose keys have no row, by one statement, and in no transaction one commit, for each
-    /// [`INSERTED_AT_MOST`] of them. On a connection of the store's own nothing is done while the write lock is taken.
+    /// Answers the claims whose keys have no row: one statement, and outside of a transaction one
+    /// commit, for each [`INSERTED_AT_MOST`] of them. On a connection of the store's own nothing
+    /// happens while the write lock is taken.
     ///
-    /// What was inserted is won: the statement writes no row that is there already, whatever its state, and leaves that
-    /// to the statements that decide.
+    /// An inserted claim is won. The statement writes no row that exists already, whatever its
+    /// state, and leaves it to the statements that decide.
     pub(crate) async fn insert_many(
         &self,
         session: &mut Session<'_>,
@@ -38,7 +39,8 @@ impl Operations {
     ) -> Result<()> {
         for positions in positions.chunks(INSERTED_AT_MOST) {
             let mut claims = Vec::with_capacity(positions.len());
-            // A row tells by its attempt whose it is; of two claims of one attempt the second is left.
+            // The attempt id of a row says which claim it is; of two claims of one attempt the
+            // second is left out.
             let mut by_attempt = HashMap::with_capacity(positions.len());
             for &position in positions {
                 let request = &requests[position];
@@ -66,7 +68,7 @@ impl Operations {
         Ok(())
     }
 
-    /// The same on a connection of the store's own; when it fails, its error is the answer of all.
+    /// Inserts the same on a connection of the store's own; an error is the answer to all claims.
     pub(crate) async fn insert_at_once(
         &self,
         session: &mut Session<'_>,
@@ -130,7 +132,7 @@ impl ClaimParams<'_> {
     }
 }
 
-/// The parameters of a row that nobody asked for.
+/// Binds the parameters of a row without a claim.
 fn without_claim(mut query: Query<'_>) -> Query<'_> {
     for _ in 0..PARAMETERS {
         query = query.bind(None::<&str>);
@@ -138,7 +140,7 @@ fn without_claim(mut query: Query<'_>) -> Query<'_> {
     query
 }
 
-/// The attempt that a row carries, and the clock when it was written.
+/// Returns the attempt that a row carries, and the clock when it was written.
 fn inserted(row: &SqliteRow) -> Result<(&[u8], i64)> {
     let attempt = row.try_get_unchecked(0).map_err(decode)?;
     let now = row.try_get_unchecked(1).map_err(decode)?;
@@ -173,7 +175,8 @@ mod tests {
         ClaimRequest::new(key, Fingerprint::raw("request"))
     }
 
-    /// Nothing is inserted while somebody has a connection of the pool, and one that is given back is in it a moment later.
+    /// Waits until nobody uses a connection of the pool: nothing is inserted before, and a
+    /// connection comes back a moment after its use.
     async fn until_idle(store: &SqliteStore) {
         while store.pool().num_idle() < store.pool().size() as usize {
             tokio::task::yield_now().await;
@@ -211,11 +214,11 @@ mod tests {
         assert_eq!(told, [None, Some("acquired"), None, Some("acquired")]);
         let told = store.claim_many(&requests).await;
         let told: Vec<_> = told.into_iter().map(|told| told.unwrap().name()).collect();
-        // The attempts are those of before.
+        // The attempts are the same as before.
         assert_eq!(told, ["completed", "acquired", "acquired", "acquired"]);
     }
 
-    /// The row of this key, its instants as what they are after its beginning.
+    /// Returns the row of this key, with its instants relative to its beginning.
     async fn row(store: &SqliteStore, id: &str) -> String {
         let query = "SELECT json_array(scope, operation, token - created_at, lease_ends_at - created_at,
             expires_at - created_at, purge_at - created_at, sealed_at, sweep_at - created_at, attempts,

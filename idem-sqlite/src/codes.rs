@@ -1,16 +1,17 @@
-//! SQLite's result codes, <https://www.sqlite.org/rescode.html>: what a caller does next, and whether a statement that was
-//! answered with one may have had an effect.
+//! SQLite's result codes, <https://www.sqlite.org/rescode.html>: what a caller does next, and
+//! whether a statement with this answer may have had an effect.
 //!
-//! A statement that fails is rolled back, and a commit that answers BUSY has not happened. After an error of the disk or of
-//! memory in a commit it is open whether the last frame of the write-ahead log has been written: whoever reads the log next
-//! may find the transaction in it. So the effect is unknown then, as it is for every code that is not listed.
+//! A statement that fails is rolled back, and a commit with the answer BUSY has not happened. After
+//! an error of the disk or of memory in a commit, the last frame of the write-ahead log may be
+//! written or not. The next reader of the log may find the transaction in it. So the effect is
+//! unknown then, as it is for every code that is not listed.
 
 use idem_core::Effect::{None, Unknown};
 use idem_core::ErrorKind::{Contention, Corrupt, InvalidInput, Misconfigured, Other, Unavailable};
 use idem_core::{Effect, ErrorKind};
 
-/// A code, its name, and what it means. A code with a low byte alone stands for all extended codes of that byte that are
-/// not listed themselves.
+/// A code, its name, and its meaning. A code with a low byte alone stands for all extended codes of
+/// that byte that are not listed themselves.
 type Row = (i32, &'static str, ErrorKind, Effect, &'static str);
 
 const LOCKED: &str = "the database is locked (SQLITE_BUSY, SQLITE_LOCKED); ask again, begin writing transactions with \
@@ -32,7 +33,8 @@ const MOVED: &str = "the database file was renamed or deleted while it was open 
 const REFUSED: &str = "SQLite refused the statement; see the source for its code";
 
 const CODES: &[Row] = &[
-    // With statements that are right: no such table or column. Found while the statement is prepared.
+    // The statements are correct, so a table or column is missing. Found while the statement is
+    // prepared.
     (1, "ERROR", Misconfigured, None, SCHEMA),
     (257, "ERROR_MISSING_COLLSEQ", Misconfigured, None, FOREIGN),
     (513, "ERROR_RETRY", Contention, None, AGAIN),
@@ -49,7 +51,7 @@ const CODES: &[Row] = &[
     // Found before anything is written.
     (8, "READONLY", Misconfigured, None, ACCESS),
     (1032, "READONLY_DBMOVED", Misconfigured, None, MOVED),
-    // Seen between two steps of a statement, which is rolled back; never in a commit.
+    // Raised between two steps of a statement, which is rolled back; never in a commit.
     (
         9,
         "INTERRUPT",
@@ -66,9 +68,9 @@ const CODES: &[Row] = &[
     (13, "FULL", Unavailable, Unknown, SPACE),
     // The file, its log or a temporary file: before anything is written.
     (14, "CANTOPEN", Misconfigured, None, ACCESS),
-    // Other connections got in the way of a read's beginning, again and again.
+    // Other connections interfered with the beginning of a read, again and again.
     (15, "PROTOCOL", Contention, None, AGAIN),
-    // Somebody changes the schema faster than the statement can be prepared.
+    // Another connection changes the schema faster than the statement can be prepared.
     (17, "SCHEMA", Contention, None, AGAIN),
     (
         18,
@@ -88,7 +90,7 @@ const CODES: &[Row] = &[
     (26, "NOTADB", Corrupt, Unknown, DAMAGED),
 ];
 
-/// What a result code means.
+/// Returns the meaning of a result code.
 pub(crate) fn by_code(code: i32) -> (ErrorKind, Effect, &'static str) {
     let find = |code| CODES.iter().find(|row| row.0 == code);
     match find(code).or_else(|| find(code & 0xff)) {
@@ -97,7 +99,8 @@ pub(crate) fn by_code(code: i32) -> (ErrorKind, Effect, &'static str) {
     }
 }
 
-/// Whether the code says that another connection held a lock: a transaction is repeated as a whole then.
+/// Returns whether the code says that another connection held a lock: the whole transaction is then
+/// repeated.
 pub(crate) fn is_lock(code: i32) -> bool {
     matches!(code & 0xff, 5 | 6)
 }
@@ -106,7 +109,7 @@ pub(crate) fn is_lock(code: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// All that SQLite 3.51 knows: primary codes and the extended codes of each.
+    /// All codes of SQLite 3.51: primary codes and the extended codes of each.
     const PRIMARY: std::ops::RangeInclusive<i32> = 1..=28;
     const EXTENDED: &[(i32, std::ops::RangeInclusive<i32>)] = &[
         (1, 1..=6),

@@ -1,10 +1,10 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::Limits;
 
-/// Names and limits.
+/// The configuration of a store: names and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     table: String,
@@ -13,11 +13,12 @@ pub struct Config {
     batching: bool,
 }
 
-/// Longer time-outs than clocks and SQLite's milliseconds can add up are none.
+/// The longest time-out: clocks and SQLite's milliseconds cannot add longer ones up.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl Config {
-    /// The tables `idem_records` and `idem_records_watermarks`, default limits, 10 s for an operation.
+    /// Creates the default configuration: the tables `idem_records` and `idem_records_watermarks`,
+    /// default limits, 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -36,17 +37,17 @@ impl Config {
         longest: LONGEST_TIMEOUT
     }
 
-    /// The table's name, quoted.
+    /// Returns the table's name, quoted.
     pub(crate) fn quoted_table(&self) -> String {
         format!("\"{}\"", self.table)
     }
 
-    /// The name of the table of watermarks.
+    /// Returns the name of the table of watermarks.
     pub(crate) fn marks(&self) -> String {
         format!("{}_watermarks", self.table)
     }
 
-    /// The same, quoted.
+    /// Returns the same, quoted.
     pub(crate) fn quoted_marks(&self) -> String {
         format!("\"{}\"", self.marks())
     }

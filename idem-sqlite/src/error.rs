@@ -1,4 +1,4 @@
-//! What an error of the driver or of SQLite means for the caller.
+//! The meaning of the driver's and SQLite's errors for the caller.
 
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
@@ -9,7 +9,7 @@ use sqlx::Error as SqlxError;
 
 use crate::codes::{by_code, is_lock};
 
-/// The driver's error as one of ours; the driver's is kept as the source.
+/// Converts a driver error, which stays as the source.
 pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     let meaning = match &error {
         SqlxError::Database(database) => by_code(code(&**database)),
@@ -52,12 +52,12 @@ pub(crate) fn classify(error: SqlxError, sent: Access) -> Error {
     with_meaning(meaning, sent, error)
 }
 
-/// An answer that cannot be read.
+/// Converts the error of an answer that cannot be read.
 pub(crate) fn decode(error: SqlxError) -> Error {
     classify(error, Access::Write)
 }
 
-/// SQLite's extended result code; -1, which is none, where there is none.
+/// Returns SQLite's extended result code; -1, which is none, where there is none.
 fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
     database
         .code()
@@ -65,8 +65,8 @@ fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
         .unwrap_or(-1)
 }
 
-/// Whether this error, or one that it comes from, says that the database was locked (SQLITE_BUSY, SQLITE_LOCKED),
-/// after which the whole transaction is to be repeated.
+/// Returns whether to repeat the whole transaction: this error, or one of its sources, says that
+/// the database was locked (SQLITE_BUSY, SQLITE_LOCKED).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);

@@ -1,4 +1,5 @@
-//! [`DatabaseFile`]: whether the file that the connections have open is still the one at its path.
+//! [`DatabaseFile`]: checks that the file that the connections have open is still the one at its
+//! path.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -8,32 +9,39 @@ use std::time::{Duration, Instant};
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 
-/// How old the last look may be for a read. A write looks before and after.
+/// How old the last check may be for a read. A write checks before and after.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// A file that was deleted, renamed or replaced stays open, and SQLite goes on to write into it: what was acknowledged
-/// then would be gone with the last connection (<https://www.sqlite.org/howtocorrupt.html>, 2.4). So the store looks
-/// whether its path still names the file that it has opened: before each write, and again after its commit, before the
-/// write is acknowledged. Once it does not, nothing is done any more, as connections opened since may be of another file.
+/// A file that was deleted, renamed or replaced stays open, and SQLite continues to write into it:
+/// acknowledged writes would be gone with the last connection
+/// (<https://www.sqlite.org/howtocorrupt.html>, 2.4). So the store checks whether its path still
+/// names the file that it has opened: before each write, and again after its commit, before it
+/// acknowledges the write. Once the path does not, every call fails, because connections opened
+/// since may be of another file.
 ///
-/// What it cannot see: a deletion after the answer was given, and between the check of an operation in a caller's
-/// transaction and the caller's commit; a file that was overwritten in place.
+/// The check cannot see:
+///
+/// * a deletion after the answer was given;
+/// * a deletion between the check of an operation in a caller's transaction and the caller's
+///   commit;
+/// * a file that was overwritten in place.
 #[derive(Debug, Clone)]
 pub(crate) struct DatabaseFile(Option<Arc<Watched>>);
 
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
-    /// The write-ahead log, where there must be one: SQLite deletes it only with the last connection.
+    /// The write-ahead log, where there must be one: SQLite deletes it only with the last
+    /// connection.
     log: Option<PathBuf>,
     opened: OnceLock<Identity>,
     is_lost: AtomicBool,
     begun: Instant,
-    /// When it was looked last, in microseconds since `begun`.
+    /// The time of the last check, in microseconds since `begun`.
     looked: AtomicU64,
 }
 
-/// Device and inode; a file system without them has only the existence of the path.
+/// Device and inode; on a file system without them only the path's existence counts.
 type Identity = (u64, u64);
 
 #[cfg(unix)]
@@ -52,7 +60,8 @@ impl DatabaseFile {
     /// A database in memory.
     pub(crate) const NONE: Self = Self(None);
 
-    /// The file at this path, which the connections have open or will open. `has_log`: it is in WAL mode.
+    /// Watches the file at this path, which the connections have open or will open. `has_log`: it
+    /// is in WAL mode.
     pub(crate) fn new(path: &Path, has_log: bool) -> Self {
         if path.as_os_str().is_empty() || path.to_string_lossy().contains(":memory:") {
             return Self::NONE;
@@ -72,7 +81,7 @@ impl DatabaseFile {
             begun: Instant::now(),
             looked: AtomicU64::new(0),
         })));
-        // Without an error: what is wrong is told by who uses the file.
+        // No error here: the user of the file reports what is wrong.
         if let Some(watched) = &file.0
             && let Ok(there) = watched.path.metadata()
         {
@@ -81,17 +90,17 @@ impl DatabaseFile {
         file
     }
 
-    /// Whether there is a file at all.
+    /// Returns whether there is a file at all.
     pub(crate) fn is_watched(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Before a write: nothing was done.
+    /// Checks before a write: an error means that nothing was done.
     pub(crate) fn before_write(&self) -> Result<()> {
         self.look(Effect::None)
     }
 
-    /// After a commit, before it is acknowledged: it may be in a file that nobody finds.
+    /// Checks after a commit, before it is acknowledged: it may be in a file that nobody finds.
     pub(crate) fn after_write(&self) -> Result<()> {
         self.look(Effect::Unknown)?;
         match self.0.as_deref() {
@@ -100,13 +109,13 @@ impl DatabaseFile {
         }
     }
 
-    /// Before a read, now and then.
+    /// Checks before a read, if the last check is too old.
     pub(crate) fn before_read(&self) -> Result<()> {
         let Some(watched) = self.0.as_deref() else {
             return Ok(());
         };
         let trusted = TRUSTED.as_micros() as u64;
-        // Another thread may have looked after this one has read the clock.
+        // Another thread may have checked after this one has read the clock.
         let looked = watched.looked.load(Ordering::Relaxed);
         let age = watched.micros().saturating_sub(looked);
         match age < trusted && !watched.is_lost.load(Ordering::Relaxed) {
@@ -135,7 +144,7 @@ impl Watched {
     fn is_there(&self) -> bool {
         match self.path.metadata() {
             Ok(there) => *self.opened.get_or_init(|| identity(&there)) == identity(&there),
-            // A pool that has opened nothing yet says itself what is missing.
+            // A pool that has opened nothing yet reports a missing file itself.
             Err(_) => self.opened.get().is_none(),
         }
     }
@@ -162,7 +171,7 @@ mod tests {
     use crate::transaction::WriteTransaction;
     use crate::{Config, SqliteStore};
 
-    /// The file goes after the check before the write, and before the commit.
+    /// Replaces the file after the check before the write, and before the commit.
     #[tokio::test]
     async fn what_is_committed_into_a_deleted_file_is_not_acknowledged() {
         for name in ["idem.db", "idem.db-wal"] {

@@ -1,4 +1,4 @@
-//! [`Gate`] and [`Wait`]: how long anyone waits for the write lock, and who.
+//! [`Gate`] and [`Wait`]: which caller waits for the write lock, and how long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,21 +14,23 @@ use tokio::time::Instant;
 use crate::error::{Access, classify};
 use crate::pools::{Pools, connection};
 
-/// After so long a statement that has found the write lock taken tries again. SQLite's own handler waits longer the oftener it
-/// has tried, up to 100 ms.
+/// The pause before a statement that has found the write lock taken tries again. SQLite's own
+/// handler waits longer with each try, up to 100 ms.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// For so long the lock counts as taken after the first wait in vain; each wait in vain doubles it.
+/// How long the lock counts as taken after the first wait in vain; each further wait in vain
+/// doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one caller waits for the write lock while nobody commits. Every write takes that lock, so the wait is longer
-/// than for a row of a server: a slow disk may keep it for a few hundred milliseconds.
+/// How long one caller waits for the write lock while nobody commits. Every write takes that lock,
+/// so the wait is longer than for a row of a server: a slow disk may hold it for a few hundred
+/// milliseconds.
 pub(crate) const MAX_LOCK_WAIT: Duration = Duration::from_millis(500);
 
-/// SQLite has one write lock for all keys, so an open transaction that writes keeps everybody from writing. One caller of
-/// the store at a time waits for it; when nobody has committed for [`MAX_LOCK_WAIT`], the others are told so, without
-/// waiting, for a while.
+/// SQLite has one write lock for all keys, so an open transaction that writes blocks all other
+/// writers. One caller of the store at a time waits for the lock. When nobody has committed for
+/// [`MAX_LOCK_WAIT`], the others get `Contention` at once, for a while.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<Inner>);
 
@@ -38,7 +40,7 @@ struct Inner {
     taken: Mutex<Option<Taken>>,
 }
 
-/// What is known of a lock that was waited for in vain.
+/// The state of a lock after a wait in vain.
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     until: Instant,
@@ -46,12 +48,13 @@ struct Taken {
 }
 
 impl Gate {
-    /// The right to wait for the lock; its drop ends it.
+    /// Returns the right to wait for the lock, which ends when it is dropped.
     async fn turn(&self) -> Result<OwnedMutexGuard<()>> {
         let turn = &self.0.turn;
         match *self.taken() {
             Some(taken) if Instant::now() < taken.until => return Err(contention()),
-            // One caller tries whether it still is; nobody waits for that one.
+            // One caller tries whether the lock is still taken; the others do not wait for that
+            // caller.
             Some(_) => return Arc::clone(turn).try_lock_owned().map_err(|_| contention()),
             None => {}
         }
@@ -70,7 +73,7 @@ impl Gate {
         *taken = Some(Taken { until, pause });
     }
 
-    /// Somebody has written.
+    /// Notes that a write succeeded.
     pub(crate) fn found_free(&self) {
         *self.taken() = None;
     }
@@ -79,7 +82,7 @@ impl Gate {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody waits for the lock: the turn is shared with its holder.
+    /// Returns whether a caller waits for the lock: it shares the turn.
     pub(crate) fn is_waited_for(&self) -> bool {
         Arc::strong_count(&self.0.turn) > 1
     }
@@ -102,10 +105,10 @@ fn contention() -> Error {
 pub(crate) struct Wait<'p> {
     pools: &'p Pools,
     _turn: OwnedMutexGuard<()>,
-    /// The connection of callers' transactions, where the store made it: nobody of this store has the lock meanwhile, and
-    /// callers come in order.
+    /// The connection of callers' transactions, where the store made it. Nobody else of this store
+    /// can have the lock meanwhile, and callers come in order.
     ticket: Option<PoolConnection<Sqlite>>,
-    /// What [`version`](Self::version) was when somebody was seen to have committed last.
+    /// The result of [`version`](Self::version) after the last commit that was noticed.
     version: Option<i64>,
     since: Instant,
 }
@@ -126,7 +129,8 @@ impl<'p> Wait<'p> {
         Ok(wait)
     }
 
-    /// Waits for the connection of callers' transactions; `None` when somebody keeps it, with the lock or without.
+    /// Waits for the connection of callers' transactions; `None` when a caller keeps it, with the
+    /// lock or without.
     async fn queue(&mut self) -> Result<Option<PoolConnection<Sqlite>>> {
         let acquired = self.pools.shared.acquire();
         tokio::pin!(acquired);
@@ -164,8 +168,8 @@ impl<'p> Wait<'p> {
         Err(contention())
     }
 
-    /// Whether somebody has committed since it was asked last. Others who commit are in line, as this caller is; who holds
-    /// the lock and does not commit is an open transaction.
+    /// Returns whether another connection has committed since the last call. Committing callers are
+    /// in line, as this one is; a holder of the lock that does not commit is an open transaction.
     async fn has_moved(&mut self) -> bool {
         let version = version(self.pools).await;
         let has_moved = version.is_some() && version != self.version;
@@ -177,7 +181,8 @@ impl<'p> Wait<'p> {
     }
 }
 
-/// A number that changes when another connection commits; `None` where the store has no connection of its own to ask.
+/// Returns a number that changes when another connection commits; `None` where the store has no
+/// connection of its own.
 async fn version(pools: &Pools) -> Option<i64> {
     let mut guard = pools.own()?.writer.acquire().await.ok()?;
     let query = sqlx::query_scalar("PRAGMA data_version");
@@ -186,8 +191,8 @@ async fn version(pools: &Pools) -> Option<i64> {
     Some(version)
 }
 
-/// A connection of the caller's pool that does not wait for the lock. Dropped before [`give_back`](Self::give_back) it is
-/// closed, so that nobody gets it as it is.
+/// A connection of the caller's pool that does not wait for the lock. Dropped before
+/// [`give_back`](Self::give_back) it is closed, so that nobody gets it with that setting.
 pub(crate) struct Hasty {
     guard: CloseUnlessDone<Sqlite>,
     millis: i64,
@@ -210,7 +215,7 @@ impl Hasty {
         self.guard.connection()
     }
 
-    /// The connection as it was.
+    /// Returns the connection with its former setting.
     pub(crate) async fn restored(mut self) -> Result<CloseUnlessDone<Sqlite>, sqlx::Error> {
         if self.millis > 0 {
             self.set(self.millis).await?;
@@ -218,9 +223,9 @@ impl Hasty {
         Ok(self.guard)
     }
 
-    /// Gives it back to the pool, as it was.
+    /// Gives the connection back to the pool, with its former setting.
     pub(crate) async fn give_back(self) {
-        // A connection that cannot be set as it was is closed.
+        // A connection that keeps the changed setting is closed.
         if let Ok(guard) = self.restored().await {
             guard.done();
         }

@@ -5,8 +5,9 @@
 //! | a fresh key | one write | one read, one write |
 //! | a duplicate | one write that changes nothing, one read | one read |
 //!
-//! Where keys are expected to be fresh, the write comes first only if the write lock is free at that moment, so no duplicate
-//! waits for a writer. A wrong expectation costs a statement and changes no answer.
+//! Where keys are expected to be fresh, the write comes first only if the write lock is free at
+//! that moment, so no duplicate waits for a writer. A wrong expectation costs a statement and
+//! changes no answer.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use crate::row::Columns;
 use crate::session::{Query, Session};
 use crate::statements::{Statement, Statements};
 
-/// What all operations need beside a session.
+/// The state that all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
@@ -46,8 +47,8 @@ impl Operations {
         }
     }
 
-    /// Where keys are mostly fresh, the statement that writes comes first, if the write lock is free. Otherwise, and in a
-    /// caller's transaction, the look comes first, so that no duplicate waits for the lock.
+    /// Writes first where keys are mostly fresh, if the write lock is free. Otherwise, and in a
+    /// caller's transaction, reads first, so that no duplicate waits for the lock.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -65,8 +66,8 @@ impl Operations {
         self.claim_with(session, request, false).await
     }
 
-    /// The same in a transaction that holds the write lock: the statement that writes comes first, and when it acquires
-    /// nothing, the record is looked at.
+    /// Claims in a transaction that holds the write lock: writes first, and reads the record when
+    /// the write acquires nothing.
     pub(crate) async fn claim_seen(
         &self,
         session: &mut Session<'_>,
@@ -109,7 +110,7 @@ impl Operations {
         Err(key_changed_hands(Effect::None))
     }
 
-    /// That the next token of the record can be greater.
+    /// Checks that the next token of the record can be greater.
     async fn check_token(&self, session: &mut Session<'_>, key: &Key) -> Result<()> {
         let query = with_key(&self.sql.exhausted, key);
         match session.read(query).await? {
@@ -137,8 +138,8 @@ impl Operations {
         session.read(query).await
     }
 
-    /// The answer to a claim that is a duplicate, by a read alone; `None` when it may acquire the key or has to fail
-    /// a stale record.
+    /// Answers a duplicate by a read alone; `None` when the claim may acquire the key or has to
+    /// fail a stale record.
     pub(crate) async fn held(
         &self,
         session: &mut Session<'_>,
@@ -156,7 +157,7 @@ impl Operations {
         Ok(told)
     }
 
-    /// Fails the stale record that was seen; `None` when it has changed since.
+    /// Fails the stale record that was read; `None` when it has changed since.
     async fn abandon(
         &self,
         session: &mut Session<'_>,
@@ -191,7 +192,7 @@ impl Operations {
         self.step(session, claim, query).await?.released()
     }
 
-    /// A step of the claim's holder.
+    /// Runs a step of the claim's holder.
     async fn step(
         &self,
         session: &mut Session<'_>,
@@ -204,7 +205,7 @@ impl Operations {
         }
     }
 
-    /// State and result of the claim's own record, when it is still the latest acquisition.
+    /// Returns state and result of the claim's own record, when it is still the latest acquisition.
     async fn owned(
         &self,
         session: &mut Session<'_>,
@@ -264,7 +265,7 @@ pub(crate) fn with_key<'q>(statement: &Statement, key: &'q Key) -> Query<'q> {
         .bind(key.id())
 }
 
-/// The parameters that reading and acquiring share.
+/// Binds the parameters that reading and acquiring share.
 fn with_claimant<'q>(statement: &Statement, request: &'q ClaimRequest) -> Query<'q> {
     with_key(statement, request.key())
         .bind(request.fingerprint().to_bytes().to_vec())

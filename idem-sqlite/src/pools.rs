@@ -21,37 +21,39 @@ const READERS: usize = 4;
 /// The connections of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
-    /// That of callers' transactions. One connection where the store made it, so that the tasks of this process queue for
-    /// the write lock in order instead of polling for it.
+    /// The connections of callers' transactions. One connection where the store made it, so that
+    /// the tasks of this process queue for the write lock in order instead of polling for it.
     pub(crate) shared: SqlitePool,
-    /// `None` where the caller gave the pool, or the database is in memory: then everything runs on the shared one.
+    /// `None` where the caller gave the pool, or the database is in memory: all statements then run
+    /// on the shared pool.
     own: Option<Own>,
-    /// Who waits for the write lock.
+    /// The queue for the write lock.
     pub(crate) gate: Gate,
     pub(crate) file: DatabaseFile,
 }
 
-/// Connections that are nobody else's: a pool of sqlx's would ask each of them after each statement whether it still
-/// lives.
+/// Connections for the store alone: a pool of sqlx's would ping each of them after each statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     /// Reads run beside the writer.
     pub(crate) readers: Connections<Sqlite>,
-    /// One connection, which does not wait for the write lock. What finds the lock taken, by another process or store, goes
-    /// through the [`Gate`]; while anyone has the connection of the shared pool, this one is left alone by those who have
-    /// not. So it takes the lock from nobody of this store who waits for it.
+    /// One connection, which does not wait for the write lock. A statement that finds the lock
+    /// taken, by another process or store, goes through the [`Gate`]. While a connection of the
+    /// shared pool is in use, only its user may use this one. So this connection takes the lock
+    /// from no caller of this store that waits for it.
     pub(crate) writer: Connections<Sqlite>,
 }
 
 impl Own {
     /// Nothing is opened yet.
     pub(crate) fn new(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
-        // The file is there by now. If it is not any more, an empty one would answer as if nothing had happened.
+        // The file exists by now. If it is gone, a new empty one would answer as if nothing had
+        // happened.
         let options = options.create_if_missing(false);
         let hasty = options
             .clone()
             .busy_timeout(Duration::ZERO)
-            // The lock is not held any longer because somebody is slow to take his rows.
+            // A caller that is slow to read its rows does not prolong the lock.
             .row_buffer_size(INSERTED_AT_MOST);
         Ok(Self {
             readers: Connections::new(options, READERS)?,
@@ -78,9 +80,9 @@ impl Pools {
         }
     }
 
-    /// Waits for what is under way.
+    /// Waits for the operations that are under way.
     pub(crate) async fn close(&self) {
-        // From here on nothing new begins.
+        // Nothing new begins from here on.
         let closing = self.shared.close();
         if let Some(own) = &self.own {
             own.close().await;
@@ -88,7 +90,7 @@ impl Pools {
         closing.await;
     }
 
-    /// Runs a read of one row at most: with the row the statement has ended.
+    /// Runs a read of one row at most: the statement has ended when the row is there.
     pub(crate) async fn read(&self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         self.file.before_read()?;
         let at = |error| classify(error, Access::Read);
@@ -103,7 +105,7 @@ impl Pools {
         Ok(row)
     }
 
-    /// A read on a connection of callers', to see how those are set.
+    /// Reads on a connection of the shared pool, to learn its settings.
     pub(crate) async fn read_shared(
         &self,
         query: Query<'_>,
@@ -119,8 +121,8 @@ impl Pools {
         }
     }
 
-    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. From the moment that it may have
-    /// an effect, `under_way` says so.
+    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. Sets
+    /// `under_way` from the moment that the statement may have an effect.
     pub(crate) async fn write(
         &self,
         query: Query<'_>,
@@ -134,7 +136,7 @@ impl Pools {
         }
         let mut wait = match Wait::begin(self).await {
             Ok(wait) => wait,
-            // It was taken a moment ago, and may be free by now.
+            // The lock was taken a moment ago, and may be free by now.
             Err(error) => {
                 let tried = self.try_write(statement.query(), under_way).await?;
                 return tried.ok_or(error);
@@ -149,8 +151,8 @@ impl Pools {
         }
     }
 
-    /// Runs a statement that writes, unless it would have to wait for the write lock: then it answers `None`, and nothing
-    /// has happened. So it does on the caller's pool.
+    /// Runs a statement that writes, unless it would have to wait for the write lock: then returns
+    /// `None`, and nothing has happened. On the caller's pool it always returns `None`.
     pub(crate) async fn write_at_once(
         &self,
         query: Query<'_>,
@@ -203,18 +205,19 @@ impl Pools {
         }
     }
 
-    /// Who closes the shared pool closes the store.
+    /// Returns the store's own connections. Closing the shared pool closes the store.
     pub(crate) fn own(&self) -> Option<&Own> {
         self.own.as_ref().filter(|_| !self.shared.is_closed())
     }
 
-    /// Whether calls may share statements: on connections of the store's own while nobody is known to hold the write lock.
-    /// While somebody does, each caller asks alone, so that a duplicate does not wait with those who want to write.
+    /// Returns whether calls may share statements: on connections of the store's own while nobody
+    /// is known to hold the write lock. While somebody does, each call is sent alone, so that a
+    /// duplicate does not wait with the writers.
     pub(crate) fn may_batch(&self) -> bool {
         self.own().is_some() && self.is_idle() && !self.gate.is_waited_for()
     }
 
-    /// Whether nobody has a connection of the shared pool.
+    /// Returns whether no connection of the shared pool is in use.
     pub(crate) fn is_idle(&self) -> bool {
         self.shared.num_idle() >= self.shared.size() as usize
     }
@@ -261,7 +264,7 @@ mod tests {
     use crate::lock::MAX_LOCK_WAIT;
     use crate::{Config, SqliteStore};
 
-    /// A store with a table `written` in its file, and the file's folder.
+    /// Creates a store with a table `written` in its file, in a folder that is dropped with it.
     async fn store() -> (tempfile::TempDir, SqliteStore) {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/idem.db", folder.path().display());
@@ -273,7 +276,7 @@ mod tests {
         (folder, store)
     }
 
-    /// How many rows a statement has written at once, if it was run.
+    /// Returns how many rows a statement has written at once, if it ran.
     async fn written_at_once(store: &SqliteStore) -> Option<usize> {
         let query = sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
         let mut under_way = Access::Read;
@@ -372,7 +375,7 @@ mod tests {
         assert!(store.claim_many(&[request("three")]).await[0].is_err());
     }
 
-    /// Not even for another claim that waits for it.
+    /// A duplicate does not even wait for another claim that waits for the lock.
     #[tokio::test]
     async fn no_duplicate_waits_for_the_lock() {
         let (folder, store) = store().await;
@@ -409,7 +412,8 @@ mod tests {
         assert_eq!(store.pool().options().get_max_connections(), 1);
     }
 
-    /// Its connection is in the pool a moment after the transaction has ended, and the lock is free.
+    /// The connection is back in the pool a moment after the transaction has ended, and the lock is
+    /// free.
     #[tokio::test]
     async fn a_lock_that_was_taken_a_moment_ago_is_tried() {
         let (_folder, store) = store().await;

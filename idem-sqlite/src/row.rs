@@ -1,4 +1,4 @@
-//! From a row to a record.
+//! Reads records from rows.
 
 use idem_core::backend::StoredRecord;
 use idem_core::{Bytes, ClaimOutcome, ClaimRequest, FencingToken, Record, Result};
@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::error::decode;
 
-/// The columns that a claim or a read answers with, in the order of the statements.
+/// The columns of the answer to a claim or a read, in the order of the statements.
 #[derive(Debug)]
 pub(crate) struct Columns<'r>(pub(crate) &'r SqliteRow);
 
@@ -19,7 +19,7 @@ impl<'r> Columns<'r> {
         self.0.try_get_unchecked(index).map_err(decode)
     }
 
-    /// Whether the claim wrote this row.
+    /// Returns whether the claim wrote this row.
     fn is_won(&self) -> Result<bool> {
         self.read(0)
     }
@@ -28,7 +28,7 @@ impl<'r> Columns<'r> {
         self.read(2).map(FencingToken::from_i64)
     }
 
-    /// The answer to a claim.
+    /// Returns the answer to a claim.
     pub(crate) fn outcome(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let stored = self.stored()?;
         if self.is_won()? {
@@ -37,7 +37,7 @@ impl<'r> Columns<'r> {
         stored.loses(request)
     }
 
-    /// The record.
+    /// Returns the record.
     pub(crate) fn record(&self) -> Result<Record> {
         self.stored()?.record()
     }

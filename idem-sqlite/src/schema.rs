@@ -1,4 +1,4 @@
-//! The tables, their indexes, and how they come into being.
+//! The tables and their indexes, and the migration that creates them.
 
 use std::time::Duration;
 
@@ -15,17 +15,19 @@ use crate::verify::{MARKS, RECORDS};
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Between two tries for the write lock.
+/// The pause between two tries for the write lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
 const TEMPLATE: &str = include_str!("schema.sql");
 
-/// The DDL as text, for people who run their own migrations; [`SqliteStore::migrate`] runs the same.
+/// Returns the DDL as text, for applications that run their own migrations;
+/// [`SqliteStore::migrate`] runs the same.
 ///
-/// It may be run any number of times.
+/// The text may run any number of times.
 ///
-/// The primary key is `(id, operation, scope)`: ids differ most, so most comparisons on the way down the index end with
-/// them. A table of an earlier version with another order works as before.
+/// The primary key is `(id, operation, scope)`, because ids differ most, so most comparisons on the
+/// way down the index end with them. A table of an earlier version with another order works as
+/// before.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
     let table = config.table();
@@ -38,15 +40,15 @@ pub fn schema_sql(config: &Config) -> String {
 }
 
 impl SqliteStore {
-    /// Creates the tables and their indexes where they are missing; what is there is left alone. Safe when many
-    /// processes start at once, and when there is nothing to do it only reads.
+    /// Creates the tables and their indexes where they are missing; existing ones are left alone.
+    /// Safe when many processes start at once; when there is nothing to do it only reads.
     ///
     /// *Atomicity*: all in one transaction, one process at a time.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the file cannot be written or a table is of a later version; `Contention` when the
-    /// write lock was not free in time.
+    /// `Misconfigured` when the file cannot be written or a table is of a later version;
+    /// `Contention` when the write lock was not free in time.
     ///
     /// # Cancellation
     ///
@@ -57,7 +59,8 @@ impl SqliteStore {
             return Ok(());
         }
         let config = &self.operations.config;
-        // Other processes may create the tables at this moment, and that is worth a longer wait than a claim is.
+        // Other processes may create the tables at this moment, which justifies a longer wait than
+        // a claim does.
         let deadline = Instant::now() + config.timeout();
         let mut open = loop {
             match WriteTransaction::begin(&self.pools, config).await {
@@ -76,7 +79,8 @@ impl SqliteStore {
         open.commit().await.map_err(at)
     }
 
-    /// Whether both tables are there; an error when one is, but is not what the statements need.
+    /// Returns whether both tables exist; an error when one exists, but is not what the statements
+    /// need.
     async fn is_complete(&self) -> Result<bool> {
         let config = &self.operations.config;
         let records = self.has(config.table().to_owned(), RECORDS).await?;

@@ -1,4 +1,4 @@
-//! Where a statement runs: on a connection of the store's, or in a transaction.
+//! [`Session`]: runs statements on a connection of the store, or in a transaction.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
@@ -30,7 +30,7 @@ impl Session<'_> {
         }
     }
 
-    /// The row of a statement that reads one at most.
+    /// Returns the row of a statement that reads one at most.
     pub(crate) async fn read(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
@@ -45,7 +45,7 @@ impl Session<'_> {
         }
     }
 
-    /// The rows of a statement that writes, which are few.
+    /// Returns the rows of a statement that writes, which are few.
     pub(crate) async fn write(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let (pools, config) = match self {
             Self::Store(pools, config) => (pools, config),
@@ -62,8 +62,8 @@ impl Session<'_> {
         }
     }
 
-    /// The same if it can be run without waiting for the write lock; in a transaction it is not tried. With `None`,
-    /// nothing has happened.
+    /// Runs the same if it need not wait for the write lock; `None`, without an effect, if it has
+    /// to. In a transaction the statement is not tried.
     pub(crate) async fn write_at_once(
         &mut self,
         query: Query<'_>,

@@ -1,21 +1,22 @@
 //! The statements, each with the argument why it is safe.
 //!
-//! SQLite has one writer at a time: a statement that writes holds the write lock from its start to its commit, so
-//! it sees the latest state and nobody changes it meanwhile. Reads run beside it in WAL mode and see the latest
-//! commit. The clock is the machine's, read in SQL once per statement (`unixepoch('now')` is stable within one
-//! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>) after the lock was waited for, in milliseconds.
+//! SQLite has one writer at a time: a statement that writes holds the write lock from its start to
+//! its commit, so it sees the latest state and nobody changes it meanwhile. Reads run beside it in
+//! WAL mode and see the latest commit. The clock is the machine's, in milliseconds. SQL reads it
+//! once per statement after the wait for the lock (`unixepoch('now')` is stable within one
+//! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>).
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
 
-/// The clock in microseconds.
+/// Reads the clock in microseconds.
 macro_rules! now {
     () => {
         "(CAST(ROUND(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)"
     };
 }
 
-/// What `row.rs` reads of a record, in this order.
+/// The columns that `row.rs` reads of a record, in this order.
 macro_rules! columns {
     ($won:literal, $result:literal) => {
         concat!(
@@ -35,7 +36,7 @@ macro_rules! key {
     };
 }
 
-/// The claim `?4` token, `?5` attempt id holds the key.
+/// The condition that the claim `?4` token, `?5` attempt id holds the key.
 macro_rules! owned {
     () => {
         concat!(key!(), " AND token = ?4 AND attempt_id = ?5")
@@ -46,11 +47,11 @@ mod capabilities;
 
 pub(crate) use capabilities::*;
 
-/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether a failure is
-/// tried again.
+/// `?1..?3` key, `?4` fingerprint, `?5` attempt id, `?6` whether a stale claim fails, `?7` whether
+/// a failure is retried.
 ///
-/// A live record that this claim may not touch: the answer to a duplicate, by a read that takes no write lock. That
-/// there is none proves nothing; [`ACQUIRE`] decides, before it or after it.
+/// Reads a live record that this claim must not touch: the answer to a duplicate, without the write
+/// lock. An empty answer proves nothing; [`ACQUIRE`] decides, before or after this read.
 ///
 /// Rows C2, C4, C6, C8 and C9; [`ABANDON`] does what C6 says.
 pub(crate) const HELD: &str = concat!(
@@ -72,12 +73,16 @@ WHERE ",
     OR state = 2 AND ?7))",
 );
 
-/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the clock.
+/// `?1..?7` as [`HELD`], `?8` lease, `?9` retention, `?10` metadata. `excluded.created_at` is the
+/// clock.
 ///
-/// Runs under the write lock, so the row it judges is the latest. No row comes back, and nothing is written, when there
-/// is a live record that this claim may not touch: [`HELD`] sees it, unless it is gone by then. `result` holds the last checkpoint while the record is in flight: who
-/// acquires a live record in flight, a takeover or the attempt itself, goes on from there; who acquires any other
-/// begins without.
+/// Runs under the write lock, so the row that it judges is the latest. No row comes back, and
+/// nothing is written, when there is a live record that this claim must not touch: [`HELD`] sees
+/// it, unless it is gone by then.
+///
+/// `result` holds the last checkpoint while the record is in flight. An acquisition of a live
+/// record in flight, by a takeover or by the attempt itself, continues from that checkpoint; any
+/// other acquisition begins without one.
 ///
 /// Its condition is rows C1, C3, C5 and C7.
 pub(crate) const ACQUIRE: &str = concat!(
@@ -120,18 +125,21 @@ RETURNING ",
     columns!("1", "NULL"),
 );
 
-/// `?1..?3` key. No token is greater than the largest, so [`ACQUIRE`] leaves such a record alone. No clock gives it.
+/// `?1..?3` key. Finds a record with the greatest token, which [`ACQUIRE`] leaves alone: no token
+/// is greater. No clock gives such a token.
 pub(crate) const EXHAUSTED: &str = concat!(
     "SELECT 1 FROM {table} WHERE ",
     key!(),
     " AND token = 9223372036854775807",
 );
 
-/// Claims of many keys that have no row; of each [`PARAMETERS`] parameters: key, fingerprint, attempt id, lease, retention,
-/// whether a stale claim fails, metadata. A row whose key is NULL is no claim. The clock is read once.
+/// Inserts claims of many keys that have no row. Each claim has [`PARAMETERS`] parameters: key,
+/// fingerprint, attempt id, lease, retention, whether a stale claim fails, metadata. A row whose
+/// key is NULL is no claim. The clock is read once.
 ///
-/// Runs under the write lock, and writes no row that is there, whatever its state: [`HELD`] and [`ACQUIRE`] tell what those
-/// claims come to. Of two claims of one key the first that the statement comes to has the row.
+/// Runs under the write lock, and writes no row that exists, whatever its state: [`HELD`] and
+/// [`ACQUIRE`] decide those claims. Of two claims of one key, the first that the statement comes to
+/// gets the row.
 pub(crate) fn insert_many(claims: usize) -> String {
     let values = vec![ROW; claims].join(", ");
     [INSERT_MANY, &values, INSERTED].concat()
@@ -157,10 +165,10 @@ const INSERTED: &str = ") WHERE column1 IS NOT NULL
 ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING attempt_id, created_at";
 
-/// `?1..?3` key, `?4` the token that was seen, `?5` the stored form of the failure.
+/// `?1..?3` key, `?4` the token that was read, `?5` the stored form of the failure.
 ///
-/// Fails one stale record that may not be taken over; nobody owns it then. No row comes back when it has changed
-/// since it was seen: asking again tells.
+/// Fails one stale record that must not be taken over; it has no owner then. No row comes back when
+/// the record has changed since it was read: a repeated claim finds out.
 ///
 /// Row C6.
 pub(crate) const ABANDON: &str = concat!(
@@ -179,9 +187,9 @@ RETURNING ",
     columns!("0", "result"),
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the result, `?8`
-/// retention. One row comes back when the claim was held. `purge_at` is left as it is while it is late by no more
-/// than an eighth of the retention, so that its index is not written.
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the new state, `?7` the stored form of the
+/// result, `?8` retention. One row comes back when the claim was held. `purge_at` stays as it is
+/// while it is late by no more than an eighth of the retention, so that its index is not written.
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
@@ -204,8 +212,8 @@ WHERE ",
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. What a seal or release that changed nothing has met: whether the claim
-/// is the latest acquisition, and in which state.
+/// `?1..?3` key, `?4` token, `?5` attempt id. Reads what a seal or release that changed nothing has
+/// met: whether the claim is the latest acquisition, and its state.
 ///
 /// Rows S1, S3 and S4, and R1, R2 and R4.
 pub(crate) const OWNED: &str = concat!(
@@ -216,8 +224,8 @@ pub(crate) const OWNED: &str = concat!(
     " OR state = 3)",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater whatever the clock
-/// does; it counts as absent and is purged like any other.
+/// `?1..?3` key, `?4` token, `?5` attempt id. The row stays, so that the next token is greater
+/// whatever the clock does. It counts as absent, and `delete_expired` deletes it like any other.
 ///
 /// Row R3.
 pub(crate) const RELEASE: &str = concat!(
@@ -265,8 +273,8 @@ pub(crate) const GET: &str = concat!(
     now!(),
 );
 
-/// `?1` limit. A row whose token is ahead of the clock (which was set back) is kept, because the next token is made
-/// from it.
+/// `?1` limit. Keeps a row whose token is ahead of the clock (which was set back), because the next
+/// token is made from it.
 pub(crate) const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM {table} WHERE rowid IN (
     SELECT rowid FROM {table}

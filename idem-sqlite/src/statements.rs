@@ -31,7 +31,8 @@ idem_sql::statements! {
         delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
     }
     + {
-        /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`]: so few texts stay prepared.
+        /// For 1 claim, 2, 4 and so on, up to [`INSERTED_AT_MOST`], so that few texts stay
+        /// prepared.
         insert_many: Vec<Statement>,
     }
 }
@@ -49,14 +50,15 @@ impl Statements {
         Self::of(statement, insert_many.collect())
     }
 
-    /// The statement that inserts so many claims, at most [`INSERTED_AT_MOST`], and how many it has room for.
+    /// Returns the statement that inserts this many claims, at most [`INSERTED_AT_MOST`], and how
+    /// many it has room for.
     pub(crate) fn insert_many(&self, claims: usize) -> (&Statement, usize) {
         let room = claims.next_power_of_two().min(INSERTED_AT_MOST);
         (&self.insert_many[room.ilog2() as usize], room)
     }
 }
 
-/// One statement's text. Nothing but the validated names of the tables was put into it.
+/// One statement's text. Only the validated names of the tables were put into it.
 #[derive(Debug)]
 pub(crate) struct Statement(Arc<str>);
 

@@ -22,29 +22,31 @@ pub(crate) const BACKEND: &str = "sqlite";
 
 /// The store in a SQLite file.
 ///
-/// A clone shares the connections. Nothing is created here but the file: see [`migrate`](Self::migrate).
+/// A clone shares the connections. The store creates the file by itself, but no tables: see
+/// [`migrate`](Self::migrate).
 #[derive(Clone)]
 pub struct SqliteStore {
     pub(crate) pools: Pools,
     pub(crate) operations: Arc<Operations>,
-    /// This store without batching, behind the batches; `None` where [`Config::with_batching`] turned it off.
+    /// This store without batching, behind the batches; `None` where [`Config::with_batching`]
+    /// turns batching off.
     batched: Option<Arc<Batched<Self>>>,
 }
 
 impl SqliteStore {
-    /// A store on the caller's pool, with the default [`Config`].
+    /// Creates a store on the caller's pool, with the default [`Config`].
     ///
-    /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out, as
-    /// [`connect`](Self::connect) sets them: what the store promises of durability is what these settings give.
+    /// The pool's connections should be in WAL mode with `synchronous = FULL` and a busy time-out,
+    /// as [`connect`](Self::connect) sets them: the store is as durable as these settings.
     #[must_use]
     pub fn new(pool: SqlitePool) -> Self {
         Self::with_config(pool, Config::new())
     }
 
-    /// A store on the caller's pool.
+    /// Creates a store on the caller's pool.
     #[must_use]
     pub fn with_config(pool: SqlitePool, config: Config) -> Self {
-        // Whether it is in WAL mode is for the caller to know.
+        // The caller knows whether the file is in WAL mode.
         let file = DatabaseFile::new(pool.connect_options().get_filename(), false);
         Self::on(Pools::new(pool, None, file), config)
     }
@@ -59,24 +61,26 @@ impl SqliteStore {
         store.with_batches()
     }
 
-    /// A store on connections of its own: one that writes, one for callers' transactions and for writes that have to wait
-    /// for the write lock, up to four that read beside them; WAL mode, `synchronous = FULL`, a busy time-out of half the
-    /// [`Config`]'s time-out.
+    /// Creates a store with its own connections: one that writes, one for callers' transactions and
+    /// for writes that have to wait for the write lock, and up to four that read beside them. They
+    /// are in WAL mode, with `synchronous = FULL` and a busy time-out of half the [`Config`]'s
+    /// time-out.
     ///
-    /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is missing, its folder is
-    /// not. `sqlite::memory:` gives a store that lives as long as its connections.
+    /// `url` is `sqlite:PATH` or `sqlite://PATH`, as sqlx reads it. The file is created if it is
+    /// missing, its folder is not. `sqlite::memory:` gives a store that lives as long as its
+    /// connections.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when others kept the file
-    /// locked.
+    /// `Misconfigured` when the URL cannot be read or the file cannot be opened; `Contention` when
+    /// others kept the file locked.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let options = SqliteConnectOptions::from_str(url)
             .map_err(at)?
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // With either, connections would see what is not committed, or not what is.
+            // With either, connections would see uncommitted data, or miss committed data.
             .shared_cache(is_memory(url))
             .immutable(false)
             .synchronous(SqliteSynchronous::Full)
@@ -93,20 +97,20 @@ impl SqliteStore {
         Ok(Self::on(Pools::new(shared, own, file), config))
     }
 
-    /// Waits for what is under way and closes all connections, those of clones too. The last process to close the
-    /// file folds its write-ahead log into it.
+    /// Waits for the operations that are under way and closes all connections, those of clones too.
+    /// The last process to close the file folds its write-ahead log into it.
     pub async fn close(&self) {
         self.pools.close().await;
     }
 
-    /// The pool for callers' transactions; of one connection if the store made it. When it is closed, the store is closed
-    /// with it.
+    /// Returns the pool for callers' transactions, which has one connection if the store made it.
+    /// Closing it closes the store.
     #[must_use]
     pub fn pool(&self) -> &SqlitePool {
         &self.pools.shared
     }
 
-    /// How the store is set up.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config
@@ -126,7 +130,7 @@ fn is_memory(url: &str) -> bool {
     url.contains(":memory:") || url.contains("mode=memory")
 }
 
-/// SQLite says nothing when it cannot switch the file to WAL mode, and leaves it as it was.
+/// SQLite reports no error when it cannot switch the file to WAL mode, and leaves it as it was.
 async fn check_wal(pool: &SqlitePool) -> Result<()> {
     let mode: sqlx::Result<String> = sqlx::query_scalar("PRAGMA journal_mode")
         .fetch_one(pool)
@@ -142,8 +146,9 @@ async fn check_wal(pool: &SqlitePool) -> Result<()> {
     .map_err(|error| error.at(BACKEND, "connect"))
 }
 
-/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others that do the same
-/// (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is tried again.
+/// Opens the pool with one connection. Switching a new file to WAL mode does not wait for others
+/// that do the same (the busy time-out does not apply, <https://www.sqlite.org/wal.html>), so it is
+/// repeated.
 async fn open(options: SqliteConnectOptions, max: u32, limit: Duration) -> Result<SqlitePool> {
     let deadline = tokio::time::Instant::now() + limit;
     loop {

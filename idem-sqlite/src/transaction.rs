@@ -12,11 +12,12 @@ use crate::file::DatabaseFile;
 use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
 
-/// A transaction that takes the write lock at once: one that first reads cannot always become a writer
+/// Takes the write lock at once: a transaction that reads first cannot always become a writer
 /// (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// A transaction of the store's own. Dropped before its commit it closes the connection, which rolls it back.
+/// A transaction of the store's own. Dropped before its commit, it closes the connection, which
+/// rolls it back.
 #[derive(Debug)]
 pub(crate) enum WriteTransaction {
     /// On a connection of the caller's pool.
@@ -26,7 +27,7 @@ pub(crate) enum WriteTransaction {
 }
 
 impl WriteTransaction {
-    /// At once if the write lock is free, otherwise when it is.
+    /// Begins at once if the write lock is free, otherwise when it is.
     pub(crate) async fn begin(pools: &Pools, config: &Config) -> Result<Self> {
         let work = async {
             if (pools.own().is_none() || pools.is_idle())
@@ -36,7 +37,7 @@ impl WriteTransaction {
             }
             let mut wait = match Wait::begin(pools).await {
                 Ok(wait) => wait,
-                // It was taken a moment ago, and may be free by now.
+                // The lock was taken a moment ago, and may be free by now.
                 Err(error) => return Self::try_begin(pools).await?.ok_or(error),
             };
             loop {
@@ -53,7 +54,7 @@ impl WriteTransaction {
         }
     }
 
-    /// `None` when the write lock is taken.
+    /// Tries to begin; `None` when the write lock is taken.
     async fn try_begin(pools: &Pools) -> Result<Option<Self>> {
         pools.file.before_write()?;
         match Self::begin_on(pools).await {

@@ -14,18 +14,24 @@ use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::BEGIN;
 
 idem_sql::store_in_transaction! {
-    /// The record and the caller's own rows commit together: the only true exactly-once there is.
+    /// Operations in a caller's transaction: the record and the caller's own rows commit together.
+    /// There is no other true exactly-once.
     ///
-    /// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that
-    /// writes the business rows: others see the key in flight while the work runs. Or
-    /// [`claim_in`](Self::claim_in) and `complete_in` both run in it, and a rollback leaves no trace of the claim.
+    /// Two ways:
     ///
-    /// SQLite has one writer. While such a transaction is open, other callers get replays and in-flight answers of committed
-    /// records as before; whatever has to write, for any key, answers [`Contention`](idem_core::ErrorKind::Contention) after
-    /// 500 ms at most. So keep the work out of it, or take the claim outside.
+    /// - Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that
+    ///   writes the business rows. Others see the key in flight while the work runs.
+    /// - Run [`claim_in`](Self::claim_in) and `complete_in` both in the transaction. A rollback
+    ///   leaves no trace of the claim.
     ///
-    /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file. After
-    /// [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a whole, with the same key.
+    /// SQLite has one writer. While such a transaction is open, other callers get replays and
+    /// in-flight answers of committed records as before. A call that has to write, for any key,
+    /// returns [`Contention`](idem_core::ErrorKind::Contention) after 500 ms at most. So keep the
+    /// work out of the transaction, or claim outside.
+    ///
+    /// Begin such a transaction with `BEGIN IMMEDIATE`, as [`Transactions`] does, on the same file.
+    /// After [`Contention`](idem_core::ErrorKind::Contention) roll it back and repeat it as a
+    /// whole, with the same key.
     SqliteStore, BACKEND, transaction: &mut SqliteTransaction<'_>,
     cancellation: "The transaction is in an unknown state: roll it back.",
     claim: "As for `claim`.",
@@ -35,14 +41,15 @@ idem_sql::store_in_transaction! {
 }
 
 impl SqliteStore {
-    /// The caller commits, so nobody looks at the file after it: see `DatabaseFile`.
+    /// The caller commits, so the store cannot check the file afterwards: see `DatabaseFile`.
     fn session_in<'t>(&self, transaction: &'t mut SqliteTransaction<'_>) -> Result<Session<'t>> {
         self.pools.file.before_write()?;
         Ok(Session::Transaction(transaction))
     }
 }
 
-/// Runs transactions that hold the write lock from their start, each repeated as a whole when the database was locked.
+/// Runs transactions that hold the write lock from their start, and repeats each as a whole when
+/// the database was locked.
 ///
 /// ```no_run
 /// # async fn pay(store: &idem_sqlite::SqliteStore, request: &idem_core::ClaimRequest)
@@ -83,7 +90,8 @@ impl TransactionSource for SqliteTransactions {
     async fn begin(&self, pauses: &mut RetryPauses) -> Result<SqliteTransaction<'static>> {
         loop {
             let pool = self.pool.clone();
-            // In a task of its own, as in every backend: a future that is dropped while it begins leaves nothing open.
+            // Begins in its own task, as in every backend: a future that is dropped while it begins
+            // leaves nothing open.
             let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
             match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
                 Err(error) if is_transaction_retryable(&error) && pauses.wait().await => {}
@@ -98,7 +106,7 @@ impl TransactionSource for SqliteTransactions {
     async fn commit(&self, transaction: SqliteTransaction<'static>) -> Result<()> {
         let committed = transaction.commit().await;
         let committed = committed.map_err(|error| classify(error, Access::Write));
-        // What is in a deleted file is not acknowledged.
+        // A commit into a deleted file is not acknowledged.
         let kept = committed.and_then(|()| self.file.after_write());
         kept.map_err(|error| error.at(BACKEND, "commit"))
     }

@@ -1,4 +1,4 @@
-//! Whether tables and connections are what the statements need.
+//! Checks that tables and connections are as the statements need them.
 
 use idem_core::{Error, Result};
 use idem_sql::schema::misconfigured;
@@ -11,7 +11,7 @@ use crate::schema::SCHEMA_VERSION;
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
 
-/// What a table has to have.
+/// The required shape of a table.
 #[derive(Debug)]
 pub(crate) struct Needed {
     /// Name, type, and whether it may be NULL.
@@ -24,7 +24,7 @@ enum Null {
     Allowed,
 }
 
-/// The same for both tables, in any order: earlier versions had another one.
+/// The same for both tables, in any order: earlier versions had another order.
 const KEY: [&str; 3] = ["id", "operation", "scope"];
 
 pub(crate) const RECORDS: &Needed = &Needed {
@@ -58,9 +58,10 @@ pub(crate) const MARKS: &Needed = &Needed {
     ],
 };
 
-/// A setting of a connection, the values with which the store does not keep its promises, and what to do.
+/// A setting of a connection, the values with which the store does not keep its promises, and the
+/// remedy.
 const REFUSED: &[(&str, &[&str], &str)] = &[
-    // First, as it keeps the others from being read.
+    // First, because it keeps the others from being read.
     (
         "locking_mode",
         &["exclusive"],
@@ -94,13 +95,13 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Checks the tables (columns, their types, what may be NULL, collations, primary keys, indexes, and that no trigger
-    /// or constraint of somebody else's is on them) and the settings of one connection of [`pool`](Self::pool). Only
-    /// reads.
+    /// Checks the tables, and the settings of one connection of [`pool`](Self::pool). Of the tables
+    /// it checks columns, their types, which may be NULL, collations, primary keys and indexes, and
+    /// that they have no foreign trigger or constraint. Only reads.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done.
+    /// `Misconfigured` with the remedy.
     pub async fn verify(&self) -> Result<()> {
         self.verified()
             .await
@@ -108,7 +109,7 @@ impl SqliteStore {
     }
 
     async fn verified(&self) -> Result<()> {
-        // First, as with some of them nothing can be read.
+        // First, because with some of them nothing can be read.
         self.check_settings().await?;
         let config = &self.operations.config;
         for (table, needed, indexes) in [
@@ -130,9 +131,9 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Whether there is a table of this name; an error when it is another than the needed one.
+    /// Returns whether there is a table of this name; an error when it differs from the needed one.
     pub(crate) async fn has(&self, table: String, needed: &Needed) -> Result<bool> {
-        // One statement, so that nobody creates the table between two looks.
+        // One statement, so that nobody creates the table between two reads.
         let query = "SELECT json_group_array(json_array(name, upper(type), \"notnull\", pk, dflt_value IS NOT NULL)),
             (SELECT count(*) FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE) FROM pragma_table_info(?1)";
         let Some(row) = self.look(query, &[&table]).await? else {
@@ -180,7 +181,7 @@ impl SqliteStore {
         Ok(true)
     }
 
-    /// That purge and sweep find their rows by an index.
+    /// Checks that `delete_expired` and `fail_abandoned` find their rows by an index.
     async fn check_indexes(&self, table: &str, columns: &[&str]) -> Result<()> {
         for column in columns {
             let query =
@@ -196,7 +197,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// That nobody else's trigger or unique index judges the store's rows.
+    /// Checks that no foreign trigger or unique index judges the store's rows.
     async fn check_own(&self, table: &str) -> Result<()> {
         let triggers = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE";
         if self.count(triggers, &[table]).await? > 0 {

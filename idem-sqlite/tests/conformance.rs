@@ -1,5 +1,5 @@
-//! The suite, and cases of this crate's own, against SQLite; the suite on files and connections with hostile settings,
-//! and behind `Batched`.
+//! Runs the suite, and this crate's own cases, against SQLite; the suite on files and connections
+//! with hostile settings, and behind `Batched`.
 
 mod cases;
 mod support;

@@ -41,6 +41,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if !step::run("build", &mut programs::build(options))? {
         return Ok(false);
     }
+    if !step::run("build of the crate idempotent", &mut programs::build_rival(&target))? {
+        println!("    idem is measured without the crate idempotent");
+    }
     println!("==> servers with durable settings");
     programs::set_up(&wanted);
     let servers = facts::start(&wanted, options)?;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use crate::Result;
 use crate::workspace;
 
-/// Returns the path of the report.
+/// Returns the path of the report: nextest keeps its store in the workspace, wherever the target
+/// folder is.
 fn report() -> Result<PathBuf> {
-    let folder = workspace::members()?.target_directory.join("nextest");
-    Ok(folder.join("default/junit.xml").into())
+    let root = workspace::members()?.workspace_root;
+    Ok(root.join("target/nextest/default/junit.xml").into())
 }
 
 /// Removes the report of an earlier run.

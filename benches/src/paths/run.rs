@@ -1,4 +1,4 @@
-//! The engine against the store's calls that it makes.
+//! The engine against the store's calls that it makes, and against another crate.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) async fn visit(
     let callers = plan.pick(&[1, 32, 64, 512][..], &[1, 64]);
     for (path, contenders) in [("run_fresh", fresh), ("run_replayed", replayed)] {
         let scene = Scene::new((path, backend.name(), callers), contenders, |heat| {
-            heat.row(heat.path, ENGINE, CALLS).into_iter().collect()
+            heat.rows(heat.path, ENGINE)
         });
         meter.measure(scene).await?;
     }

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use idem_core::BoxError;
 
 use crate::generators::{self, generator};
-use crate::measured::Measured;
 use crate::race::race;
 use crate::rival::Rival;
 use crate::standings::Standings;
@@ -132,16 +131,15 @@ impl Meter for Race {
     }
 }
 
-/// Returns the server's own load generator at 64 callers, and the store of another crate at 512.
+/// Returns the server's own load generator at 64 callers, and another crate.
 fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
-    let Some(url) = idem_servers::url_for(&scene.backend) else {
-        return Vec::new();
-    };
-    let generated = generators::Statement::of(scene.path).filter(|_| callers == 64);
-    let generated = generated.and_then(|statement| generator(&scene.backend, statement, &url));
-    let has_rival = ["redis", "valkey"].contains(&scene.backend.as_str())
-        && (scene.path, callers) == ("claim_fresh", 512);
-    let rival = has_rival.then(|| Measured::boxed(Rival::NAME, Rival::new(url)));
+    let statement = generators::Statement::of(scene.path).filter(|_| callers == 64);
+    let generated = statement.and_then(|statement| {
+        let url = idem_servers::url_for(&scene.backend)?;
+        generator(&scene.backend, statement, &url)
+    });
+    let rival = Rival::of(scene.path, &scene.backend, callers);
+    let rival = rival.map(|rival| Box::new(rival) as Box<dyn Contender>);
     generated.into_iter().chain(rival).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The recorder.
+//! The recorder of the example.
 
 use idem_core::engine::observe::{METRICS, MetricKind, SECONDS_BUCKETS};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};

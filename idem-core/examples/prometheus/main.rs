@@ -5,8 +5,8 @@
 //! cargo run -p idem-core --features metrics --example prometheus -- 127.0.0.1:9464
 //! ```
 //!
-//! With an address it goes on and serves `/metrics` there, for a Prometheus that scrapes it and a Grafana with
-//! `dashboards/idem.json`.
+//! Given an address, the program goes on and serves `/metrics` there: for a Prometheus that scrapes
+//! it, and a Grafana with `dashboards/idem.json`.
 
 mod exposition;
 mod workload;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("http://{}/metrics", listener.local_addr()?);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A reader that goes away is no reason to stop.
+            // A reader that goes away is no reason to stop the server.
             let _ = answer(&stream, &handle);
         }
     });
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Whatever is asked for, these are the metrics.
+/// Answers every request with the metrics, whatever its path.
 fn answer(mut stream: &TcpStream, handle: &PrometheusHandle) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let request = BufReader::new(stream).lines();

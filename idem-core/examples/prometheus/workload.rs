@@ -7,7 +7,8 @@ use std::time::Duration;
 use idem_core::engine::observe::{CacheCounts, MetricsObserver};
 use idem_core::{BusyPolicy, Idempotency, Key, MemoryStore, Policies, Policy, Work};
 
-/// Fresh and repeated payments, a conflict, a failure, one that waits for another, and one that loses its lease.
+/// Runs fresh and repeated payments, a conflict, a failure, one payment that waits for another, and
+/// one that loses its lease.
 pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
     MetricsObserver::describe();
     let class = |scope: &str| {
@@ -29,7 +30,7 @@ pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
     let charge = async |_: Work| Ok::<_, io::Error>("receipt");
     for amount in [1250, 1250, 1250, 999] {
         let charge = async |work| charge(work).await.map(str::to_owned);
-        // The last one is another request under the same key.
+        // The last one sends another request under the same key.
         let _ = idem.run(&payment, &amount, charge).await;
     }
     let declined = async |_: Work| Err::<(), _>(io::Error::other("declined"));
@@ -45,14 +46,14 @@ pub(crate) async fn some_runs(round: u64) -> Result<(), Box<dyn Error>> {
     let (one, two) = tokio::join!(idem.run(&report, &1, slow), idem.run(&report, &1, slow));
     assert_eq!(one?.into_inner(), two?.into_inner());
     let blocks = async |_: Work| {
-        // Stops this thread, and the renewals with it.
+        // Blocks this thread, and the renewals with it.
         std::thread::sleep(Duration::from_millis(50));
         Ok::<_, io::Error>(7)
     };
     idem.run(&key("acme", "reports.yearly")?, &1, blocks)
         .await?;
 
-    // With a cache in front of the store these are the numbers of `HybridStore::metrics`.
+    // With a cache in front of the store, `HybridStore::metrics` returns these numbers.
     let counts = CacheCounts {
         hits: 2 * (round + 1),
         misses: 4 * (round + 1),

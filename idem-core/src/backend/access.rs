@@ -14,7 +14,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// The effect of an operation that failed without an answer that says more.
+    /// Returns the effect of an operation that failed without an answer that says more.
     #[must_use]
     pub fn effect(self) -> Effect {
         match self {
@@ -23,7 +23,7 @@ impl Access {
         }
     }
 
-    /// The error of an operation that took longer than the store's time-out: `Unavailable`.
+    /// Returns the error of an operation that exceeded the store's time-out: `Unavailable`.
     #[must_use]
     pub fn timed_out(self, timeout: Duration) -> Error {
         Error::new(

@@ -1,4 +1,4 @@
-//! [`Batcher`]: callers that ask at the same time are asked for together.
+//! [`Batcher`]: concurrent callers share one round trip.
 
 use std::fmt;
 use std::future::Future;
@@ -9,23 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Callers under way from which on they are gathered. Below that a round trip each is as good, and nobody waits for the
-/// turn of the runtime that gathering takes.
+/// The number of concurrent callers from which batching pays. With fewer, a round trip for each is
+/// as good, and nobody waits for the turn of the runtime that batching takes.
 const COMPANY: usize = 8;
 
-/// What does an errand for many: an answer for each, in their order.
+/// Executes a batch: returns an answer for each item, in order.
 type Errand<I, O> =
     Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
 
-/// For implementers of stores: callers of whom each has an item and wants its answer, gathered into errands for many.
+/// Collects the items of concurrent callers into batches: for implementers of stores.
 ///
-/// The first of them lets those who are ready to run ask first, one turn of the runtime, and then sends for all. There
-/// is no timer: nobody waits for callers who may come. While as many errands are under way as there may be, callers wait
-/// for the first that is done. An errand runs in a task of its own, so a caller who is dropped takes nobody's answer
-/// with it, and is left out if it is dropped before that.
+/// The first caller yields for one turn of the runtime, so that callers that are ready to run add
+/// their items; then it sends the batch. There is no timer: nobody waits for callers that may come.
+/// While as many batches are under way as allowed, callers wait for the first to finish. A batch
+/// runs in a task of its own, so a dropped caller takes no other caller's answer with it. An item
+/// whose caller is dropped before the batch leaves is not sent.
 ///
-/// What gathers changes who asks with whom, and no answer: use it for what may be asked for again, or whose answers
-/// tell each caller what became of its own item.
+/// Batching changes which items share a round trip, and no answer. Use it for calls that can be
+/// repeated, or whose answers say what became of each item.
 pub struct Batcher<I, O> {
     waiting: Mutex<Waiting<I, O>>,
     underway: AtomicUsize,
@@ -47,7 +48,7 @@ type Caller<I, O> = (I, oneshot::Sender<O>);
 pub struct Underway<'g>(&'g AtomicUsize, usize);
 
 impl Underway<'_> {
-    /// Whether there are others enough for gathering to pay: 8.
+    /// Returns whether there are enough concurrent callers for batching to pay: 8.
     #[must_use]
     pub fn is_in_company(&self) -> bool {
         self.1 >= COMPANY
@@ -60,7 +61,7 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Whoever leads sends for all, also when it is dropped before its turn.
+/// The leader of the next batch; sends it on drop, also when its caller is dropped early.
 struct Lead<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
@@ -69,8 +70,8 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Lead<I, O> {
     }
 }
 
-/// An errand under way. When it is over, also when it panics or its runtime ends, those who have come meanwhile are sent
-/// for.
+/// A batch under way. When it ends, also by a panic or with its runtime, the next batch is sent
+/// with the items that arrived meanwhile.
 struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
@@ -81,8 +82,8 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// Errands for at most `most` items each, at most `errands` of them at a time. `errand` answers each item, in order; items
-    /// that it leaves out have no answer.
+    /// Creates a batcher: batches of at most `most` items, at most `errands` of them at a time.
+    /// `errand` answers each item, in order; items that it leaves out have no answer.
     pub fn new<F>(
         most: usize,
         errands: usize,
@@ -104,7 +105,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         })
     }
 
-    /// A caller more, as long as what is returned lives.
+    /// Counts one more caller, until the returned value is dropped.
     pub fn enter(&self) -> Underway<'_> {
         Underway(
             &self.underway,
@@ -112,18 +113,18 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         )
     }
 
-    /// The item's answer; none when the task that asked ended without one, as with its runtime. Whether it has asked is
-    /// not known then.
+    /// Adds the item to the next batch and returns its answer. `None` when the batch's task ended
+    /// without one, for example with its runtime; whether the batch was sent is then unknown.
     ///
     /// # Cancellation
     ///
-    /// An item that was not sent yet never is; otherwise its answer is lost.
+    /// If the item was not sent yet, it never is; otherwise its answer is lost.
     pub async fn ask(self: &Arc<Self>, item: I) -> Option<O> {
         let (caller, told) = oneshot::channel();
         let leads = {
             let mut waiting = self.waiting();
             waiting.callers.push((item, caller));
-            // Where no errand may be sent, the first that is over sends the next.
+            // Where no batch may be sent, the end of the first one sends the next.
             waiting.errands < self.errands && !std::mem::replace(&mut waiting.is_led, true)
         };
         if leads {
@@ -138,7 +139,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends for as many as may be sent for. Without a runtime they are told that there is no answer.
+    /// Sends as many batches as allowed. Without a runtime the callers get no answer.
     fn send(self: &Arc<Self>, led: bool) {
         let mut led = led;
         while let Some(callers) = self.next(std::mem::take(&mut led)) {
@@ -149,7 +150,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         }
     }
 
-    /// Those for whom the next errand is, which counts from here on.
+    /// Returns the callers of the next batch, which counts as under way from here on.
     fn next(&self, led: bool) -> Option<Vec<Caller<I, O>>> {
         let mut waiting = self.waiting();
         if led {
@@ -176,7 +177,7 @@ async fn ask_for<I: Send + 'static, O: Send + 'static>(
     }
     let answers = (turn.0.errand)(items).await;
     for (told, answer) in told.into_iter().zip(answers) {
-        // One that was dropped does not wait any more.
+        // A caller that was dropped no longer waits.
         let _ = told.send(answer);
     }
 }
@@ -198,7 +199,7 @@ mod tests {
 
     const MOST: usize = 128;
 
-    /// Answers each item with itself and with how many were asked for together.
+    /// Answers each item with itself and with the size of its batch.
     fn echo() -> Arc<Batcher<u32, (u32, usize)>> {
         Batcher::new(MOST, usize::MAX, |items: Vec<u32>| {
             let count = items.len();
@@ -278,7 +279,7 @@ mod tests {
         let mut callers = Vec::new();
         for item in 0..10 {
             callers.push(tokio::spawn(asking(&gather, item)));
-            // Whoever leads sends, where there is room.
+            // The leader sends, where there is room.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }

@@ -1,6 +1,6 @@
-//! Checks made by every store before anything is sent (law 11).
+//! Checks that every store makes before it sends anything (law 11).
 //!
-//! They are public so that a store written elsewhere refuses what the others refuse, in the same words.
+//! They are public so that a store written elsewhere refuses the same input in the same words.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{
     ClaimRequest, Error, Failure, Limits, Metadata, Response, Result, compressed, watermark,
 };
 
-/// The lease in microseconds, rounded up to whole milliseconds.
+/// Returns the lease in microseconds, rounded up to whole milliseconds.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn lease(lease: Duration) -> Result<i64> {
     duration("lease", lease, MAX_LEASE)
 }
 
-/// The retention in microseconds, rounded up to whole milliseconds.
+/// Returns the retention in microseconds, rounded up to whole milliseconds.
 ///
 /// # Errors
 ///
@@ -33,16 +33,17 @@ pub fn retention(retention: Duration) -> Result<i64> {
     duration("retention", retention, MAX_RETENTION)
 }
 
-/// How long a claim that is handed over may wait, which is a lease, too.
+/// Checks how long a claim that is handed over may wait, which is a lease, too.
 pub(crate) fn wait(wait: Duration) -> Result<i64> {
     duration("wait", wait, MAX_LEASE)
 }
 
-/// The version of a watermark in the form that stores send.
+/// Returns the version of a watermark in the form that stores send.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above [`MAX_VERSION`](crate::limits::MAX_VERSION).
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is above
+/// [`MAX_VERSION`](crate::limits::MAX_VERSION).
 pub fn version(version: u64) -> Result<i64> {
     watermark::checked(version)
 }
@@ -50,15 +51,15 @@ pub fn version(version: u64) -> Result<i64> {
 /// The longest time that [`deadline`] waits: a year.
 pub const MAX_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The instant after this time, for loops that end by a limit of a caller's. A limit above [`MAX_LIMIT`] counts as that
-/// one: `Instant + Duration` panics where the clock cannot hold the sum, as with [`Duration::MAX`], which means "no
-/// limit" to whoever sets it.
+/// Returns the instant after this time, for loops that end by a caller's limit. A limit above
+/// [`MAX_LIMIT`] counts as that one: `Instant + Duration` panics where the clock cannot hold the
+/// sum, as with [`Duration::MAX`], which callers set for "no limit".
 #[must_use]
 pub fn deadline(limit: Duration) -> Instant {
     deadline_from(Instant::now(), limit)
 }
 
-/// [`deadline`], counted from another instant.
+/// Returns [`deadline`], counted from another instant.
 #[must_use]
 pub fn deadline_from(start: Instant, limit: Duration) -> Instant {
     // No clock is a year before its end.
@@ -81,21 +82,21 @@ fn duration(what: &str, value: Duration, max: Duration) -> Result<i64> {
     Ok(whole_millis_as_micros(value))
 }
 
-/// The stored form of the response; with the feature `zstd`, compressed when it has more than 4 KiB and gains by it.
-/// The limit is that of the plain form.
+/// Returns the stored form of the response. With the feature `zstd` it is compressed when it has
+/// more than 4 KiB and compression makes it smaller. The limit is that of the plain form.
 ///
 /// # Errors
 ///
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when it is over the limit.
 pub fn response(response: &Response, limits: &Limits) -> Result<Bytes> {
-    // Before encoding, so that an over-large body is not copied.
+    // Checks before encoding, so that an over-large body is not copied.
     result_size("response", response.body().len(), limits)?;
     let bytes = stored_result::encode_response(response)?;
     result_size("response", bytes.len(), limits)?;
     Ok(compressed::packed(bytes))
 }
 
-/// The stored form of the failure.
+/// Returns the stored form of the failure.
 ///
 /// # Errors
 ///
@@ -118,7 +119,7 @@ fn result_size(what: &str, size: usize, limits: &Limits) -> Result<()> {
     )))
 }
 
-/// The JSON form of the metadata; `None` when there is none.
+/// Returns the JSON form of the metadata; `None` when there is none.
 ///
 /// # Errors
 ///
@@ -142,7 +143,7 @@ pub fn metadata(metadata: &Metadata, limits: &Limits) -> Result<Option<String>> 
 
 /// A claim in the form that stores send: durations in microseconds, metadata as JSON.
 ///
-/// `Debug` shows how long the metadata is, not what it says.
+/// `Debug` shows the length of the metadata, not the metadata.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CheckedClaim {
     /// The lease in microseconds.
@@ -167,7 +168,8 @@ impl fmt::Debug for CheckedClaim {
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`lease`], [`retention`] and [`metadata`].
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) as for [`lease`], [`retention`] and
+/// [`metadata`].
 pub fn claim(request: &ClaimRequest, limits: &Limits) -> Result<CheckedClaim> {
     Ok(CheckedClaim {
         lease: lease(request.lease())?,
@@ -176,7 +178,7 @@ pub fn claim(request: &ClaimRequest, limits: &Limits) -> Result<CheckedClaim> {
     })
 }
 
-/// The number of items of a batch; every item of one that is too long gets this error.
+/// Checks the number of items of a batch; every item of a batch that is too long gets this error.
 ///
 /// # Errors
 ///
@@ -190,7 +192,7 @@ pub fn batch_items(items: usize) -> Result<()> {
     )))
 }
 
-/// A batch limit of purge or sweep.
+/// Checks the limit of `delete_expired` or `fail_abandoned`.
 ///
 /// # Errors
 ///

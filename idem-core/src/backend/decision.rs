@@ -1,10 +1,10 @@
-//! What becomes of a record, decided by pure functions: the rules that every store keeps.
+//! Pure functions that decide what becomes of a record: the rules that every store keeps.
 //!
-//! The memory store calls these functions. The statements of the other stores say the same in their
-//! own language, and refer to the rows of the tables here; the conformance suite takes every row to
-//! every store and compares the answer with the function's.
+//! The memory store calls these functions. The statements of the other stores express the same
+//! rules in their own language, and refer to the rows of the tables here. The conformance suite
+//! takes every row to every store and compares the answer with the function's.
 //!
-//! A store that reads a record, decides and writes must make these three steps one: under the
+//! A store that reads a record, decides and writes must make these three steps atomic: under the
 //! record's lock, or in one statement whose condition is checked when it writes.
 
 use crate::{
@@ -45,19 +45,19 @@ pub struct RecordFacts {
 }
 
 impl RecordFacts {
-    /// Whether the record counts: neither released nor past its retention.
+    /// Returns whether the record counts: neither released nor past its retention.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.state != RecordState::Released && self.expires_at > now
     }
 
-    /// Whether it is in flight and its lease is over.
+    /// Returns whether it is in flight and its lease is over.
     #[must_use]
     pub fn is_stale(&self, now: Timestamp) -> bool {
         self.state == RecordState::InFlight && self.lease_ends_at <= now
     }
 
-    /// Whether the claim is the latest acquisition. Nobody owns an abandoned record.
+    /// Returns whether the claim is the latest acquisition. Nobody owns an abandoned record.
     #[must_use]
     pub fn is_owned_by(&self, claim: &Claim) -> bool {
         self.token == claim.token() && self.attempt == claim.attempt()
@@ -70,9 +70,10 @@ pub enum ClaimDecision {
     /// The key is acquired as if nobody had ever claimed it: attempt 1, no checkpoint. The token is
     /// greater than every earlier one all the same.
     Fresh,
-    /// The attempt asks again: it keeps token, attempts and checkpoint, and its lease starts anew.
+    /// The same attempt claims again: it keeps token, attempts and checkpoint, and its lease starts
+    /// anew.
     Own,
-    /// The stale claim of somebody else is acquired: greater token, one more attempt, the checkpoint
+    /// Another caller's stale claim is acquired: greater token, one more attempt, the checkpoint
     /// stays.
     TakeOver,
     /// The failure is acquired to be tried again: greater token, one more attempt, no checkpoint.
@@ -84,7 +85,7 @@ pub enum ClaimDecision {
     Report,
 }
 
-/// Decides a claim. `record` is what is stored under the key, `now` the store's clock.
+/// Decides a claim. `record` is the stored record of the key, `now` the store's clock.
 ///
 /// The first row that fits counts:
 ///
@@ -138,7 +139,7 @@ pub enum StepDecision {
     AlreadySealed,
 }
 
-/// Decides a completion or a failure. `is_same` tells whether the record is sealed with the same
+/// Decides a completion or a failure. `is_same` returns whether the record is sealed with the same
 /// result; it is called for a sealed record only.
 ///
 /// | row | record | decision |
@@ -197,7 +198,7 @@ pub fn decide_renewal(record: Option<&RecordFacts>, claim: &Claim, now: Timestam
     }
 }
 
-/// The live record, if the claim is its latest acquisition.
+/// Returns the live record, if the claim is its latest acquisition.
 fn owned<'r>(
     record: Option<&'r RecordFacts>,
     claim: &Claim,
@@ -206,7 +207,8 @@ fn owned<'r>(
     record.filter(|record| record.is_live(now) && record.is_owned_by(claim))
 }
 
-/// Whether a claim has met a stale record that is to be failed, by the record's policy or its own.
+/// Returns whether a claim has met a stale record that has to be failed, by the record's policy or
+/// its own.
 #[must_use]
 pub fn is_abandoned(outcome: &ClaimOutcome, request: &ClaimRequest) -> bool {
     matches!(outcome, ClaimOutcome::InFlight(held) if held.is_stale()

@@ -1,32 +1,34 @@
-//! [`DuplicateEstimator`]: what the claims of an operation have mostly met.
+//! [`DuplicateEstimator`]: whether the claims of an operation mostly meet a record.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::Key;
 
-/// How many operations are told apart; those that share a place share what is learnt.
+/// The number of slots. Operations that share a slot share an estimate.
 const PLACES: usize = 256;
 
 /// The share of claims that met a record, when all of them did.
 const ALL: u16 = 1 << 10;
 
-/// From here on a record is expected.
+/// The share from which a record is expected.
 const MOSTLY: u16 = ALL / 2;
 
-/// A claim moves what is known by this part of what is new in it.
+/// Each sample moves the estimate by this part of the difference.
 const WEIGHT: u16 = 16;
 
-/// Above every share, so a record is expected; nothing that is learnt changes it.
+/// Above every share, so a record is expected; no sample changes it.
 const ALWAYS: u16 = u16::MAX;
 
-/// Which of two statements a claim had better send first: for backends that can look for a record before they write, or
-/// write before they look. It knows, for each scope and operation, the share of claims that met a record lately.
+/// Estimates which of two statements a claim should send first: for backends that can read a record
+/// before they write, or write before they read. It knows, for each scope and operation, the share
+/// of recent claims that met a record.
 ///
-/// A hint, never a proof: it forgets, it is wrong about the first claims after a change, and operations may share what is
-/// learnt. So a verdict must not depend on it, only the order of the statements that lead there. It is kept without
-/// locks, and an update that is lost in a race does no harm. The places are found by a cheap hash without a key: whoever
-/// chooses scopes that fall on another's place costs that one a round trip per claim, and nothing else.
+/// The estimate is a hint, never a proof: it forgets, it is wrong about the first claims after a
+/// change, and operations may share a slot. A decision must not depend on it, only the order of the
+/// statements that lead there. The estimator takes no locks; an update that is lost in a race does
+/// no harm. A cheap hash without a key chooses the slot. A caller that chooses scopes in another's
+/// slot costs that one a round trip per claim, and nothing else.
 ///
 /// ```
 /// use idem_core::backend::DuplicateEstimator;
@@ -44,14 +46,16 @@ pub struct DuplicateEstimator {
 }
 
 impl DuplicateEstimator {
-    /// Operations that nothing is known of are taken for fresh, until about a dozen claims have met a record.
+    /// Creates an estimator that takes unknown operations for fresh, until about a dozen claims
+    /// have met a record.
     #[must_use]
     pub const fn new() -> Self {
         Self::starting_at::<0>()
     }
 
-    /// Operations that nothing is known of are looked for first, until about a dozen claims have met none: for servers
-    /// where a write that meets a record waits for those who have locked it.
+    /// Creates an estimator that expects a record for unknown operations, until about a dozen
+    /// claims have met none. It suits servers where a write that meets a locked record waits for
+    /// the lock.
     #[must_use]
     pub const fn expecting_duplicates() -> Self {
         Self::starting_at::<ALL>()
@@ -63,13 +67,14 @@ impl DuplicateEstimator {
         }
     }
 
-    /// Whether most of the last claims of this scope and operation met a record, so that it pays to look first.
+    /// Returns whether most of the last claims of this scope and operation met a record, so that it
+    /// pays to read first.
     #[must_use]
     pub fn expects_duplicate(&self, key: &Key) -> bool {
         self.share(key).load(Ordering::Relaxed) >= MOSTLY
     }
 
-    /// Learns from one more claim, which counts a sixteenth: whether it met a record that answered it.
+    /// Records one more claim, which counts a sixteenth: whether it met a record that answered it.
     pub fn record(&self, key: &Key, met_record: bool) {
         let share = self.share(key);
         let known = share.load(Ordering::Relaxed);
@@ -78,26 +83,27 @@ impl DuplicateEstimator {
             true => known + (ALL - known).div_ceil(WEIGHT),
             false => known - known.div_ceil(WEIGHT),
         };
-        // At its end it stays as it is, and is not taken from other threads' caches.
+        // At its limit the share is not written, so the cache line stays shared between threads.
         if learnt != known {
             share.store(learnt, Ordering::Relaxed);
         }
     }
 
-    /// From now on a record is expected, whatever is learnt: for operations whose records are kept locked, by callers'
-    /// transactions for example, where a look is answered and a write waits.
+    /// Expects a record from now on, whatever the samples say: for operations whose records stay
+    /// locked, for example by callers' transactions, where a read is answered and a write waits.
     pub fn always_look(&self, key: &Key) {
         self.share(key).store(ALWAYS, Ordering::Relaxed);
     }
 
     fn share(&self, key: &Key) -> &AtomicU16 {
         let hash = mixed(mixed(0, key.scope()), key.operation());
-        // The high bits are the well mixed ones.
+        // The high bits are the best mixed ones.
         &self.shares[(hash >> (u64::BITS - PLACES.ilog2())) as usize]
     }
 }
 
-/// The hash with the text mixed in, eight bytes at a time, and its length, so that no two texts run together.
+/// Mixes the text into the hash, eight bytes at a time, and its length, so that no two texts run
+/// together.
 fn mixed(hash: u64, text: &str) -> u64 {
     /// Odd, without a pattern: 2^64 divided by the golden ratio.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -136,7 +142,7 @@ mod tests {
         (0..claims).for_each(|_| traffic.record(key, met_record));
     }
 
-    /// After how many such claims the other thing is expected.
+    /// Returns the number of such claims after which the expectation changes.
     fn claims_until_it_turns(traffic: &DuplicateEstimator, key: &Key, met_record: bool) -> usize {
         let before = traffic.expects_duplicate(key);
         (1..1000)
@@ -217,7 +223,7 @@ mod tests {
             let places = (0..PLACES).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
             places.collect::<std::collections::HashSet<_>>().len()
         };
-        // As many as there are places; by chance, 162 of them would be taken.
+        // As many as there are slots; by chance, 162 of them would be taken.
         let operations = places(&|n| key(&format!("payments.create-{n}")));
         let scopes = places(&|n| Key::new(format!("tenant-{n}"), "pay", "one").unwrap());
         assert!(

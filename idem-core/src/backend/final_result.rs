@@ -1,4 +1,4 @@
-//! [`FinalResult`]: what a claim ends with.
+//! [`FinalResult`]: the result that ends a claim.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct FinalResult {
 }
 
 impl FinalResult {
-    /// Of a completion.
+    /// Checks and encodes the response of a completion.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl FinalResult {
         })
     }
 
-    /// Of a failure.
+    /// Checks and encodes a failure.
     ///
     /// # Errors
     ///
@@ -42,26 +42,26 @@ impl FinalResult {
         })
     }
 
-    /// [`StoredRecord::COMPLETED`] or [`StoredRecord::FAILED`].
+    /// Returns [`StoredRecord::COMPLETED`] or [`StoredRecord::FAILED`].
     #[must_use]
     pub fn state(&self) -> i64 {
         self.state
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many microseconds the record is kept.
+    /// Returns how many microseconds the record is kept.
     #[must_use]
     pub fn retention(&self) -> i64 {
         self.retention
     }
 
-    /// Whether a record in this state, with this stored result, has ended in the same way: then the
-    /// repeated call succeeds.
+    /// Returns whether a record in this state, with this stored result, has ended in the same way:
+    /// then the repeated call succeeds.
     #[must_use]
     pub fn is_same(&self, state: i64, result: Option<&[u8]>) -> bool {
         state == self.state && result == Some(self.bytes())

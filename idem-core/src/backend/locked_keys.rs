@@ -1,4 +1,4 @@
-//! [`LockedKeys`]: which keys somebody keeps locked, so that few wait for them.
+//! [`LockedKeys`]: keys that open transactions keep locked, so that few callers wait for them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -12,40 +12,41 @@ use tokio::time::{Instant, timeout};
 
 use crate::{Effect, Error, ErrorKind, Key, Result};
 
-/// How long a statement of a store's own waits for the lock of a key: 100 ms.
+/// How long a statement of a store itself waits for the lock of a key: 100 ms.
 ///
-/// Longer waits are for open transactions of callers; a statement that commits by itself holds its
-/// lock for one flush of the server's log.
+/// Only open transactions of callers hold a lock for longer; a statement that commits by itself
+/// holds its lock for one flush of the server's log.
 pub const MAX_LOCK_WAIT: Duration = Duration::from_millis(100);
 
-/// For so long a key counts as locked after the first wait in vain; each wait in vain doubles it.
+/// How long a key counts as locked after the first wait in vain; each further wait in vain doubles
+/// it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// For so long after a read of a locked key that did not answer, no other caller reads it.
+/// How long no other caller reads a locked key after a read of it did not answer.
 const READ_PAUSE: Duration = Duration::from_millis(10);
 
-/// Each shard forgets keys that nobody asked for lately when it holds so many.
+/// The number of keys from which a shard forgets those that nobody claimed lately.
 const SHARD_SIZE: usize = 64;
 const SHARDS: usize = 64;
 
-/// For authors of stores: keys that an open transaction keeps locked.
+/// Tracks keys that an open transaction keeps locked: for authors of stores.
 ///
-/// A statement that waits for a lock keeps a connection busy. If every caller of a locked key
-/// waited, a dozen of them would take all connections of a store, and with them the traffic of all
-/// other keys. So, before a statement that may wait for the lock of its key, a store takes the
-/// key's [`turn`](Self::turn):
+/// A statement that waits for a lock occupies a connection. If every caller of a locked key waited,
+/// a dozen of them would take all connections of a store and block all other keys. So a store takes
+/// the key's [`turn`](Self::turn) before a statement that may wait for the lock of its key:
 ///
 /// * one caller of a process at a time sends such a statement for a key; the others wait without
 ///   a connection;
 /// * the server bounds the statement's wait for the lock to [`MAX_LOCK_WAIT`]. When that has passed
-///   in vain, the store says so with [`Turn::found_locked`]. From then on the key is refused with
-///   `Contention` without a wait, for 100 ms at first and 1 s at most, then one caller tries again;
-/// * a record that was committed before the key was locked answers a claim without a lock, so
+///   in vain, the store reports it with [`Turn::found_locked`]. From then on the key is refused
+///   with `Contention` without a wait, for 100 ms at first and 1 s at most; then one caller tries
+///   again;
+/// * a record that was committed before the key was locked answers a claim without a lock. So
 ///   claims of a locked key read it, one caller at a time: [`read_pause`](Self::read_pause).
 ///
-/// It is a hint and proves nothing: a verdict comes from the server alone. Keys are told apart by
-/// a keyed hash of 64 bits; two keys with the same hash share their turns. A clone is the same.
+/// It is a hint and proves nothing: decisions come from the server alone. A keyed hash of 64 bits
+/// tells keys apart; two keys with the same hash share their turns. Clones share their state.
 #[derive(Clone)]
 pub struct LockedKeys(Arc<Inner>);
 
@@ -54,13 +55,13 @@ struct Inner {
     shards: [Mutex<HashMap<u64, State>>; SHARDS],
 }
 
-/// What is known of a key that is not simply free.
+/// The state of a key that is not simply free.
 struct State {
     /// The end of the turn that is under way, if one is.
     turn: Option<Arc<Notify>>,
-    /// How long it is refused, while it counts as locked.
+    /// How long the key is refused, while it counts as locked.
     locked: Option<Lock>,
-    /// When a read of the locked key began that did not answer.
+    /// When the read of the locked key began that did not answer.
     read: Option<Instant>,
 }
 
@@ -74,7 +75,7 @@ struct Lock {
 pub struct Turn {
     keys: Arc<Inner>,
     hash: u64,
-    /// The pause before, if the key was found locked then.
+    /// The pause before this one, if the key was found locked then.
     pause: Option<Duration>,
     ends_with: Option<Lock>,
 }
@@ -84,10 +85,10 @@ pub struct Turn {
 pub enum TryTurn {
     /// Send the statement.
     Turn(Turn),
-    /// Ask for this key by itself, after the batch: another caller of this process has its turn, or
-    /// the key was locked a moment ago and would keep the whole batch waiting.
+    /// Send this key by itself, after the batch: another caller of this process has its turn, or
+    /// the key was locked a moment ago and would delay the whole batch.
     Busy,
-    /// The key is known to be locked: answer with this.
+    /// The key is known to be locked: return this error.
     Locked(Error),
 }
 
@@ -99,7 +100,7 @@ enum Admission {
 }
 
 impl LockedKeys {
-    /// No key is known to be locked.
+    /// Creates a value that knows no locked key.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Inner {
@@ -108,7 +109,7 @@ impl LockedKeys {
         }))
     }
 
-    /// The error for a key that an open transaction holds: `Contention`, without effect.
+    /// Returns the error for a key that an open transaction holds: `Contention`, without effect.
     #[must_use]
     pub fn error() -> Error {
         Error::new(
@@ -121,7 +122,7 @@ impl LockedKeys {
     /// Waits for the key's turn, for at most `limit` and without a connection.
     ///
     /// Returns `None` after the turn of another caller of this process: read the record first,
-    /// which may answer, and ask for a turn again if it does not.
+    /// which may answer, and take a turn again if it does not.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl LockedKeys {
         };
         let ended = other.notified();
         tokio::pin!(ended);
-        // From here on the end of the turn is not missed.
+        // From here on the end of the turn cannot be missed.
         ended.as_mut().enable();
         if !self.0.is_turn(hash, &other) {
             return self.after_another(hash);
@@ -165,7 +166,7 @@ impl LockedKeys {
         }
     }
 
-    /// The key's turn if it can be had at once: for batches, which leave other keys out.
+    /// Returns the key's turn if it is free: for batches, which leave other keys out.
     #[must_use]
     pub fn try_turn(&self, key: &Key) -> TryTurn {
         match self.0.admit(self.0.hash(key)) {
@@ -179,25 +180,26 @@ impl LockedKeys {
         }
     }
 
-    /// Whether a wait for the key's lock was in vain a moment ago: for statements in a caller's
-    /// transaction, which may hold the lock itself and so takes no turn.
+    /// Returns whether a wait for the key's lock was in vain a moment ago: for statements in a
+    /// caller's transaction, which takes no turn because it may hold the lock itself.
     #[must_use]
     pub fn is_locked(&self, key: &Key) -> bool {
         self.0.is_locked(self.0.hash(key))
     }
 
-    /// Whether the key is locked, or was a moment ago: a batch that has it in it may have to wait for the lock.
+    /// Returns whether the key is locked, or was a moment ago: a batch with this key may have to
+    /// wait for the lock.
     pub(crate) fn was_locked(&self, key: &Key) -> bool {
         let hash = self.0.hash(key);
         let locked = self.0.shard(hash).get(&hash).and_then(|state| state.locked);
         locked.is_some_and(|lock| lock.is_recent(Instant::now()))
     }
 
-    /// How long no caller reads the record of this key, because it is locked and a read just now did
-    /// not answer; up to 10 ms.
+    /// Returns how long no caller reads the record of this key, because it is locked and a recent
+    /// read did not answer; up to 10 ms.
     ///
-    /// A claim that meets this waits for as long, without a connection, and returns `Contention`. What
-    /// commits meanwhile is found by the next claim.
+    /// A claim that gets a pause waits for as long, without a connection, and returns `Contention`.
+    /// The next claim finds what was committed meanwhile.
     #[must_use]
     pub fn read_pause(&self, key: &Key) -> Option<Duration> {
         let hash = self.0.hash(key);
@@ -207,8 +209,8 @@ impl LockedKeys {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Remembers that a read of a locked key, which began at this moment, did not answer. Of a key
-    /// that is not known to be locked nothing is remembered.
+    /// Remembers that a read of a locked key, begun at this moment, did not answer. Remembers
+    /// nothing of a key that is not known to be locked.
     pub fn read_in_vain(&self, key: &Key, begun: Instant) {
         let hash = self.0.hash(key);
         let mut shard = self.0.shard(hash);
@@ -248,7 +250,7 @@ impl Lock {
 }
 
 impl Lock {
-    /// Whether the next wait in vain continues this one.
+    /// Returns whether the next wait in vain continues this one.
     fn is_recent(self, now: Instant) -> bool {
         now < self.until + self.pause
     }
@@ -291,7 +293,7 @@ impl Inner {
                 }
                 known.locked = known.locked.filter(|lock| lock.is_recent(now));
                 match (&known.turn, known.locked) {
-                    // One caller tries whether it still is; nobody waits for that one.
+                    // One caller tests whether it still is locked; nobody waits for that one.
                     (Some(_), Some(_)) => return Admission::Locked,
                     (Some(turn), None) => return Admission::Busy(Arc::clone(turn)),
                     (None, locked) => {
@@ -322,7 +324,7 @@ impl Inner {
             .is_some_and(|state| state.is_locked(Instant::now()))
     }
 
-    /// Ends a turn; those who wait for it look again.
+    /// Ends a turn; callers that wait for it check again.
     fn end(&self, hash: u64, locked: Option<Lock>) {
         let mut shard = self.shard(hash);
         let ended = match locked {
@@ -346,13 +348,13 @@ impl State {
 }
 
 impl Turn {
-    /// Nothing was learnt of the key: it is as it was.
+    /// Ends a turn that found out nothing about the key: its state stays.
     fn give_back(mut self) {
         let now = Instant::now();
         self.ends_with = self.pause.map(|pause| Lock { until: now, pause });
     }
 
-    /// The wait for the key's lock was in vain: the key counts as locked for a while.
+    /// Reports that the wait for the key's lock was in vain: the key counts as locked for a while.
     pub fn found_locked(mut self) {
         let lock = Lock::after(self.pause);
         self.ends_with = Some(lock);

@@ -1,5 +1,5 @@
-//! What authors of backends need, and applications do not: checks, decisions, stored forms, locked keys, batches and
-//! wake-ups. Every store of this family is made of it.
+//! Parts for authors of backends, which applications do not need: checks, decisions, stored forms,
+//! locked keys, batches and change notifications. Every store of this family is built from them.
 
 mod access;
 mod batcher;

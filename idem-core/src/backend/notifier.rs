@@ -7,19 +7,19 @@ use tokio::sync::watch;
 
 use crate::{Key, Result};
 
-/// Something that tells when the record of a key has changed, so that those who wait for it ask at once instead of
-/// at their next poll.
+/// Notifies waiting runs that the record of a key has changed, so that they read it at once instead
+/// of at their next poll.
 ///
-/// It is a hint: one may be lost, come late, come twice, or come for nothing. Whoever waits polls all the same, and
-/// asks the store for the truth.
+/// A notification is a hint: it may be lost, come late, come twice, or come for nothing. A waiting
+/// run polls all the same, and reads the truth from the store.
 #[async_trait]
 pub trait ChangeNotifier: fmt::Debug + Send + Sync + 'static {
-    /// Begins to listen. When it returns, changes that are made from now on are told; one that was made before is
-    /// found by asking the store once more.
+    /// Begins to listen. Changes after its return are notified; one more read of the store finds an
+    /// earlier one.
     ///
     /// # Errors
     ///
-    /// That there is nothing to listen to; the caller polls.
+    /// When there is nothing to listen to; the caller polls.
     ///
     /// # Cancellation
     ///
@@ -29,13 +29,13 @@ pub trait ChangeNotifier: fmt::Debug + Send + Sync + 'static {
 
 /// Listens for changes of one key's record until it is dropped.
 pub struct Subscription {
-    /// Before the guard, which may look for who still listens when it is dropped.
+    /// Dropped before the guard, whose drop may check for remaining listeners.
     changes: watch::Receiver<u64>,
     guard: Option<Box<dyn Send + Sync>>,
 }
 
 impl Subscription {
-    /// A listener that is told whenever the number is sent anew.
+    /// Creates a listener that is notified whenever the number is sent anew.
     #[must_use]
     pub fn new(changes: watch::Receiver<u64>) -> Self {
         Self {
@@ -44,18 +44,19 @@ impl Subscription {
         }
     }
 
-    /// The same with something that is dropped after it has stopped to listen.
+    /// Adds a value that is dropped after the subscription has stopped listening.
     #[must_use]
     pub fn with_guard(mut self, guard: impl Send + Sync + 'static) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
 
-    /// Waits until the record may have changed since the last call; for ever when nothing is told any more.
+    /// Waits until the record may have changed since the last call; waits for ever when no more
+    /// notifications can come.
     ///
     /// # Cancellation
     ///
-    /// Without effect: nothing is missed by the next call.
+    /// Without effect: the next call misses nothing.
     pub async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;

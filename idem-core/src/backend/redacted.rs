@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// The `Debug` form of an error of somebody else's: its type and what class it is of, never its text.
+/// Shows a foreign error in `Debug` by its type and class, never by its text.
 ///
-/// Errors of drivers and codecs quote data: a decoder shows the value that it did not expect, a database the row that
-/// breaks a constraint. The errors of this family therefore show their sources in this form. Whoever has decided that
-/// a text may be shown gets it from [`source`](StdError::source).
+/// Errors of drivers and codecs quote data: a decoder shows the value that it did not expect, a
+/// database the row that breaks a constraint. The errors of this family therefore show their
+/// sources in this form. Code that may show the text gets it from [`source`](StdError::source).
 ///
 /// ```
 /// let error = serde_json::from_str::<u8>(r#""secret""#).unwrap_err();
@@ -25,7 +25,7 @@ pub struct Redacted<'e> {
 }
 
 impl<'e> Redacted<'e> {
-    /// The form of this error. Its type is not known; see [`with_type_name`](Self::with_type_name).
+    /// Wraps this error. Its type is not known; see [`with_type_name`](Self::with_type_name).
     #[must_use]
     pub fn new(error: &'e (dyn StdError + 'static)) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl<'e> Redacted<'e> {
         }
     }
 
-    /// The same with the name of the error's type, such as [`std::any::type_name`] gives it.
+    /// Adds the name of the error's type, such as [`std::any::type_name`] gives it.
     #[must_use]
     pub fn with_type_name(mut self, name: &'static str) -> Self {
         self.type_name = Some(name);
@@ -48,7 +48,7 @@ impl fmt::Debug for Redacted<'_> {
             return result;
         }
         let mut shown = f.debug_struct(self.type_name.unwrap_or("error"));
-        // What is below a driver's error is often of the standard library, and says more.
+        // The source of a driver's error is often of the standard library, and says more.
         let mut next = self.error.source();
         while let Some(error) = next {
             if is_known(error) {
@@ -87,7 +87,7 @@ fn is_known(error: &(dyn StdError + 'static)) -> bool {
     own(error).is_some() || error.is::<io::Error>() || error.is::<serde_json::Error>()
 }
 
-/// An error of this crate, whose `Debug` is redacted itself.
+/// Returns an error of this crate, whose own `Debug` is redacted.
 fn own<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Error> {
     error
         .downcast_ref::<Error>()

@@ -11,11 +11,11 @@ use crate::BoxError;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Transactions that come back too soon lock what the next one needs, and all of them starve: hence
-/// so long, and the full jitter.
+/// such long pauses, and the full jitter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// For stores with transactions: a deadline, and pauses from 1 ms to 1 s that double, each between
-/// nothing and its whole length at random.
+/// The pauses of a transaction's retries, up to a deadline: from 1 ms to 1 s, doubling, each
+/// between zero and its whole length at random.
 #[derive(Debug)]
 pub struct RetryPauses {
     deadline: Instant,
@@ -23,7 +23,7 @@ pub struct RetryPauses {
 }
 
 impl RetryPauses {
-    /// Pauses until `limit` has passed.
+    /// Creates the pauses until `limit` has passed.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self {
@@ -32,14 +32,14 @@ impl RetryPauses {
         }
     }
 
-    /// When no attempt is made any more.
+    /// Returns the instant after which no attempt is made.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// What the caller gets after an attempt. `None`, after a pause, when it failed with an error
-    /// that `is_retryable` and the deadline has not passed: try again.
+    /// Returns an attempt's result to the caller. `None`, after a pause, means "try again": the
+    /// error `is_retryable` and the deadline has not passed.
     pub async fn settle<T>(
         &mut self,
         attempt: Result<T, BoxError>,
@@ -51,7 +51,7 @@ impl RetryPauses {
         }
     }
 
-    /// Waits for the next attempt; `false`, at once, when the deadline comes before it.
+    /// Waits for the next attempt; returns `false`, at once, when the deadline comes first.
     pub async fn wait(&mut self) -> bool {
         if Instant::now() + self.pause >= self.deadline {
             return false;

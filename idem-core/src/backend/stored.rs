@@ -1,4 +1,4 @@
-//! [`StoredRecord`]: a record in the columns that backends keep, read in one place.
+//! [`StoredRecord`]: a record in the columns that backends keep, and how it is read.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use crate::{
     InFlight, Metadata, Record, RecordInfo, Result, StalePolicy, Timestamp,
 };
 
-/// The columns of a record, for backends that keep it in columns or fields. Instants are microseconds since 1970 on
-/// the store's clock.
+/// The columns of a record, for backends that keep it in columns or fields. Instants are
+/// microseconds since 1970 on the store's clock.
 ///
-/// `Debug` shows how long metadata and result are, not what they say.
+/// `Debug` shows the lengths of metadata and result, not their contents.
 #[derive(Clone)]
 pub struct StoredRecord<'r> {
     /// One of the constants below.
@@ -36,8 +36,8 @@ pub struct StoredRecord<'r> {
     pub sealed_at: Option<i64>,
     /// The metadata as JSON.
     pub metadata: Option<&'r str>,
-    /// What [`encode_response`](crate::backend::encode_response) or [`encode_failure`](crate::backend::encode_failure) made. Not
-    /// needed for a claimant in conflict.
+    /// The result of [`encode_response`](crate::backend::encode_response) or
+    /// [`encode_failure`](crate::backend::encode_failure). Not needed for a claimant in conflict.
     pub result: Option<Bytes>,
     /// The clock when the store answered.
     pub now: i64,
@@ -68,10 +68,10 @@ impl StoredRecord<'_> {
     pub const COMPLETED: i64 = 1;
     /// Sealed with a failure.
     pub const FAILED: i64 = 2;
-    /// Given up; as good as absent, but for its token.
+    /// Given up; as good as absent, except for its token.
     pub const RELEASED: i64 = 3;
 
-    /// The claim that this record proves, when the request wrote it.
+    /// Returns the claim that this record proves, when the request wrote it.
     pub fn claim(&self, request: &ClaimRequest) -> Claim {
         Claim::new(
             request.key().clone(),
@@ -83,14 +83,14 @@ impl StoredRecord<'_> {
         )
     }
 
-    /// What a claimant learns from this record when somebody else wrote it.
+    /// Returns what a claimant learns from this record when another attempt wrote it.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be decoded.
     pub fn loses(self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let same = self.fingerprint()? == *request.fingerprint();
-        // A conflict needs no more than what is known of every record.
+        // A conflict needs no more than the parts that every record has.
         let record = if same {
             self.record()?
         } else {
@@ -99,11 +99,11 @@ impl StoredRecord<'_> {
         Ok(ClaimOutcome::from_record(record, request.fingerprint()))
     }
 
-    /// The record.
+    /// Decodes the record.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be understood.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when a column cannot be decoded.
     pub fn record(self) -> Result<Record> {
         match self.state {
             Self::IN_FLIGHT => self.in_flight().map(Record::InFlight),

@@ -7,7 +7,7 @@ use crate::{Error, Failure, Response, Result, compressed};
 const RESPONSE_V1: u8 = 1;
 const FAILURE_V1: u8 = 2;
 
-/// What ends a claim: a response or a failure.
+/// The result that ends a claim: a response or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredResult {
     /// The work completed.
@@ -16,15 +16,15 @@ pub enum StoredResult {
     Failure(Failure),
 }
 
-/// The stored form of a response.
+/// Encodes a response in its stored form.
 ///
-/// Layout, integers big-endian: tag `1`; `u16` status; `u32` number of headers; for each, `u16` length
-/// and name, `u32` length and value; the rest is the body.
+/// Layout, integers big-endian: tag `1`; `u16` status; `u32` number of headers; for each, `u16`
+/// length and name, `u32` length and value; the rest is the body.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a header's name is longer than 65,535 bytes or a
-/// value longer than 4 GiB.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when a header's name is longer than 65,535
+/// bytes or a value longer than 4 GiB.
 pub fn encode_response(response: &Response) -> Result<Bytes> {
     let headers = response.headers();
     let size: usize = headers
@@ -43,15 +43,15 @@ pub fn encode_response(response: &Response) -> Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-/// The stored form of a failure.
+/// Encodes a failure in its stored form.
 ///
-/// Layout, integers big-endian: tag `2`; `u16` length and code; `u32` length and message; the rest is the
-/// caller's bytes.
+/// Layout, integers big-endian: tag `2`; `u16` length and code; `u32` length and message; the rest
+/// is the caller's bytes.
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the code is longer than 65,535 bytes or the
-/// message longer than 4 GiB.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the code is longer than 65,535 bytes or
+/// the message longer than 4 GiB.
 pub fn encode_failure(failure: &Failure) -> Result<Bytes> {
     let size = 7 + failure.code().len() + failure.message().len() + failure.details().len();
     let mut bytes = BytesMut::with_capacity(size);
@@ -71,8 +71,9 @@ impl StoredResult {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no such thing;
-    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) when it is compressed and the feature `zstd` is off.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when it is cut short, of another version, or no
+    /// stored result; [`Misconfigured`](crate::ErrorKind::Misconfigured) when it is compressed and
+    /// the feature `zstd` is off.
     pub fn decode(mut bytes: Bytes) -> Result<Self> {
         match take_u8(&mut bytes)? {
             RESPONSE_V1 => decode_response(bytes).map(Self::Response),

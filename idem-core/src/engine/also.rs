@@ -31,7 +31,7 @@ impl Others {
         all.push(held);
     }
 
-    /// All of them, to end as the run's own does.
+    /// Takes all of them, to end as the run's own claim does.
     pub(super) fn take(&self, ending: &Ending) -> Vec<Held> {
         let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = std::mem::take(&mut *all);
@@ -43,23 +43,26 @@ impl Others {
 }
 
 impl Work {
-    /// Makes the result of this run found under another key, too: for work that changes who asks, so that a retry comes
-    /// with another scope. Without a key of its own the run stays without.
+    /// Makes the result of this run available under another key, too: for work that changes the
+    /// caller's identity, so that a retry comes with another scope. A run without a key gets no
+    /// alias.
     ///
-    /// Call it before the effect, as soon as the other key is known. If it gives a response, a run before this one was
-    /// killed after it had sealed that: the work is done, and what it is to return is
-    /// [in there](crate::Response::from_json).
+    /// Call it before the effect, as soon as the other key is known. If it returns a response, a
+    /// killed earlier run had sealed that: the work is done, and [the
+    /// response](crate::Response::from_json) holds the value to return.
     ///
-    /// That key is claimed and held as long as the run's own, and ends as that does: sealed before it with the same
-    /// result, or given up. If the process is killed meanwhile, whoever comes with either key takes the run over under the
-    /// first one, so that the [derived](Self::derive) keys stay the same. The policy of failures that are tried again
-    /// ([`FailedPolicy::Retry`](crate::FailedPolicy::Retry)) does not go together with it.
+    /// The other key is claimed and held as long as the run's own, and ends in the same way: sealed
+    /// first, with the same result, or given up. If the process is killed meanwhile, the next
+    /// caller with either key takes the run over under the first one. So the
+    /// [derived](Self::derive) keys stay the same. It cannot be combined with retried failures
+    /// ([`FailedPolicy::Retry`](crate::FailedPolicy::Retry)).
     ///
     /// # Errors
     ///
-    /// [`ClaimLost`](ErrorKind::ClaimLost) when the run itself has lost its claim. [`Contention`](ErrorKind::Contention)
-    /// when somebody works under the other key: stop, and try again later. [`InvalidInput`](ErrorKind::InvalidInput) when
-    /// it is in use for another request. Those of the store.
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when the run itself has lost its claim.
+    /// [`Contention`](ErrorKind::Contention) when another run works under the other key: stop, and
+    /// try again later. [`InvalidInput`](ErrorKind::InvalidInput) when the key is in use for
+    /// another request. Those of the store.
     ///
     /// # Cancellation
     ///
@@ -73,7 +76,8 @@ impl Work {
         }
         let (context, request) = self.also(context, others, key);
         let mut verdict = claim(&context, &request).await?;
-        // Whoever finds a dead one's claim is told so; the next claim may try again.
+        // A caller that finds the claim of a dead run gets that failure; the next claim may try
+        // again.
         if matches!(&verdict, Verdict::Failed(failed) if first_key(failed).as_ref() == Some(self.key()))
         {
             verdict = claim(&context, &request).await?;
@@ -100,7 +104,8 @@ impl Work {
         }
     }
 
-    /// A claim that nobody takes over but the work that it belongs to, which waits for its own dead.
+    /// Returns a claim that only the work that it belongs to takes over; it waits for its own dead
+    /// attempts.
     fn also(&self, context: &Context, others: &Arc<Others>, key: &Key) -> (Context, ClaimRequest) {
         let lease = context.policy.lease();
         let policy = context.policy.as_ref().clone();
@@ -127,7 +132,7 @@ fn pointing_at(first: &Key) -> Metadata {
     }
 }
 
-/// The key under which a run goes on that was abandoned under this one.
+/// Returns the key under which a run continues that was abandoned under this one.
 pub(super) fn first_key(failed: &Failed) -> Option<Key> {
     let is_abandoned = failed.failure.code() == Failure::ABANDONED;
     let text = failed

@@ -1,4 +1,4 @@
-//! What a [`Policy`](super::Policy) chooses between.
+//! The options that a [`Policy`](super::Policy) chooses between.
 
 use std::time::Duration;
 
@@ -6,24 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use super::duration_text;
 
-/// What a caller does that finds the request being worked on by somebody else.
+/// What a caller does when another run already works on the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BusyPolicy {
-    /// It is refused at once with [`RunError::InFlight`](super::RunError::InFlight).
+    /// The caller is refused at once with [`RunError::InFlight`](super::RunError::InFlight).
     ///
-    /// A key that a transaction holds which is still open has no record yet that could be shown. The store is asked
-    /// again for the policy's [patience](super::Policy::with_patience), then the run ends with
-    /// [`RunError::Store`](super::RunError::Store) and [`Contention`](crate::ErrorKind::Contention).
+    /// A key that an open transaction holds has no visible record yet. The run repeats its claim
+    /// for the policy's [retry time-out](super::Policy::with_patience), then ends with
+    /// [`RunError::Store`](super::RunError::Store) and
+    /// [`Contention`](crate::ErrorKind::Contention).
     ///
-    /// The default, because a caller that waits holds its connection and its memory while it learns nothing,
-    /// and only it knows for how long that is worth while: retry storms are made of callers that wait.
+    /// The default, because a waiting caller holds its connection and its memory while it learns
+    /// nothing, and only it knows how long that is worth while. Waiting callers are what retry
+    /// storms are made of.
     #[default]
     Refuse,
-    /// It waits for the result, at most so long, and is refused then; so it does for the end of a transaction that
-    /// holds the key.
+    /// The caller waits for the result up to the limit, and then is refused. It waits in the same
+    /// way for the end of a transaction that holds the key.
     ///
-    /// The limit bounds the pauses; a call of the store that is under way when it passes is still heard.
+    /// The limit bounds the pauses; the answer of a store call that is under way when it passes
+    /// still counts.
     Wait {
         /// The longest wait.
         #[serde(with = "duration_text")]
@@ -32,31 +35,31 @@ pub enum BusyPolicy {
 }
 
 impl BusyPolicy {
-    /// [`Wait`](Self::Wait) at most so long.
+    /// Returns [`Wait`](Self::Wait) with this limit.
     #[must_use]
     pub fn wait(limit: Duration) -> Self {
         Self::Wait { limit }
     }
 }
 
-/// What becomes of the claim when the work answers with an error.
+/// What becomes of the claim when the work returns an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorPolicy {
     /// It is released: the next caller runs the work again.
     #[default]
     Release,
-    /// The error's text is recorded as [`Failure::FAILED`](crate::Failure::FAILED), and replayed to later
-    /// callers.
+    /// The error's text is recorded as [`Failure::FAILED`](crate::Failure::FAILED), and replayed to
+    /// later callers.
     Record,
-    /// Nothing is done: the lease runs out, and the stale policy decides. A takeover then begins with the work's last
-    /// [checkpoint](crate::Work::checkpoint), and until then the work rests.
+    /// Nothing is done: the lease runs out, and the stale policy decides. A takeover then begins
+    /// with the work's last [checkpoint](crate::Work::checkpoint); until then the work rests.
     LetExpire,
 }
 
 /// What becomes of the claim when the work is interrupted: dropped by its caller, or by a panic.
 ///
-/// How far the work got is then not known.
+/// The engine cannot know how far the work got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptPolicy {
@@ -66,7 +69,7 @@ pub enum InterruptPolicy {
     /// It is recorded as [`Failure::CANCELLED`](crate::Failure::CANCELLED) or
     /// [`Failure::PANICKED`](crate::Failure::PANICKED), and replayed to later callers.
     Record,
-    /// Nothing is done: the lease runs out, and the stale policy decides. This keeps others away for the
-    /// rest of the lease, for work that goes on for a while somewhere else.
+    /// Nothing is done: the lease runs out, and the stale policy decides. This keeps other callers
+    /// away for the rest of the lease, for work that goes on for a while outside this process.
     LetExpire,
 }

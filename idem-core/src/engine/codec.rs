@@ -6,22 +6,23 @@ use serde::de::DeserializeOwned;
 use crate::{Error, Response, Result, carried};
 
 impl Response {
-    /// The response that [`Idempotency::run`](crate::Idempotency::run) stores for this value: status 200,
-    /// content type `application/json`, and the value as JSON; `null` for `()`.
+    /// Returns the response that [`Idempotency::run`](crate::Idempotency::run) stores for this
+    /// value: status 200, content type `application/json`, and the value as JSON; `null` for `()`.
     ///
-    /// Work that seals its claim itself, in its own transaction, seals it with this; that the engine then
-    /// seals it once more with the same changes nothing.
+    /// Work that seals its claim itself, in its own transaction, uses this response. When the
+    /// engine seals it once more with the same response, nothing changes.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or holds what JSON does not
-    /// carry and `serde_json` writes as `null`: a number that is not finite, `Some(None)`, `Some(())`.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or holds
+    /// what JSON does not carry and `serde_json` writes as `null`: a number that is not finite,
+    /// `Some(None)`, `Some(())`.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         let body = carried::to_json(WHAT, value)?;
         Ok(Self::new(200, body).with_header("content-type", "application/json"))
     }
 
-    /// The value in a JSON body.
+    /// Reads the value from a JSON body.
     ///
     /// # Errors
     ///
@@ -38,12 +39,12 @@ impl Response {
     }
 }
 
-/// What errors call a value.
+/// The name of a value in errors.
 const WHAT: &str = "the result";
 
 /// How values are stored and read back.
 pub(super) trait Codec<T> {
-    /// The response of this value, which decodes to an equal one.
+    /// Returns the response of this value, which decodes to an equal one.
     fn encode(value: &T) -> Result<Response>;
     fn decode(response: Response) -> Result<T>;
 }

@@ -16,8 +16,8 @@ use super::waiting::Waiting;
 use crate::backend::ChangeNotifier;
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Result};
 
-/// The store, what wakes those who wait, who else waits, the operation's policy, who hears of it, and the runtime that the
-/// run was started on.
+/// Holds the store, the notifier, the other waiting runs, the operation's policy, the observers,
+/// and the runtime that the run was started on.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) store: Arc<dyn IdempotencyStore>,
@@ -72,7 +72,7 @@ impl Context {
 /// See [`Context::to_its_end`].
 struct ToItsEnd<'c, F: Future<Output: Send + 'static> + Send + 'static> {
     context: &'c Context,
-    /// Not while it is polled: what has panicked is not polled again.
+    /// Taken out while it is polled: a future that has panicked is not polled again.
     step: Option<Pin<Box<F>>>,
 }
 
@@ -100,7 +100,7 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for ToItsEnd<'_, F
     }
 }
 
-/// The call's result, or that it gave none within the limit.
+/// Returns the call's result, or an error when it gave none within the limit.
 pub(super) async fn in_time<T>(
     limit: Duration,
     operation: &'static str,
@@ -117,11 +117,11 @@ pub(super) async fn in_time<T>(
 pub(super) struct Doubt(bool);
 
 impl Doubt {
-    /// The error of the latest try, with an effect that speaks for all of them.
+    /// Returns the error of the latest try, with an effect that covers all of them.
     pub(super) fn about_all(&mut self, error: Error) -> Error {
         self.0 |= error.effect() != Effect::None;
         match error.kind() {
-            // The claim's state is known then, whatever came of the tries before.
+            // This answer settles the claim's state, whatever the earlier tries did.
             ErrorKind::ClaimLost | ErrorKind::AlreadySealed => error,
             _ if self.0 => error.with_effect(Effect::Unknown),
             _ => error,
@@ -132,7 +132,7 @@ impl Doubt {
         self.0
     }
 
-    /// A definite answer came.
+    /// Records that a definite answer came.
     pub(super) fn clear(&mut self) {
         self.0 = false;
     }

@@ -42,8 +42,8 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// In the longest unit that loses nothing; fractions of a millisecond are rounded up, as stores do. What is beyond all
-/// that can be read is as good as that.
+/// Writes it in the longest unit that loses nothing; fractions of a millisecond are rounded up, as
+/// stores do. A longer duration than can be read is written as the longest readable one.
 fn write(duration: Duration) -> String {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     let millis = millis.min(u128::from(u64::MAX));

@@ -7,8 +7,9 @@ use crate::{Conflict, Error, Failed, InFlight};
 
 /// Why a run gave no sealed value: `E` is the work's error, `T` its value.
 ///
-/// `Debug` and `Display` show neither the value, nor what is stored, nor the text of a store's or codec's source. The
-/// work's own error shows itself: what its `Debug` and `Display` say is the application's to decide.
+/// `Debug` and `Display` show neither the value, nor stored data, nor the text of a store's or
+/// codec's source. The work's own error is shown by its own `Debug` and `Display`, so the
+/// application decides what they reveal.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E, T> {
@@ -16,33 +17,35 @@ pub enum RunError<E, T> {
     #[error("the idempotency key is in use for a different request")]
     Conflict(Conflict),
 
-    /// Somebody else works on this request: refused, or the wait's limit has passed. See
-    /// [`retry_after`](Self::retry_after).
+    /// Another run works on this request: the caller is refused, or the wait's limit has passed.
+    /// See [`retry_after`](Self::retry_after).
     #[error("the request is being worked on by another caller")]
     InFlight(InFlight),
 
-    /// The request failed before, for good, and that is its answer. The work was not started.
+    /// The request failed before, for good, and this is its failure. The work was not started.
     #[error("the request failed before, recorded as `{}`", .0.failure.code())]
     Failed(Failed),
 
-    /// The work answered with this error, now. The claim is released or the failure recorded, as the policy
-    /// says; where the store could not be told, the lease runs out.
+    /// The work returned this error in this call. The claim is released or the failure recorded, as
+    /// the policy says; where the store could not be reached, the lease runs out.
     #[error(transparent)]
     Work(E),
 
-    /// The store gave no verdict, so the work was not started. After an unknown
-    /// [`effect`](Error::effect) the key may be claimed in vain until the lease ends. With the kind
-    /// [`Contention`](crate::ErrorKind::Contention) a transaction that is still open holds the key: somebody else is at
-    /// work under it.
+    /// The store gave no decision, so the work was not started. After an unknown
+    /// [`effect`](Error::effect) the key may stay claimed until the lease ends. With the kind
+    /// [`Contention`](crate::ErrorKind::Contention) an open transaction holds the key: another
+    /// caller works under it.
     #[error("the store gave no verdict, the work was not started")]
     Store(#[source] Error),
 
-    /// The work has run and this is its value, but the value is not known to be stored, so that a retry may
-    /// not find it.
+    /// The work has run and this is its value, but it is unknown whether the value is stored, so a
+    /// retry may not find it.
     ///
-    /// The source says why: `ClaimLost` (somebody else has acquired the key in between, or a sweep has
-    /// failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that reads back as
-    /// the value; later callers get [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for long.
+    /// The source says why: `ClaimLost` (another attempt has acquired the key, or `fail_abandoned`
+    /// has failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that
+    /// reads back as the value; later callers get
+    /// [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for
+    /// long.
     #[error("the work has run, but its result is not known to be stored")]
     NotStored {
         /// The work's value.
@@ -51,21 +54,22 @@ pub enum RunError<E, T> {
         source: Error,
     },
 
-    /// The stored response cannot be read as `T`: it was written by another version of the program, or by
-    /// another operation. The work was not started.
+    /// The stored response cannot be read as `T`: another version of the program, or another
+    /// operation, wrote it. The work was not started.
     #[error("the stored response cannot be read as this operation's result")]
     Codec(#[source] Error),
 }
 
 impl<E, T> RunError<E, T> {
-    /// Whether the work ran in this call.
+    /// Returns whether the work ran in this call.
     #[must_use]
     pub fn has_run(&self) -> bool {
         matches!(self, Self::Work(_) | Self::NotStored { .. })
     }
 
-    /// When to ask again, for a request that is being worked on: when the worker's lease ends. The result may
-    /// be there sooner; and a lease is renewed as long as the work runs.
+    /// Returns when to send the claim again, for a request that is being worked on: when the
+    /// worker's lease ends. The result may be there sooner; and a lease is renewed as long as the
+    /// work runs.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -74,7 +78,7 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// The work's error, if it is that.
+    /// Returns the work's error, if it is that.
     #[must_use]
     pub fn into_work(self) -> Option<E> {
         match self {
@@ -83,7 +87,7 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// The value of work that has run without being sealed.
+    /// Returns the value of work that has run without being sealed.
     #[must_use]
     pub fn into_unsealed(self) -> Option<T> {
         match self {
@@ -92,7 +96,7 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// The error of the store or the codec, if there is one.
+    /// Returns the error of the store or the codec, if there is one.
     #[must_use]
     pub fn store_error(&self) -> Option<&Error> {
         match self {
@@ -103,7 +107,7 @@ impl<E, T> RunError<E, T> {
         }
     }
 
-    /// The same with what `change` makes of the work's error: for errors such as `anyhow::Error` that are no
+    /// Maps the work's error: for errors such as `anyhow::Error` that do not implement
     /// [`std::error::Error`] themselves.
     #[must_use]
     pub fn map_work<F>(self, change: impl FnOnce(E) -> F) -> RunError<F, T> {

@@ -1,4 +1,4 @@
-//! Claims that are made in one place and worked on in another.
+//! Claims that one process makes and another process works on.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -24,27 +24,28 @@ use crate::{
 /// What became of a claim that was to be handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handoff {
-    /// It is handed over, now.
+    /// It is handed over in this call.
     New(Claim),
     /// The work is done already.
     Done(Completed),
 }
 
 impl Idempotency {
-    /// Claims the key for work that is done later and elsewhere, and delivers the claim there, in a queue's message,
-    /// say; whoever gets it calls [`resume`](Self::resume).
+    /// Claims the key for work that another process does later, and delivers the claim there, for
+    /// example in a queue's message. The receiver calls [`resume`](Self::resume).
     ///
-    /// The claim is kept alive while `deliver` runs, and then honoured for `wait` more, within which the work is to
-    /// begin. After that it can be taken over: the message then finds its claim lost. A process that is killed before it
-    /// has delivered blocks the key for the policy's lease only. The metadata is what others see meanwhile, in
-    /// [`RunError::InFlight`]: the job's id, say. It takes the place of the policy's.
+    /// The engine renews the claim while `deliver` runs. The claim is then honoured for `wait`
+    /// more, within which the work must begin. After that it can be taken over: the message then
+    /// finds its claim lost. A process that is killed before it has delivered blocks the key for
+    /// the policy's lease only. The metadata is what other callers see meanwhile in
+    /// [`RunError::InFlight`], for example the job's id; it replaces the policy's.
     ///
     /// # Errors
     ///
-    /// [`RunError::Work`] with the error of `deliver`, after which the key is released. [`RunError::InFlight`] while the
-    /// work waits or runs, others as for [`run`](Self::run). [`RunError::Store`] with
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or above [`MAX_LEASE`](crate::limits::MAX_LEASE); then nothing
-    /// is claimed.
+    /// [`RunError::Work`] with the error of `deliver`, after which the key is released.
+    /// [`RunError::InFlight`] while the work waits or runs, others as for [`run`](Self::run).
+    /// [`RunError::Store`] with [`InvalidInput`](ErrorKind::InvalidInput) when `wait` is zero or
+    /// above [`MAX_LEASE`](crate::limits::MAX_LEASE); then nothing is claimed.
     ///
     /// # Cancellation
     ///
@@ -84,15 +85,16 @@ impl Idempotency {
         }
     }
 
-    /// Runs work under a claim that was made elsewhere: by [`hand_off`](Self::hand_off).
+    /// Runs work under a claim that [`hand_off`](Self::hand_off) made elsewhere.
     ///
-    /// The claim says that nobody else *claims* the key, not that nobody else has this claim: where a message may be
-    /// delivered twice, that is the consumer's to see to.
+    /// The claim says that nobody else *claims* the key, not that nobody else has this claim. Where
+    /// a message may be delivered twice, the consumer must prevent two runs at once.
     ///
     /// # Errors
     ///
-    /// [`RunError::Store`] with [`ClaimLost`](ErrorKind::ClaimLost) when the claim came too late: others have acquired
-    /// the key. If it is sealed under this very claim, that is replayed. Others as for [`run`](Self::run).
+    /// [`RunError::Store`] with [`ClaimLost`](ErrorKind::ClaimLost) when the claim came too late:
+    /// another attempt has acquired the key. A result sealed under this very claim is replayed.
+    /// Others as for [`run`](Self::run).
     ///
     /// # Panics
     ///
@@ -157,13 +159,14 @@ where
         let _ = held.settle(Ending::Release).await;
         return Err(RunError::Work(error));
     }
-    // It is delivered: whoever got it may have begun, or have finished. If this fails, the wait is as long as the lease.
+    // The claim is delivered: its receiver may have begun, or have finished. If this fails, the
+    // wait is as long as the lease.
     let _ = renewed(context, &claim, wait).await;
     let _ = held.settle(Ending::LetExpire).await;
     Ok(Handoff::New(claim))
 }
 
-/// The claim with a new lease, and when it was asked for.
+/// Returns the claim with a new lease, and when the renewal was sent.
 async fn renewed(context: &Context, claim: &Claim, lease: Duration) -> Result<(Claim, Instant)> {
     let mut backoff = Backoff::new(context.policy.patience());
     let mut doubt = Doubt::default();

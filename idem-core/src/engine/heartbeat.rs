@@ -1,4 +1,4 @@
-//! [`Heartbeats`]: keep leases alive while the work runs.
+//! [`Heartbeats`]: renew leases while the work runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,24 +17,24 @@ use crate::{Error, ErrorKind, Result};
 
 /// The leases of all runs of an `Idempotency`.
 ///
-/// Most runs end long before their first renewal is due, at a third of the lease. One task for each
-/// runtime looks at all of them and gives a task of its own to each run whose renewal comes near, so
-/// that a short run costs an entry in a map.
+/// Most runs end long before their first renewal is due, at a third of the lease, so a short run
+/// should cost only an entry in a map. One task for each runtime checks all runs, and gives a task
+/// of its own to each run whose renewal is near.
 ///
 /// A renewal runs in a task, so that work that blocks its thread does not stop it where the runtime
 /// has another thread.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats(Mutex<Vec<Watch>>);
 
-/// What the task of one runtime looks at.
+/// The runs that the task of one runtime checks.
 #[derive(Debug)]
 struct Watch {
     runtime: runtime::Id,
     runs: HashMap<u64, Beat>,
     next_id: u64,
-    /// When the task looks next.
+    /// When the task checks next.
     looks_at: Instant,
-    /// Tells the task that it has to look earlier.
+    /// Notifies the task that it has to check earlier.
     earlier: Arc<Notify>,
 }
 
@@ -56,19 +56,19 @@ struct Run {
 }
 
 impl Run {
-    /// The latest look that starts the renewals in time.
+    /// Returns the latest check that starts the renewals in time.
     fn looks_at(&self) -> Instant {
         earlier(self.due, self.third / 4)
     }
 
-    /// A look starts renewals that are due before the next look, and some more, so that looks are
-    /// a quarter of a third apart at least however many runs there are.
+    /// A check starts renewals that are due before the next check, and some more. So checks are at
+    /// least a quarter of a third of the lease apart, however many runs there are.
     fn is_near(&self, now: Instant) -> bool {
         self.due.saturating_duration_since(now) <= self.third / 2
     }
 }
 
-/// Keeps a lease alive until it is dropped. A renewal that is under way then is heard.
+/// Renews a lease until it is dropped. A renewal that is under way then still counts.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     heartbeats: Arc<Heartbeats>,
@@ -125,9 +125,9 @@ impl Heartbeats {
             context.runtime.spawn(watching.run());
         }
         if earlier.is_some() || is_earlier {
-            // A worker keeps the task that it woke or spawned last for itself, where no other can
-            // steal it (Tokio's LIFO slot). The next spawn pushes it out of there, so that work that
-            // blocks this thread does not block it.
+            // A worker keeps the task that it woke or spawned last for itself, where no other
+            // worker can steal it (Tokio's LIFO slot). The next spawn pushes it out of there, so
+            // that work that blocks this thread does not block it.
             context.runtime.spawn(std::future::ready(()));
         }
         Heartbeat {
@@ -153,8 +153,8 @@ impl Watch {
         }
     }
 
-    /// Takes out the runs whose renewal is near, and says when to look again: `None` when no run is
-    /// left to wait for.
+    /// Takes out the runs whose renewal is near, and returns when to check again: `None` when no
+    /// run is left to wait for.
     fn look(&mut self, now: Instant) -> (Vec<Beating>, Option<Instant>) {
         let (mut near, mut next) = (Vec::new(), None);
         for beat in self.runs.values_mut() {
@@ -178,14 +178,15 @@ impl Watch {
     }
 }
 
-/// The task of one runtime. It ends when nothing waited between two of its looks, and with the runtime.
+/// The task of one runtime. It ends when no run waited between two of its checks, and with the
+/// runtime.
 struct Watching {
     heartbeats: Arc<Heartbeats>,
-    /// Its watch is the one that has this, too.
+    /// The watch of this task is the one with the same notification.
     earlier: Arc<Notify>,
 }
 
-/// So long the task waits for the next run before it ends.
+/// How long the task waits for the next run before it ends.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Watching {
@@ -203,7 +204,7 @@ impl Watching {
         }
     }
 
-    /// Looks at all runs; when to look again, `None` to end.
+    /// Checks all runs; returns when to check again, `None` to end.
     fn look(&self, was_idle: &mut bool) -> Option<Instant> {
         let mut watches = self.heartbeats.watches();
         let number = watches.iter().position(|watch| self.looks_at(watch))?;
@@ -226,7 +227,7 @@ impl Watching {
     }
 }
 
-/// A runtime that ends takes the tasks of its runs with it, so nobody is left to be watched.
+/// A runtime that ends takes the tasks of its runs with it, so no run is left to watch.
 impl Drop for Watching {
     fn drop(&mut self) {
         let mut watches = self.heartbeats.watches();
@@ -242,9 +243,9 @@ struct Beating {
 }
 
 impl Beating {
-    /// A store that is out of reach is asked until the work ends, also when the claim can no longer be
-    /// assumed to be held and the work was told so: if nobody else has acquired the key meanwhile, work that
-    /// cannot be stopped is so protected again.
+    /// The renewal is repeated until the work ends, also when the claim can no longer be assumed to
+    /// be held and the work was notified: if no other attempt has acquired the key meanwhile, work
+    /// that cannot be stopped is protected again.
     async fn run(mut self) {
         let mut next = earlier(self.lease.deadline(), self.third * 2);
         while self.pause_until(next).await {
@@ -272,7 +273,7 @@ impl Beating {
         }
     }
 
-    /// Whether what is heard now concerns nobody.
+    /// Returns whether the answer that comes now concerns nobody.
     fn is_stopped(&mut self) -> bool {
         !matches!(self.stopped.try_recv(), Err(TryRecvError::Empty))
     }
@@ -283,7 +284,7 @@ impl Beating {
             .with_claim(|claim| self.context.observers.retried(claim.key(), "renew", error));
     }
 
-    /// `false` when the heartbeat is to stop.
+    /// Returns `false` when the heartbeat has to stop.
     async fn pause_until(&mut self, next: Instant) -> bool {
         tokio::select! {
             biased;
@@ -305,7 +306,7 @@ fn earlier(instant: Instant, by: Duration) -> Instant {
     instant.checked_sub(by).unwrap_or(instant)
 }
 
-/// Whether asking again is of no use.
+/// Returns whether a repetition is useless.
 fn is_final(kind: ErrorKind) -> bool {
     matches!(
         kind,

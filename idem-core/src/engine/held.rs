@@ -1,4 +1,4 @@
-//! [`Held`]: a claim in hand, and how it ends.
+//! [`Held`]: a claim that a run holds, and how it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// The call of the store that it takes.
+    /// Returns the name of the store call that it needs.
     fn call(&self) -> &'static str {
         match self {
             Self::Complete(_) => "complete",
@@ -33,7 +33,7 @@ impl Ending {
         }
     }
 
-    /// What the policy for an interruption comes to.
+    /// Returns the ending that the policy for an interruption leads to.
     pub(super) fn interrupted(policy: InterruptPolicy, failure: impl FnOnce() -> Failure) -> Self {
         match policy {
             InterruptPolicy::Release => Self::Release,
@@ -43,22 +43,22 @@ impl Ending {
     }
 }
 
-/// A claim that ends in some way whatever happens to its holder: settled, or dropped.
+/// A claim that always ends, whatever happens to its holder: settled, or dropped.
 ///
-/// What is to be done then goes to the runtime that the run was started on; where that has ended, the lease
-/// lapses.
+/// The remaining step then goes to the runtime that the run was started on; where that has ended,
+/// the lease runs out.
 #[derive(Debug)]
 pub(super) struct Held {
     context: Context,
     lease: Arc<Lease>,
     heartbeat: Option<Heartbeat>,
     others: Arc<Others>,
-    /// What a drop comes to.
+    /// The ending when it is dropped.
     on_drop: Ending,
 }
 
 impl Held {
-    /// A claim whose work has not started: dropped, it is released.
+    /// Holds a claim whose work has not started: a drop releases it.
     pub(super) fn new(
         context: Context,
         request: &ClaimRequest,
@@ -74,17 +74,17 @@ impl Held {
         }
     }
 
-    /// Says that it was claimed before, elsewhere.
+    /// Marks it as claimed before, elsewhere.
     pub(super) fn set_handed_over(&self) {
         self.lease.set_handed_over();
     }
 
-    /// Whether another attempt has held the key before.
+    /// Returns whether another attempt has held the key before.
     pub(super) fn is_takeover(&self) -> bool {
         self.lease.with_claim(Claim::is_takeover)
     }
 
-    /// Whether the lease was over before the work started.
+    /// Returns whether the lease was over before the work started.
     pub(super) fn is_over(&self) -> bool {
         self.lease.is_over()
     }
@@ -103,12 +103,12 @@ impl Held {
         Work::claimed(self.context.clone(), Arc::clone(&self.lease), others)
     }
 
-    /// What a drop comes to from now on.
+    /// Sets the ending for a drop from now on.
     pub(super) fn set_on_drop(&mut self, ending: Ending) {
         self.on_drop = ending;
     }
 
-    /// Ends it so, even if the caller is dropped meanwhile.
+    /// Ends the claim so, even if the caller is dropped meanwhile.
     pub(super) async fn settle(mut self, ending: Ending) -> Result<()> {
         self.lease.end();
         self.on_drop = ending;
@@ -118,13 +118,13 @@ impl Held {
         }
     }
 
-    /// The last step that a drop would come to.
+    /// Returns the last step that a drop would take.
     fn into_step(mut self) -> Option<LastStep> {
         self.lease.end();
         self.last_step()
     }
 
-    /// What is left to do, once.
+    /// Returns the remaining step, once.
     fn last_step(&mut self) -> Option<LastStep> {
         let heartbeat = self.heartbeat.take();
         if heartbeat.is_some() {
@@ -147,7 +147,8 @@ impl Held {
             context: self.context.clone(),
             lease: Arc::clone(&self.lease),
             claim: self.lease.claim(),
-            // What cannot be released is to lapse; what is sealed late must not be taken over before.
+            // A claim that cannot be released must expire, so no heartbeat; a claim that is sealed
+            // late must not be taken over before.
             _heartbeat: heartbeat.filter(|_| !matches!(ending, Ending::Release)),
             ending,
             limit,
@@ -173,13 +174,13 @@ struct LastStep {
     claim: Claim,
     ending: Ending,
     limit: Duration,
-    /// They end before this one does: who finds the result here finds it there.
+    /// They end before this one does: a caller that finds the result here finds it there.
     others: Vec<Held>,
     _heartbeat: Option<Heartbeat>,
 }
 
 impl LastStep {
-    /// Takes it, and tells those who wait for it in this process, whatever came of it.
+    /// Takes the step and notifies the waiting runs of this process, whatever the result.
     async fn run(mut self) -> Result<()> {
         let others = std::mem::take(&mut self.others);
         let steps: Vec<_> = others.into_iter().filter_map(Held::into_step).collect();
@@ -197,7 +198,7 @@ impl LastStep {
         result
     }
 
-    /// Repeats it until the store has taken it, which it may do twice, or the time is up.
+    /// Repeats the step until the store has taken it, possibly twice, or the time is up.
     async fn repeat(&self) -> Result<()> {
         let mut backoff = Backoff::new(self.limit);
         let mut doubt = Doubt::default();
@@ -228,7 +229,8 @@ impl LastStep {
     }
 }
 
-/// A last step may be repeated whenever it may have taken effect already: the same twice succeeds twice.
+/// Returns whether a last step is worth repeating; it may be whenever it may have taken effect
+/// already: the same step twice succeeds twice.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     let is_settled = matches!(
         error.kind(),

@@ -19,13 +19,14 @@ use crate::{Fingerprint, IdempotencyStore, Key, Response, Result};
 
 /// Runs work once per key, on any store. Cloning costs a reference count.
 ///
-/// The work is a closure that takes [`Work`] and returns a future: `async |work: Work| { … }`. Its value is
-/// stored as JSON, so it is `Serialize + DeserializeOwned`; `()` is a value like others. Its error only needs
-/// to be `Display`.
+/// The work is a closure that takes [`Work`] and returns a future: `async |work: Work| { … }`. Its
+/// value is stored as JSON, so it is `Serialize + DeserializeOwned`; `()` is a value like any
+/// other. Its error only needs to be `Display`.
 ///
 /// # Cancellation
 ///
-/// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the key.
+/// Every run may be dropped at any poll. The [module](crate::engine) says what then becomes of the
+/// key.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     pub(super) shared: Arc<Shared>,
@@ -42,11 +43,11 @@ pub(super) struct Shared {
 }
 
 impl Idempotency {
-    /// 1,024.
+    /// 1,024 runs.
     pub const DEFAULT_MAX_WAITERS: usize = 1024;
 
-    /// Runs on this store, with [`Policy::default`](crate::Policy::default) for every operation. An `Arc<dyn IdempotencyStore>` is a
-    /// store, too.
+    /// Creates an engine on this store, with [`Policy::default`](crate::Policy::default) for every
+    /// operation. An `Arc<dyn IdempotencyStore>` is a store, too.
     #[must_use]
     pub fn new(store: impl IdempotencyStore) -> Self {
         Self {
@@ -61,24 +62,26 @@ impl Idempotency {
         }
     }
 
-    /// What wakes runs that wait for another's result ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)): they poll as they
-    /// do without it, and ask at once when they are told to. A store may be its own: see its crate. Of claims that end in
-    /// this process they are told in any case.
+    /// Sets what wakes the runs that wait for another run's result
+    /// ([`BusyPolicy::Wait`](crate::BusyPolicy::Wait)). They poll as they do without it, and claim
+    /// again at once when they are notified. A store may be its own notifier: see its crate. Claims
+    /// that end in this process notify in any case.
     #[must_use]
     pub fn with_notifier(mut self, wakes: impl ChangeNotifier) -> Self {
         Arc::make_mut(&mut self.shared).wakes = Some(Arc::new(wakes));
         self
     }
 
-    /// How many runs may wait for another's result at once; 1,024 unless told. One more is refused as under
-    /// [`BusyPolicy::Refuse`](crate::BusyPolicy::Refuse). Clones made before keep their own number.
+    /// Sets how many runs may wait for another run's result at once. Default: 1,024. One more is
+    /// refused as under [`BusyPolicy::Refuse`](crate::BusyPolicy::Refuse). Clones made before keep
+    /// their own number.
     #[must_use]
     pub fn with_max_waiters(mut self, most: usize) -> Self {
         Arc::make_mut(&mut self.shared).waiting = Arc::new(Waiting::new(most));
         self
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &dyn IdempotencyStore {
         &*self.shared.store
@@ -90,11 +93,11 @@ impl Idempotency {
     ///
     /// # Errors
     ///
-    /// See [`RunError`]; [`has_run`](RunError::has_run) tells whether the work ran.
+    /// See [`RunError`]; [`has_run`](RunError::has_run) returns whether the work ran.
     ///
     /// # Panics
     ///
-    /// With what the work panics with, after the policy was followed.
+    /// With the panic of the work, after the policy was followed.
     pub async fn run<R, T, E, F, Fut>(
         &self,
         key: &Key,
@@ -115,7 +118,8 @@ impl Idempotency {
             .await
     }
 
-    /// [`run`](Self::run) for a request whose fingerprint is already known, or made in another way.
+    /// Runs the work as [`run`](Self::run) does, for a request whose fingerprint is already known,
+    /// or made in another way.
     ///
     /// # Errors
     ///
@@ -140,8 +144,8 @@ impl Idempotency {
             .await
     }
 
-    /// [`run`](Self::run) where there is a key. Without one the work just runs: the value is fresh, the store
-    /// is not asked, nothing is kept.
+    /// Runs the work as [`run`](Self::run) does, where there is a key. Without one the work just
+    /// runs: the value is fresh, and nothing is read or stored.
     ///
     /// # Errors
     ///
@@ -173,8 +177,8 @@ impl Idempotency {
         }
     }
 
-    /// [`run`](Self::run) for work that makes a whole [`Response`], which is stored and replayed byte for
-    /// byte: for HTTP and other edges.
+    /// Runs work that makes a whole [`Response`], which is stored and replayed byte for byte:
+    /// [`run`](Self::run) for HTTP and other edges.
     ///
     /// # Errors
     ///
@@ -216,7 +220,7 @@ impl Idempotency {
             .await
     }
 
-    /// A run that follows this policy instead of the operation's.
+    /// Runs under this policy instead of the operation's.
     pub(super) async fn run_following<C, T, E, F, Fut>(
         &self,
         policy: Arc<Policy>,
@@ -237,7 +241,7 @@ impl Idempotency {
         observers.around(run).await
     }
 
-    /// What the parts of a run share.
+    /// Returns what the parts of a run share.
     pub(super) fn context(&self, key: &Key, policy: Arc<Policy>) -> Result<Context> {
         let store = Arc::clone(&self.shared.store);
         let wakes = self.shared.wakes.clone();

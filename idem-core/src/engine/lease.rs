@@ -11,15 +11,15 @@ use crate::backend::check;
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///
-/// That instant is counted from before the request was sent, so it is never later than the end that the
-/// store keeps. Nobody has to run for it to be noticed: each look compares it with the clock, so that a
-/// process that was stopped for a while knows at its first look.
+/// That instant is counted from before the request was sent, so it is never later than the end that
+/// the store keeps. No task has to run to notice the end: each check compares it with the clock, so
+/// a process that was stopped for a while knows at its first check.
 #[derive(Debug)]
 pub(super) struct Lease {
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
     over: watch::Sender<bool>,
-    /// When the claim was asked for.
+    /// When the claim was sent.
     since: Instant,
     /// Whether it was claimed before, elsewhere.
     is_handed_over: AtomicBool,
@@ -34,7 +34,7 @@ struct Held {
 }
 
 impl Lease {
-    /// A claim that was granted to a request sent at `sent`.
+    /// Holds a claim that was granted to a request sent at `sent`.
     pub(super) fn new(claim: Claim, sent: Instant) -> Self {
         let deadline = deadline(&claim, sent);
         Self {
@@ -59,23 +59,23 @@ impl Lease {
         read(&self.held().claim)
     }
 
-    /// Says that it was claimed before, elsewhere.
+    /// Marks it as claimed before, elsewhere.
     pub(super) fn set_handed_over(&self) {
         self.is_handed_over.store(true, Ordering::Relaxed);
     }
 
-    /// When the key was first seen, if that was here.
+    /// Returns when the key was first seen, if that was here.
     pub(super) fn first_seen(&self) -> Option<Instant> {
         let is_first = self.with_claim(Claim::attempts) == 1;
         (is_first && !self.is_handed_over.load(Ordering::Relaxed)).then_some(self.since)
     }
 
-    /// Whether nobody has asked this before.
+    /// Returns whether this is the first call.
     pub(super) fn is_first_loss(&self) -> bool {
         !self.loss_is_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the lease is over by the clock, whatever was said of it.
+    /// Returns whether the lease is over by the clock, whatever was reported of it.
     pub(super) fn has_passed(&self) -> bool {
         Instant::now() >= self.deadline()
     }
@@ -84,7 +84,7 @@ impl Lease {
         self.held().deadline
     }
 
-    /// Takes note of a renewal that was sent at `sent`.
+    /// Records a renewal that was sent at `sent`.
     pub(super) fn extend(&self, claim: Claim, sent: Instant) {
         let deadline = deadline(&claim, sent);
         let mut held = self.held();
@@ -93,12 +93,12 @@ impl Lease {
         }
     }
 
-    /// Says that the claim is no longer held, or no longer needed.
+    /// Marks the claim as no longer held, or no longer needed.
     pub(super) fn end(&self) {
         self.over.send_replace(true);
     }
 
-    /// Whether the claim can no longer be assumed to be held. Once it was so, it stays so.
+    /// Returns whether the claim can no longer be assumed to be held. Once true, it stays true.
     pub(super) fn is_over(&self) -> bool {
         if *self.over.borrow() {
             return true;

@@ -1,4 +1,4 @@
-//! What application code calls: [`Idempotency`] runs work at most once per key and replays its result.
+//! The API for applications: [`Idempotency`] runs work at most once per key and replays its result.
 //!
 //! ```
 //! use idem_core::{Idempotency, Key, MemoryStore, Outcome, Policy, Work};
@@ -20,43 +20,46 @@
 //!
 //! # What happens in a run
 //!
-//! The key is claimed; the loser of a race gets the winner's result, or learns that it is being made. The
-//! winner's work runs in the caller's own task while a task beside it renews the lease at each third. Then
-//! the result is sealed.
+//! The engine claims the key. The loser of a race gets the winner's result, or learns that another
+//! run is working on it. The winner's work runs in the caller's own task while another task renews
+//! the lease at each third. Then the result is sealed.
 //!
-//! | the work | becomes of the claim | the caller gets |
+//! | the work | the claim | the caller gets |
 //! | --- | --- | --- |
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
-//! | returns `Ok` of what cannot be stored, or not be read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::NotStored`] with the value |
+//! | returns `Ok` with a value that cannot be stored or read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::NotStored`] with the value |
 //! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::NotStored`] with the value |
 //! | returns `Err` | released, recorded or left ([`ErrorPolicy`]) | [`RunError::Work`] |
 //! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
-//! | is dropped | the work first, then the claim is released, recorded or left ([`InterruptPolicy`]) | |
+//! | is dropped | the work is dropped first; then the claim is released, recorded or left ([`InterruptPolicy`]) | |
 //! | was not started when the run was dropped | released | |
 //! | loses the claim | as the store has it | what the work makes of [`Work::lost`] |
 //!
-//! A claim that is to be released or recorded while the store cannot be reached, or when the runtime or the
-//! process has ended, lapses with its lease, and the [`StalePolicy`](crate::StalePolicy) decides.
+//! If the store cannot be reached, or the runtime or the process has ended, a claim can be neither
+//! released nor recorded. It then expires with its lease, and the
+//! [`StalePolicy`](crate::StalePolicy) decides.
 //!
 //! # Values
 //!
-//! A value is sealed only if its JSON reads back as an equal one, which is tried before the seal: a value that the
-//! first caller gets and no later one is an error of the first call. JSON carries neither numbers that are not finite,
-//! nor a `Some` of what is written as `null` (`Some(None)`, `Some(())`); and a type's `Deserialize` has to read what
-//! its `Serialize` writes, and give what writes the same again, in any order. Everything else is
-//! [`RunError::NotStored`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run, its value is in the
-//! error, and the key is never free for a second run.
+//! A value is sealed only if its JSON reads back as an equal one, which is tried before the seal: a
+//! value that the first caller gets and no later one is an error of the first call. JSON carries
+//! neither numbers that are not finite, nor a `Some` of a value that is written as `null`
+//! (`Some(None)`, `Some(())`). A type's `Deserialize` has to read what its `Serialize` writes, and
+//! give a value that writes the same again, in any order. Everything else is
+//! [`RunError::NotStored`] with [`InvalidInput`](crate::ErrorKind::InvalidInput): the work has run,
+//! its value is in the error, and the key is never free for a second run.
 //!
 //! # Lost claims
 //!
-//! A renewal that fails is repeated. When the lease is over by this process's clock, [`Work::is_lost`] says
-//! so, and does not take it back. The renewals go on until the work ends, because nobody else may have asked
-//! for the key: work that cannot be stopped is then protected again, and its result can still be sealed.
+//! A renewal that fails is repeated. When the lease is over by this process's clock,
+//! [`Work::is_lost`] says so, and does not take it back. The renewals go on until the work ends,
+//! because no other attempt may have acquired the key: work that cannot be stopped is then
+//! protected again, and its result can still be sealed.
 //!
 //! # Runtime
 //!
-//! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread of a
-//! current-thread runtime blocks the renewals, too.
+//! A run needs a Tokio runtime with time enabled, of either kind. Work that blocks the only thread
+//! of a current-thread runtime blocks the renewals, too.
 
 mod also;
 mod choices;

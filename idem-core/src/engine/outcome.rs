@@ -15,20 +15,20 @@ pub enum Outcome<T> {
     Replayed {
         /// The result.
         value: T,
-        /// When it was first answered: sealed, by the store's clock.
+        /// When it was sealed, by the store's clock.
         sealed_at: Timestamp,
     },
 }
 
 impl<T> Outcome<T> {
-    /// The value, fresh or not.
+    /// Returns the value, fresh or not.
     pub fn into_inner(self) -> T {
         match self {
             Self::Fresh(value) | Self::Replayed { value, .. } => value,
         }
     }
 
-    /// The value, if the work ran before and not now.
+    /// Returns the value, if the work ran before and not now.
     pub fn into_replayed(self) -> Option<T> {
         match self {
             Self::Fresh(_) => None,
@@ -36,13 +36,13 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Whether the work ran before and not now.
+    /// Returns whether the work ran before and not now.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed { .. })
     }
 
-    /// When a replay was first answered; `None` for a fresh value, whose time is now.
+    /// Returns when a replay was first answered; `None` for a fresh value, whose time is now.
     #[must_use]
     pub fn first_answered_at(&self) -> Option<Timestamp> {
         match self {
@@ -51,7 +51,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same with a reference to the value.
+    /// Returns the same outcome with a reference to the value.
     #[must_use]
     pub fn as_ref(&self) -> Outcome<&T> {
         match self {
@@ -63,7 +63,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same with what `change` makes of the value.
+    /// Maps the value with `change`.
     #[must_use]
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {

@@ -10,8 +10,8 @@ use crate::{
     ClaimRequest, Error, FailedPolicy, Fingerprint, Key, Limits, Metadata, Result, StalePolicy,
 };
 
-/// How an operation is run: for how long it is claimed and kept, and what happens when something else than
-/// a result comes of it.
+/// How an operation is run: how long its claim and its result last, and what happens without a
+/// result.
 ///
 /// | | [`default`](Self::default) | [`at_most_once`](Self::at_most_once) |
 /// | --- | --- | --- |
@@ -21,7 +21,8 @@ use crate::{
 /// | the caller goes away, the work panics | released | recorded |
 /// | the request is being worked on | refused | refused |
 ///
-/// In files, durations are written `500ms`, `30s`, `15m`, `24h`, `7d`; what is left out has its default.
+/// In files, durations are written `500ms`, `30s`, `15m`, `24h`, `7d`; missing keys have their
+/// defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -71,10 +72,12 @@ impl Policy {
     /// 10 seconds.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
-    /// For work that must never run twice under one key: a payment where the other side knows no key.
+    /// For work that must never run twice under one key, for example a payment at a provider
+    /// without idempotency keys.
     ///
-    /// Whatever comes of the work is recorded, and a claim whose holder vanished is failed instead of taken
-    /// over. Somebody then has to look whether the effect happened. It holds until the retention ends.
+    /// Every outcome of the work is recorded, and a claim whose holder vanished is failed instead
+    /// of taken over. A person then has to check whether the effect happened. The record holds
+    /// until the retention ends.
     #[must_use]
     pub fn at_most_once() -> Self {
         Self {
@@ -86,186 +89,190 @@ impl Policy {
         }
     }
 
-    /// How long a claim is honoured without renewal; 30 s unless told. It is renewed at each third while the
-    /// work runs, so this is no limit for the work: it is how long a key stays blocked after its worker
-    /// died, and how long the store may be away before the work is told that the claim may be lost.
+    /// Sets how long a claim is honoured without renewal. Default: 30 s. It is renewed at each
+    /// third while the work runs, so it does not limit the work. It limits how long a key stays
+    /// blocked after its worker died. It also limits how long the store may be away before the work
+    /// learns that the claim may be lost.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a result is replayed; 24 h unless told.
+    /// Sets how long a result is replayed. Default: 24 h.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
     }
 
-    /// How long a recorded failure is replayed, and an abandoned claim kept after its lease; 24 h unless told.
+    /// Sets how long a recorded failure is replayed, and an abandoned claim kept after its lease.
+    /// Default: 24 h.
     #[must_use]
     pub fn with_failure_retention(mut self, retention: Duration) -> Self {
         self.failure_retention = retention;
         self
     }
 
-    /// How long the store is asked again when it cannot be reached, or the key is contended and the caller does
-    /// not [wait](Self::with_on_busy); 10 s unless told. A call that is not answered within half of it is asked
-    /// again. A result is sealed with at least a lease's patience. More than a year counts as a year.
+    /// Sets the retry time-out: how long a store call is repeated when the store cannot be reached,
+    /// or the key is contended and the caller does not [wait](Self::with_on_busy). Default: 10 s. A
+    /// call without an answer within half of it is repeated. The seal of a result is repeated for a
+    /// lease at least. More than a year counts as a year.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// What a caller does while somebody else works on the request.
+    /// Sets what a caller does while another run works on the request.
     #[must_use]
     pub fn with_on_busy(mut self, policy: BusyPolicy) -> Self {
         self.on_busy = policy;
         self
     }
 
-    /// What becomes of the claim when the work answers with an error.
+    /// Sets what becomes of the claim when the work returns an error.
     #[must_use]
     pub fn with_on_error(mut self, policy: ErrorPolicy) -> Self {
         self.on_error = policy;
         self
     }
 
-    /// What becomes of the claim when the run is dropped while the work runs.
+    /// Sets what becomes of the claim when the run is dropped while the work runs.
     #[must_use]
     pub fn with_on_cancel(mut self, policy: InterruptPolicy) -> Self {
         self.on_cancel = policy;
         self
     }
 
-    /// What becomes of the claim when the work panics.
+    /// Sets what becomes of the claim when the work panics.
     #[must_use]
     pub fn with_on_panic(mut self, policy: InterruptPolicy) -> Self {
         self.on_panic = policy;
         self
     }
 
-    /// What happens when a lease ends without a result.
+    /// Sets what happens when a lease ends without a result.
     #[must_use]
     pub fn with_on_stale(mut self, policy: StalePolicy) -> Self {
         self.on_stale = policy;
         self
     }
 
-    /// What a claim does that meets a recorded failure.
+    /// Sets what a claim does that meets a recorded failure.
     #[must_use]
     pub fn with_on_failed(mut self, policy: FailedPolicy) -> Self {
         self.on_failed = policy;
         self
     }
 
-    /// A limit for results in stored form below the store's own.
+    /// Sets a limit for results in stored form, below the store's own.
     #[must_use]
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = Some(bytes);
         self
     }
 
-    /// A limit for requests, in bytes of canonical JSON: a larger one is refused before anything is sent. Where the
-    /// caller brings a fingerprint, it holds the request to [`check_request`](Self::check_request) itself.
+    /// Sets a limit for requests, in bytes of canonical JSON: a larger one is refused before
+    /// anything is sent. A caller that brings a fingerprint must call
+    /// [`check_request`](Self::check_request) itself.
     #[must_use]
     pub fn with_max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = Some(bytes);
         self
     }
 
-    /// What each claim leaves on its record for people.
+    /// Sets the metadata that each claim leaves on its record for people.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// The lease.
+    /// Returns the lease.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// How long a result is replayed.
+    /// Returns how long a result is replayed.
     #[must_use]
     pub fn retention(&self) -> Duration {
         self.retention
     }
 
-    /// How long a recorded failure is replayed.
+    /// Returns how long a recorded failure is replayed.
     #[must_use]
     pub fn failure_retention(&self) -> Duration {
         self.failure_retention
     }
 
-    /// How long the store is asked again.
+    /// Returns the retry time-out: how long a failed store call is repeated.
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// What a caller does while somebody else works on the request.
+    /// Returns what a caller does while another run works on the request.
     #[must_use]
     pub fn on_busy(&self) -> BusyPolicy {
         self.on_busy
     }
 
-    /// What becomes of the claim when the work answers with an error.
+    /// Returns what becomes of the claim when the work returns an error.
     #[must_use]
     pub fn on_error(&self) -> ErrorPolicy {
         self.on_error
     }
 
-    /// What becomes of the claim when the run is dropped while the work runs.
+    /// Returns what becomes of the claim when the run is dropped while the work runs.
     #[must_use]
     pub fn on_cancel(&self) -> InterruptPolicy {
         self.on_cancel
     }
 
-    /// What becomes of the claim when the work panics.
+    /// Returns what becomes of the claim when the work panics.
     #[must_use]
     pub fn on_panic(&self) -> InterruptPolicy {
         self.on_panic
     }
 
-    /// What happens when a lease ends without a result.
+    /// Returns what happens when a lease ends without a result.
     #[must_use]
     pub fn on_stale(&self) -> StalePolicy {
         self.on_stale
     }
 
-    /// What a claim does that meets a recorded failure.
+    /// Returns what a claim does that meets a recorded failure.
     #[must_use]
     pub fn on_failed(&self) -> FailedPolicy {
         self.on_failed
     }
 
-    /// The limit for results, if there is one beside the store's.
+    /// Returns the limit for results, if there is one beside the store's.
     #[must_use]
     pub fn max_result_bytes(&self) -> Option<usize> {
         self.max_result_bytes
     }
 
-    /// The limit for requests, if there is one.
+    /// Returns the limit for requests, if there is one.
     #[must_use]
     pub fn max_request_bytes(&self) -> Option<usize> {
         self.max_request_bytes
     }
 
-    /// What each claim leaves on its record.
+    /// Returns the metadata that each claim leaves on its record.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Whether a store with these limits accepts what this policy will ask of it.
+    /// Checks that a store with these limits accepts the claims of this policy.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a duration that is zero or too long, and for
-    /// over-large metadata; every run makes this check before anything is sent.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a duration that is zero or too long,
+    /// and for over-large metadata; every run makes this check before anything is sent.
     pub fn check(&self, limits: &Limits) -> Result<()> {
         check::lease(self.lease)?;
         check::retention(self.retention)?;
@@ -279,7 +286,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether a request of this size is within the limit.
+    /// Checks that a request of this size is within the limit.
     ///
     /// # Errors
     ///
@@ -293,7 +300,7 @@ impl Policy {
         }
     }
 
-    /// The claim that this policy makes.
+    /// Returns the claim that this policy makes.
     pub(super) fn request(&self, key: Key, fingerprint: Fingerprint) -> ClaimRequest {
         ClaimRequest::new(key, fingerprint)
             .with_lease(self.lease)
@@ -303,18 +310,18 @@ impl Policy {
             .with_metadata(self.metadata.clone())
     }
 
-    /// The limits that a result is held to.
+    /// Returns the limits for a result.
     pub(super) fn limits(&self, store: Limits) -> Limits {
         let own = self.max_result_bytes.unwrap_or(usize::MAX);
         store.with_max_result_bytes(store.max_result_bytes.min(own))
     }
 
-    /// How long one call of the store may take before it is asked again.
+    /// Returns how long one store call may take before it is repeated.
     pub(super) fn try_limit(&self) -> Duration {
         self.patience / 2
     }
 
-    /// How long a result is tried to be sealed.
+    /// Returns how long the seal of a result is repeated.
     pub(super) fn seal_limit(&self) -> Duration {
         self.patience.max(self.lease)
     }

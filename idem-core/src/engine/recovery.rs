@@ -9,24 +9,25 @@ use crate::backoff::Backoff;
 use crate::{Checkpoint, CheckpointStore, Effect, Error, ErrorKind, Result};
 
 impl Work {
-    /// Stores how far the work got, in place of the checkpoint before: whoever takes this work over begins with
+    /// Stores how far the work got, and replaces the checkpoint before: a takeover begins with
     /// [`last_checkpoint`](Self::last_checkpoint). Without a key nothing is stored.
     ///
-    /// Do what is between two checkpoints so that it may be done twice: under a [derived](Self::derive) key, say. A
-    /// checkpoint outlives its worker, not the claim: work that ends with an error loses it with the release, unless
-    /// the policy is [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire).
+    /// The work between two checkpoints may run twice, so make it repeatable: for example under a
+    /// [derived](Self::derive) key. A checkpoint outlives its worker, not the claim: work that ends
+    /// with an error loses it with the release, except under
+    /// [`ErrorPolicy::LetExpire`](crate::ErrorPolicy::LetExpire).
     ///
     /// # Errors
     ///
-    /// [`ClaimLost`](ErrorKind::ClaimLost) when somebody else works on it now: stop.
-    /// [`InvalidInput`](ErrorKind::InvalidInput) when it is too large, has no JSON form or one that does not carry it (see
-    /// [`Checkpoint::json`]), or its name is none.
-    /// [`Misconfigured`](ErrorKind::Misconfigured) when the store keeps no checkpoints. When the store cannot be
-    /// reached it is asked again for as long as the policy's patience.
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when another attempt works on it now: stop.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) when the value is too large, has no JSON form or
+    /// one that does not carry it (see [`Checkpoint::json`]), or when the name is invalid.
+    /// [`Misconfigured`](ErrorKind::Misconfigured) when the store keeps no checkpoints. When the
+    /// store cannot be reached, the call is repeated for the policy's retry time-out.
     ///
     /// # Cancellation
     ///
-    /// The checkpoint, or the one before, is stored, whole.
+    /// Either this checkpoint or the one before is stored, whole.
     pub async fn checkpoint<T: Serialize + Sync + ?Sized>(
         &self,
         name: &str,
@@ -54,7 +55,8 @@ impl Work {
         }
     }
 
-    /// The last checkpoint of this work, by whoever stored it; `None` when there is none, and without a key.
+    /// Returns the last checkpoint of this work, whichever attempt stored it; `None` when there is
+    /// none, and without a key.
     ///
     /// # Errors
     ///

@@ -20,10 +20,10 @@ use crate::{
     Completed, Effect, Error, ErrorKind, Failure, Fingerprint, Key, Limits, Response, Result,
 };
 
-/// Most bytes of an error's text that are recorded.
+/// The most bytes of an error's text that are recorded.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
-/// Claims, and does what the verdict says.
+/// Claims the key, and follows the decision.
 pub(super) async fn run<C, T, E, F, Fut>(
     context: Context,
     key: &Key,
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The verdict of a claim, which the observers are told of.
+/// Claims the key and reports the decision to the observers.
 pub(super) async fn decided(
     context: &Context,
     key: &Key,
@@ -66,8 +66,9 @@ pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T
     Ok(Outcome::Replayed { value, sealed_at })
 }
 
-/// Claims; work does not start on a lease that was over before its grant was heard of, but asks again: the
-/// same attempt gets its own claim back with a new lease, or the truth.
+/// Claims the key. Work does not start on a lease that was over before its grant arrived: the claim
+/// is repeated, and the same attempt gets its own claim back with a new lease, or the current
+/// state.
 async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
     let mut request = context.policy.request(key.clone(), fingerprint);
     let mut backoff = Backoff::new(context.policy.patience());
@@ -95,7 +96,7 @@ async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -
     }
 }
 
-/// Does the work under the claim, and the last step.
+/// Runs the work under the claim, then takes the last step.
 pub(super) async fn perform<C, T, E, F, Fut>(
     context: &Context,
     mut held: Held,
@@ -112,7 +113,7 @@ where
     match caught(work, handle).await {
         Ok(Ok(value)) => seal::<C, _, _>(context, held, value).await,
         Ok(Err(error)) => {
-            // The lease lapses if this cannot be done; what the caller needs is the work's error.
+            // If this fails, the lease runs out; the caller needs the work's error.
             let _ = held.settle(after_error(context, &error)).await;
             Err(RunError::Work(error))
         }
@@ -126,7 +127,7 @@ where
     }
 }
 
-/// The work's answer, or what it panicked with. The work is dropped before this ends.
+/// Returns the work's result, or its panic. The work is dropped before this ends.
 async fn caught<F, Fut>(work: F, handle: Work) -> Result<Fut::Output, Box<dyn Any + Send>>
 where
     F: FnOnce(Work) -> Fut + Send,
@@ -134,7 +135,7 @@ where
 {
     let mut future = pin!(catch_unwind(AssertUnwindSafe(|| work(handle)))?);
     poll_fn(|context| {
-        // What the panic left behind is dropped and never looked at.
+        // The state that the panic left behind is dropped and never read.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
             Err(panic) => Poll::Ready(Err(panic)),

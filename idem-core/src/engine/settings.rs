@@ -1,4 +1,4 @@
-//! What an [`Idempotency`] is set to.
+//! Settings of an [`Idempotency`].
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use super::{Idempotency, Policies, Policy};
 use crate::{Key, Result};
 
 impl Idempotency {
-    /// The policy of all operations that have none of their own.
+    /// Sets the policy of all operations that have none of their own.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         self.with_changed_policies(|policies| policies.with_default(policy))
     }
 
-    /// The policy of one operation, by the name that its keys carry, or of all that begin with what is before a
-    /// final `*`.
+    /// Sets the policy of one operation, by the name in its keys, or of all operations with the
+    /// prefix before a final `*`.
     #[must_use]
     pub fn with_operation_policy(self, operation: impl Into<String>, policy: Policy) -> Self {
         self.with_changed_policies(|policies| policies.with_operation(operation, policy))
     }
 
-    /// These policies, in the place of those that it has.
+    /// Replaces all policies.
     #[must_use]
     pub fn with_policies(self, policies: Policies) -> Self {
         self.with_changed_policies(|_| policies)
     }
 
-    /// The policies of this file, also after it was read again. What is set in code after this is set on a copy, which
-    /// follows the file no more; what is to lie under the file goes to
-    /// [`load_over`](PolicyFile::load_over).
+    /// Follows the policies of this file, also after it is reloaded. A later setting in code
+    /// applies to a copy, which no longer follows the file; to put settings under the file, pass
+    /// them to [`load_over`](PolicyFile::load_over).
     #[cfg(any(feature = "toml", feature = "yaml"))]
     #[must_use]
     pub fn with_policy_file(mut self, file: &PolicyFile) -> Self {
@@ -39,7 +39,7 @@ impl Idempotency {
         self
     }
 
-    /// One more who hears what becomes of runs.
+    /// Adds an observer of runs.
     #[must_use]
     pub fn with_observer(mut self, observer: impl Observer) -> Self {
         let shared = Arc::make_mut(&mut self.shared);
@@ -49,33 +49,33 @@ impl Idempotency {
         self
     }
 
-    /// A copy that does not change with what it was made from.
+    /// Changes a copy that no longer follows its original.
     fn with_changed_policies(mut self, change: impl FnOnce(Policies) -> Policies) -> Self {
         let policies = change((*self.policies()).clone());
         Arc::make_mut(&mut self.shared).policies = LivePolicies::new(policies);
         self
     }
 
-    /// What runs that start now follow.
+    /// Returns the policies for runs that start now.
     #[must_use]
     pub fn policies(&self) -> Arc<Policies> {
         self.shared.policies.get()
     }
 
-    /// Other policies for the runs that start from now on, here and in every clone. A run that is under way keeps the
-    /// policy that it started with.
+    /// Sets other policies for the runs that start from now on, here and in every clone. A run that
+    /// is under way keeps the policy that it started with.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a policy that the store would not accept; nothing is
-    /// changed then.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a policy that the store would not
+    /// accept; nothing is changed then.
     pub fn set_policies(&self, policies: Policies) -> Result<()> {
         policies.check(&self.store().limits())?;
         self.shared.policies.set(policies);
         Ok(())
     }
 
-    /// The policy that a run of this key follows, if it starts now.
+    /// Returns the policy that a run of this key follows, if it starts now.
     #[must_use]
     pub fn policy_for(&self, key: &Key) -> Arc<Policy> {
         Arc::clone(self.policies().policy_for(key.operation()))

@@ -1,4 +1,4 @@
-//! What observers are told of claims.
+//! Reports of claims to the observers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::observe::{self, LeaseLoss};
 use crate::{Key, Record, Result};
 
 impl Context {
-    /// That a claim is lost, once.
+    /// Reports that a claim is lost, once.
     pub(super) fn tell_loss(&self, lease: &Lease, loss: LeaseLoss) {
         if lease.is_first_loss() {
             let key = lease.with_claim(|claim| claim.key().clone());
@@ -17,14 +17,14 @@ impl Context {
         }
     }
 
-    /// The same if the lease is over by the clock.
+    /// Reports the same if the lease is over by the clock.
     pub(super) fn tell_expiry(&self, lease: &Lease) {
         if lease.has_passed() {
             self.tell_loss(lease, LeaseLoss::Expired);
         }
     }
 
-    /// What came of a claim's last step.
+    /// Reports the result of a claim's last step.
     pub(super) fn tell_ended(&self, lease: &Lease, ending: &Ending, result: &Result<()>) {
         if self.observers.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl Context {
         self.observers.ended_without(&key, told, error);
     }
 
-    /// A seal of what was first seen elsewhere, or by another attempt: the record knows when.
+    /// Reports the seal of a key that another process or attempt saw first: the record knows when.
     fn tell_sealed_at_last(&self, key: Key) {
         let context = self.clone();
         let telling = async move {

@@ -1,4 +1,4 @@
-//! Asking for a claim until there is a verdict.
+//! Repeats a claim until there is a decision.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// As observers hear of it.
+    /// Returns the decision in the form for observers.
     pub(super) fn decision(&self) -> Decision {
         match self {
             Self::Held(held) if held.is_takeover() => Decision::Takeover,
@@ -39,11 +39,11 @@ impl Verdict {
     }
 }
 
-/// Claims the key, waiting as the policy says while somebody else holds it.
+/// Claims the key, and waits as the policy says while another attempt holds it.
 ///
-/// Asked in a task of its own. If the caller is dropped before the verdict, the task stops asking, unless a
-/// claim may have been granted without an answer; and what was granted is released, because the work never
-/// started.
+/// The claim runs in a task of its own. If the caller is dropped before the decision, the task
+/// stops, except when a claim may have been granted without an answer. A granted claim is released,
+/// because the work never started.
 pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Verdict> {
     let (_here, gone) = oneshot::channel();
     let asking = Asking {
@@ -55,26 +55,26 @@ pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<V
     context.to_its_end(asking.run()).await
 }
 
-/// Why the key cannot be had now.
+/// Why the key cannot be acquired now.
 enum Busy {
-    /// Somebody else works on it.
+    /// Another attempt works on it.
     InFlight(InFlight),
-    /// A transaction that is still open holds it, or others race for it all the time: nobody can tell yet what becomes
-    /// of it.
+    /// An open transaction holds it, or other callers race for it all the time: its state is not
+    /// known yet.
     Contended(Error),
 }
 
 impl Busy {
-    /// After which time to ask again at the latest.
+    /// Returns the longest pause before the next claim.
     fn longest_pause(&self) -> Duration {
         match self {
-            // Soon after the lease ends, there is something to take over.
+            // Soon after the lease ends, the key may be taken over.
             Self::InFlight(in_flight) => in_flight.lease_remaining(),
             Self::Contended(_) => Duration::MAX,
         }
     }
 
-    /// What the caller learns who does not wait, or no longer.
+    /// Returns the answer for a caller that does not wait, or no longer.
     fn verdict(self) -> Result<Verdict> {
         match self {
             Self::InFlight(in_flight) => Ok(Verdict::InFlight(in_flight)),
@@ -113,7 +113,7 @@ impl Asking {
             };
             let contended = match (&wait, &found) {
                 (None, _) => patience,
-                // A race for the key that is over in a moment is no wait.
+                // A short race for the key does not count as a wait.
                 (Some(_), None) => patience.min(MAX_LOCK_WAIT),
                 (Some(_), Some(_)) => Duration::ZERO,
             };
@@ -134,7 +134,7 @@ impl Asking {
             let Some(backoff) = &mut wait else {
                 return busy.verdict();
             };
-            // What happened before the listening began is found by asking once more, at once.
+            // One more claim, at once, finds a change from before the listening began.
             let goes_on = if is_first {
                 let Some(free) = self.context.waiting.place() else {
                     return busy.verdict();
@@ -154,8 +154,8 @@ impl Asking {
         }
     }
 
-    /// Listens for changes of the record, in this process, and elsewhere where there is something to listen to in a
-    /// moment.
+    /// Listens for changes of the record: in this process, and elsewhere where a notifier is
+    /// quickly available.
     async fn listen(&self, left: Duration) -> Subscriptions {
         let key = self.request.key();
         let here = self.context.waiting.listen(key);
@@ -169,9 +169,9 @@ impl Asking {
         Subscriptions { here, elsewhere }
     }
 
-    /// Asks until the store answers or the time is up, always as the same attempt, so that a claim whose
-    /// answer was lost is recognised. A store that answers that the key is contended is there: that has a limit of
-    /// its own.
+    /// Repeats the claim until the store answers or the time is up. It is always the same attempt,
+    /// so that the store recognises a claim whose answer was lost. A store that answers
+    /// `Contention` is reachable: that case has a limit of its own.
     async fn ask(&mut self, limit: Duration, contended: Duration) -> Result<Verdict> {
         let mut away = Backoff::new(limit);
         let mut contended = Backoff::new(contended);
@@ -211,7 +211,8 @@ impl Asking {
         }
     }
 
-    /// Pauses before asking again; `false` when there is nobody to ask for and nothing to give back.
+    /// Pauses before the next claim; returns `false` when the caller has gone and nothing has to be
+    /// given back.
     async fn pause(&mut self, backoff: &mut Backoff) -> bool {
         if self.caller.waits(backoff, Duration::MAX, None).await {
             return true;
@@ -220,7 +221,7 @@ impl Asking {
     }
 }
 
-/// What tells of changes of one record.
+/// The notifications of changes of one record.
 struct Subscriptions {
     here: Subscription,
     elsewhere: Option<Subscription>,
@@ -249,7 +250,8 @@ impl Caller {
         self.gone.is_none()
     }
 
-    /// Pauses, until the listener is told something at most; `false` when the time is up or the caller has gone.
+    /// Pauses until the next notification at most; returns `false` when the time is up or the
+    /// caller has gone.
     async fn waits(
         &mut self,
         backoff: &mut Backoff,
@@ -265,7 +267,7 @@ impl Caller {
         let Some(gone) = &mut self.gone else {
             return false;
         };
-        // Or a listener that is told again and again would keep it from ending.
+        // Otherwise a listener that is notified again and again would keep it from ending.
         if backoff.left().is_zero() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! [`Waiting`]: the runs of this process that wait for another's result.
+//! [`Waiting`]: the runs of this process that wait for another run's result.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::Key;
 use crate::backend::Subscription;
 
-/// How many wait, and how they are told when a claim of this process ends.
+/// Bounds the waiting runs, and notifies them when a claim of this process ends.
 #[derive(Debug)]
 pub(super) struct Waiting {
     places: Arc<Semaphore>,
@@ -16,7 +16,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Room for so many at once.
+    /// Allows at most this many waiting runs.
     pub(super) fn new(most: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
@@ -28,7 +28,7 @@ impl Waiting {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place to wait, until it is dropped; `None` when all are taken.
+    /// Returns a permit to wait, until it is dropped; `None` when all are taken.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
@@ -43,7 +43,7 @@ impl Waiting {
         })
     }
 
-    /// Tells those who wait for this key that a claim has ended.
+    /// Notifies the runs that wait for this key that a claim has ended.
     pub(super) fn ended(&self, key: &Key) {
         if let Some(channel) = self.channels().get(key) {
             channel.send_modify(|count| *count += 1);
@@ -51,7 +51,7 @@ impl Waiting {
     }
 }
 
-/// The last one who leaves takes the channel away.
+/// The last listener removes the channel.
 struct Leaving {
     waiting: Arc<Waiting>,
     key: Key,

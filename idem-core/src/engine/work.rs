@@ -8,10 +8,10 @@ use super::lease::Lease;
 use crate::digest::hex;
 use crate::{AttemptId, Claim, FencingToken, Key, Result};
 
-/// What the work is given: its key, its claim, and whether it still holds it.
+/// The argument of the work: its key, its claim, and whether it still holds the claim.
 ///
-/// Clones are the same; give one to each task that the work spawns. When the run has ended, in whatever way,
-/// the claim counts as lost, so that a task that outlives its run learns that it works for nobody.
+/// Clones share their state; give one to each task that the work spawns. When the run has ended, in
+/// whatever way, the claim counts as lost, so that a task that outlives its run notices.
 #[derive(Debug, Clone)]
 pub struct Work {
     key: Key,
@@ -30,7 +30,7 @@ impl Work {
         }
     }
 
-    /// Work without a key of its own gets a random one, to derive from.
+    /// Creates work without a key of its own; it gets a random key to derive from.
     pub(super) fn unkeyed() -> Result<Self> {
         let id = hex(AttemptId::random().as_bytes());
         Ok(Self {
@@ -41,70 +41,72 @@ impl Work {
         })
     }
 
-    /// What the run is made of; `None` without a key.
+    /// Returns the run's context; `None` without a key.
     pub(super) fn context(&self) -> Option<&Context> {
         self.context.as_ref()
     }
 
-    /// The claims beside its own; `None` without a key.
+    /// Returns the claims beside its own; `None` without a key.
     pub(super) fn others(&self) -> Option<&Arc<Others>> {
         self.others.as_ref()
     }
 
-    /// The key; without one, a random key that nobody else has.
+    /// Returns the key; without one, a random key that nobody else has.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The claim, with the end of its lease as last renewed: to be sealed in a transaction together with
-    /// the work's own rows, with [`Response::json`](crate::Response::json) of the value. `None` without a
-    /// key.
+    /// Returns the claim, with the end of its lease as last renewed. Seal it in a transaction
+    /// together with the work's own rows, with [`Response::json`](crate::Response::json) of the
+    /// value. `None` without a key.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         self.lease.as_deref().map(Lease::claim)
     }
 
-    /// The fencing token, to go along with writes elsewhere. `None` without a key.
+    /// Returns the fencing token, to send along with writes to other systems. `None` without a key.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         let lease = self.lease.as_deref()?;
         Some(lease.with_claim(Claim::token))
     }
 
-    /// Which attempt this is; more than 1 after a takeover or a retry of a failure.
+    /// Returns the number of this attempt; more than 1 after a takeover or a retry of a failure.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         let attempts = |lease: &Lease| lease.with_claim(Claim::attempts);
         self.lease.as_deref().map_or(1, attempts)
     }
 
-    /// Whether somebody else has begun this work before, and may have done part of it.
+    /// Returns whether another attempt has begun this work before, and may have done part of it.
     #[must_use]
     pub fn is_takeover(&self) -> bool {
         self.attempts() > 1
     }
 
-    /// A key for what the work itself calls, the same at every attempt: see [`Key::derive`].
+    /// Derives a key for a system that the work calls, the same at every attempt: see
+    /// [`Key::derive`].
     #[must_use]
     pub fn derive(&self, name: &str) -> Key {
         self.key.derive(name)
     }
 
-    /// Whether the claim is lost, or can no longer be assumed to be held because the store was out of reach,
-    /// or this process stopped, for longer than the lease; also when the run has ended. Once true, always
-    /// true. Never without a key.
+    /// Returns whether the claim is lost, or can no longer be assumed to be held: the store was out
+    /// of reach, or this process stopped, for longer than the lease. True also when the run has
+    /// ended. Once true, it stays true. Never true without a key.
     ///
-    /// Ask before each step that must not be done by two. It costs a look at the clock; no task has to have
-    /// run in between. The clock is the process's monotonic one, which stands still while the machine
-    /// sleeps: what must be safe even then needs the [`token`](Self::token).
+    /// Check it before each step that two attempts must not both do. It costs a read of the clock;
+    /// no task has to have run in between. The clock is the process's monotonic one, which stands
+    /// still while the machine sleeps: a step that must be safe even then needs the
+    /// [`token`](Self::token).
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease.as_deref().is_some_and(Lease::is_over)
     }
 
-    /// Waits until the claim [`is_lost`](Self::is_lost): work that can be stopped selects on it. Never ends
-    /// without a key.
+    /// Waits until the claim [`is_lost`](Self::is_lost): work that can be stopped selects on it.
+    /// Never ends without a key.
     pub async fn lost(&self) {
         match self.lease.as_deref() {
             Some(lease) => lease.over().await,

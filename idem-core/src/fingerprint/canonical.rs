@@ -10,23 +10,25 @@ use serde_json::value::RawValue;
 use super::number;
 use crate::{Error, Result};
 
-/// How deep arrays and objects may be nested in a document that is to be fingerprinted.
+/// How deep arrays and objects may be nested in a document to be fingerprinted.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// The canonical text of a JSON document: RFC 8785 (JSON Canonicalization Scheme), but for one rule.
+/// Returns the canonical text of a JSON document: RFC 8785 (JSON Canonicalization Scheme), with one
+/// exception.
 ///
-/// * Object members are sorted by the UTF-16 code units of their names (RFC 8785, 3.2.3); there is no
-///   white space; strings and numbers are written in one way only (3.2.2).
-/// * Numbers are IEEE 754 doubles as in the RFC, so `1.0` is `1`. The exception: an integer above 2⁵³
-///   in magnitude that a double cannot hold keeps its exact digits, because two different amounts or ids
-///   must not have one fingerprint.
-/// * Names that occur twice in an object are refused (RFC 8785 builds on I-JSON, RFC 7493, 2.3), and so
-///   are lone surrogates (RFC 7493, 2.1) and documents nested deeper than [`MAX_JSON_DEPTH`].
+/// * Object members are sorted by the UTF-16 code units of their names (RFC 8785, 3.2.3); there is
+///   no white space; strings and numbers have one form only (3.2.2).
+/// * Numbers are IEEE 754 doubles as in the RFC, so `1.0` is `1`. The exception: an integer above
+///   2⁵³ in magnitude that a double cannot hold keeps its exact digits, because two different
+///   amounts or ids must not have one fingerprint.
+/// * Names that occur twice in an object are refused (RFC 8785 builds on I-JSON, RFC 7493, 2.3),
+///   and so are lone surrogates (RFC 7493, 2.1) and documents nested deeper than
+///   [`MAX_JSON_DEPTH`].
 ///
 /// # Errors
 ///
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the byte offset of the value at fault; what it
-/// contains is not quoted.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the byte offset of the value at fault; its
+/// content is not quoted.
 pub fn canonical_json(text: &[u8]) -> Result<String> {
     let document = parse(text)?;
     let mut canonical = String::with_capacity(text.len());
@@ -101,7 +103,7 @@ fn write_array(document: &str, value: &str, depth: usize, out: &mut String) -> R
     Ok(())
 }
 
-/// The members of an object in canonical order.
+/// Returns the members of an object in canonical order.
 pub(super) fn members<'a>(
     document: &str,
     value: &'a str,
@@ -116,7 +118,7 @@ pub(super) fn members<'a>(
     Ok(members.0)
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 pub(super) fn elements<'a>(
     document: &str,
     value: &'a str,
@@ -149,7 +151,7 @@ fn at(document: &str, value: &str, what: &str) -> Error {
     ))
 }
 
-/// Where `part` lies in `document`, of which it is a slice.
+/// Returns the offset of `part` in `document`, of which it is a slice.
 fn offset(document: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(document.as_ptr() as usize)
 }

@@ -8,14 +8,14 @@ use super::canonical;
 use crate::digest::length_prefixed;
 use crate::{Error, Result};
 
-/// SHA-256 over pairs of pointer and canonical value, sorted by pointer; a missing field is the empty
-/// value, which no JSON value is.
+/// Returns the SHA-256 over pairs of pointer and canonical value, sorted by pointer; a missing
+/// field is the empty value, which no JSON value is.
 pub(super) fn digest<P: AsRef<str>>(
     text: &[u8],
     pointers: impl IntoIterator<Item = P>,
 ) -> Result<[u8; 32]> {
     let document = canonical::parse(text)?;
-    // The whole document is checked, chosen or not.
+    // The whole document is checked, chosen fields or not.
     canonical::write_value(document.get(), document.get(), 0, &mut String::new())?;
     let pointers: BTreeSet<String> = pointers
         .into_iter()

@@ -1,4 +1,4 @@
-//! [`Fingerprint`]: does this request ask for the same thing as the one that came first?
+//! [`Fingerprint`]: whether two requests with one key are the same request.
 
 mod canonical;
 mod fields;
@@ -29,7 +29,7 @@ impl Scheme {
     /// SHA-256 over chosen fields of a JSON document, each as pointer and canonical value.
     pub const FIELDS: Self = Self(3);
 
-    /// The scheme's number, as it is stored.
+    /// Returns the scheme's number, as it is stored.
     #[must_use]
     pub fn id(self) -> u8 {
         self.0
@@ -49,14 +49,14 @@ impl Fingerprint {
     /// Bytes of the stored form: the scheme's id and the digest.
     pub const BYTES: usize = 33;
 
-    /// The fingerprint of these bytes, whatever they are.
+    /// Returns the fingerprint of any bytes.
     #[must_use]
     pub fn raw(bytes: impl AsRef<[u8]>) -> Self {
         Self::hash(Scheme::RAW, bytes.as_ref())
     }
 
-    /// The fingerprint of a JSON document by its value: order of keys, white space, escapes and the
-    /// way a number is written do not count. See [`canonical_json`] for the rules.
+    /// Returns the fingerprint of a JSON document by its value: order of keys, white space, escapes
+    /// and the notation of numbers do not count. See [`canonical_json`] for the rules.
     ///
     /// # Errors
     ///
@@ -68,19 +68,19 @@ impl Fingerprint {
         ))
     }
 
-    /// The fingerprint of a value through its JSON form.
+    /// Returns the fingerprint of a value through its JSON form.
     ///
     /// `NaN` and the infinities have no JSON form and are written as `null` by `serde_json`.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value cannot be serialised to JSON, or
-    /// as for [`canonical_json`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value cannot be serialised to
+    /// JSON, or as for [`canonical_json`].
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
         Self::of_checked(value, |_| Ok(()))
     }
 
-    /// [`of`](Self::of) a value whose canonical JSON has a size that is accepted.
+    /// Returns the fingerprint [`of`](Self::of) a value whose canonical JSON has an accepted size.
     pub(crate) fn of_checked<T: Serialize + ?Sized>(
         value: &T,
         accept: impl FnOnce(usize) -> Result<()>,
@@ -93,11 +93,11 @@ impl Fingerprint {
         Ok(Self::hash(Scheme::JSON, canonical.as_bytes()))
     }
 
-    /// The fingerprint of chosen fields of a JSON document, each named by a JSON Pointer (RFC 6901;
-    /// `""` is the whole document).
+    /// Returns the fingerprint of chosen fields of a JSON document, each named by a JSON Pointer
+    /// (RFC 6901; `""` is the whole document).
     ///
-    /// A field that is not there differs from one that is `null`. The order of `pointers` and
-    /// repetitions do not count; the set of pointers does.
+    /// A missing field differs from one that is `null`. The order of `pointers` and repetitions do
+    /// not count; the set of pointers does.
     ///
     /// # Errors
     ///
@@ -120,19 +120,19 @@ impl Fingerprint {
         }
     }
 
-    /// How it was made.
+    /// Returns how it was made.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The SHA-256 digest.
+    /// Returns the SHA-256 digest.
     #[must_use]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// The stored form: one byte scheme, 32 bytes digest.
+    /// Returns the stored form: one byte scheme, 32 bytes digest.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -176,7 +176,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// `scheme:hexadecimal`, such as `2:9f86…`.
+/// Writes `scheme:hexadecimal`, such as `2:9f86…`.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.scheme.0, hex(&self.digest))

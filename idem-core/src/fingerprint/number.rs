@@ -1,4 +1,4 @@
-//! How a JSON number is written in canonical form.
+//! The canonical form of JSON numbers.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,11 @@ const EXACT: Decimal<'static> = Decimal {
 /// Integers longer than this are written with an exponent instead of trailing zeros.
 const MAX_TRAILING_ZEROS: i64 = 32;
 
-/// Writes the number as RFC 8785, 3.2.2.3 has it (ECMAScript's shortest form of the double), except an
-/// integer above 2⁵³ in magnitude whose value the double does not have: that keeps its digits.
+/// Writes the number as RFC 8785, 3.2.2.3 requires (ECMAScript's shortest form of the double). The
+/// exception is an integer above 2⁵³ in magnitude whose value a double cannot hold: that keeps its
+/// digits.
 ///
-/// Answers `None` for a number that is neither such an integer nor in the range of a double.
+/// Returns `None` for a number that is neither such an integer nor in the range of a double.
 pub(super) fn write(text: &str, out: &mut String) -> Option<()> {
     let (negative, magnitude) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -4,8 +4,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
 
-/// Wall-clock time at the store's creation, counted on by the monotonic clock: it never goes back, whatever
-/// is done to the machine's clock.
+/// Wall-clock time at the store's creation, advanced by the monotonic clock: it never goes back,
+/// even if the machine's clock does.
 #[derive(Debug)]
 pub(super) struct Clock {
     started: Instant,

@@ -1,4 +1,4 @@
-//! [`MemoryStore`]: the reference that the other stores are compared with.
+//! [`MemoryStore`]: the reference for all other stores.
 
 mod capabilities;
 mod clock;
@@ -30,20 +30,21 @@ use crate::{
 
 const BACKEND: &str = "memory";
 
-/// A power of two, so that a hash is cut to a shard by some of its bits.
+/// A power of two, so that some bits of a hash choose the shard.
 const SHARDS: usize = 64;
 
-/// The bits of a hash that choose the shard begin here: the table of a shard places by the bits below, and tells
-/// neighbours apart by the highest seven.
+/// The lowest of the hash bits that choose the shard. A shard's table indexes by the bits below,
+/// and distinguishes neighbours by the highest seven.
 const SHARD_BITS_FROM: u32 = 48;
 
-/// A store in the memory of this process, for tests, single-process programs, and as the reference of the
-/// suite. All laws hold, but a record dies with the process.
+/// A store in the memory of this process: for tests, for single-process programs, and as the
+/// reference of the suite. All laws hold, but a record dies with the process.
 ///
-/// A clone is another handle of the same store. Its clock is the wall clock at its creation, counted on
-/// monotonically. The map is sharded, each shard changed under one short lock that is never held across an
-/// await, so every operation is ready at its first poll. Claims of new keys clear a few expired records away in
-/// passing; [`delete_expired`](IdempotencyStore::delete_expired) clears all. So it is with the watermarks.
+/// A clone is another handle of the same store. Its clock is the wall clock at its creation,
+/// advanced monotonically. The map is sharded. Each shard changes under one short lock that is
+/// never held across an await, so every operation is ready at its first poll. Claims of new keys
+/// delete a few expired records in passing; [`delete_expired`](IdempotencyStore::delete_expired)
+/// deletes all. The same holds for watermarks.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -57,13 +58,13 @@ struct Shared {
 }
 
 impl MemoryStore {
-    /// An empty store with the default limits.
+    /// Creates an empty store with the default limits.
     #[must_use]
     pub fn new() -> Self {
         Self::with_limits(Limits::DEFAULT)
     }
 
-    /// An empty store with these limits.
+    /// Creates an empty store with these limits.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect();
@@ -77,7 +78,7 @@ impl MemoryStore {
         }
     }
 
-    /// How many records are held, expired ones included that nobody has purged yet.
+    /// Returns how many records are held, including expired ones that are not deleted yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared
@@ -87,14 +88,14 @@ impl MemoryStore {
             .sum()
     }
 
-    /// Whether no record is held.
+    /// Returns whether no record is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key never go
-    /// back.
+    /// Runs `change` on the key's shard. The clock is read under the lock, so instants of one key
+    /// never go back.
     fn on_shard<'k, T>(
         &self,
         key: &'k Key,
@@ -124,7 +125,7 @@ impl MemoryStore {
         let retention = check::retention(retention)?;
         let limits = &self.shared.limits;
         match result {
-            // Nothing is stored in that form here, so it is made only where it is refused.
+            // This store does not keep the stored form, so it is made only where it is refused.
             Sealing::Response(response) if response.fits(limits.max_result_bytes) => {}
             Sealing::Response(response) => drop(check::response(response, limits)?),
             Sealing::Failure(failure) => drop(check::failure(failure, limits)?),

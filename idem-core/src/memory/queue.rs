@@ -1,4 +1,4 @@
-//! A queue of instants at which something is to be looked at again.
+//! A queue of instants at which a row has to be checked again.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,11 +6,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::row::UNQUEUED;
 use crate::Timestamp;
 
-/// Entries are never removed from the middle. What they stand for remembers which entry counts; others are dropped
-/// when they come up. An instant that moves later costs nothing until its entry comes up and is put back.
+/// Entries are never removed from the middle. A row remembers which of its entries counts; others
+/// are dropped when they come up. An instant that moves later costs nothing until its entry comes
+/// up and is put back.
 ///
-/// Most come in order, as operations have the same lease and retention again and again: those stand in line, one
-/// line for each such duration, and only what fits in no line costs a search for its place.
+/// Most entries come in order, as operations have the same lease and retention again and again:
+/// they form one line for each such duration. Only an entry that fits in no line costs a search for
+/// its position.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     lines: [VecDeque<(Timestamp, T)>; LINES],
@@ -19,11 +21,11 @@ pub(super) struct Queue<T> {
 
 const LINES: usize = 4;
 
-/// Below this a queue is not worth making anew.
+/// Below this size a queue is not worth rebuilding.
 const FEW: usize = 64;
 
 impl<T: Ord + Clone> Queue<T> {
-    /// Puts it in unless `queued`, the entry that counts, comes up early enough.
+    /// Adds an entry, except when `queued`, the entry that counts, comes up early enough.
     pub(super) fn schedule(&mut self, what: &T, due: Timestamp, queued: &mut Timestamp) {
         if due < *queued {
             self.put((due, what.clone()));
@@ -31,7 +33,8 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    /// In the line whose last entry is the latest of those that are not later, or a new one.
+    /// Appends to the line whose last entry is the latest of those that are not later, or to a new
+    /// line.
     fn put(&mut self, entry: (Timestamp, T)) {
         let last = |line: &VecDeque<(Timestamp, T)>| line.back().map(|(due, _)| *due);
         let fitting = self
@@ -44,7 +47,7 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    /// The next entry that has fallen due.
+    /// Returns the next entry that has fallen due.
     pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, T)> {
         let fronts = self.lines.iter_mut();
         let first = fronts
@@ -64,7 +67,8 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    /// Whether more than half of the entries cannot count, as each of so many has one that does.
+    /// Returns whether more than half of the entries cannot count, since each of `counting` rows
+    /// has one that does.
     pub(super) fn is_mostly_spent(&self, counting: usize) -> bool {
         self.len() > FEW + 2 * counting
     }

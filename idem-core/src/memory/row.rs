@@ -7,7 +7,7 @@ use crate::{
     InFlight, Key, Metadata, Record, RecordInfo, Response, StalePolicy, Timestamp,
 };
 
-/// The mark of a row that stands in no queue.
+/// The mark of a row that is in no queue.
 pub(super) const UNQUEUED: Timestamp = Timestamp::from_micros(i64::MAX);
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) enum State {
     Released,
 }
 
-/// What a claim that meets a row comes to.
+/// The decision about a claim that meets a row.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The key is acquired, under a new token.
@@ -56,11 +56,11 @@ pub(super) enum Decision {
     },
     /// The attempt has the key already.
     Own(Held),
-    /// Somebody else has it, or had.
+    /// Another attempt has it, or had it.
     Lose(Record),
 }
 
-/// What a row keeps when its holder writes it anew.
+/// The parts of a row that stay when its holder writes it anew.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) token: FencingToken,
@@ -70,7 +70,7 @@ pub(super) struct Held {
 }
 
 impl Decision {
-    /// The key is acquired as if it had never been claimed.
+    /// Acquires the key as if it had never been claimed.
     pub(super) fn fresh(now: Timestamp) -> Self {
         Self::Acquire {
             attempts: 1,
@@ -81,7 +81,7 @@ impl Decision {
 }
 
 impl Row {
-    /// The row of a holder, in no queue.
+    /// Returns the row of a holder, in no queue.
     pub(super) fn held(request: &ClaimRequest, lease: &Lease, held: Held) -> Self {
         Self {
             key: request.key().clone(),
@@ -119,12 +119,12 @@ impl Row {
             ClaimDecision::Abandon => self.abandon(now),
             ClaimDecision::Report => {}
         }
-        // A record that is reported is live, and abandoning leaves the end of its retention.
+        // A reported record is live, and abandoning leaves the end of its retention.
         self.record(now)
             .map_or_else(|| Decision::fresh(now), Decision::Lose)
     }
 
-    /// What decisions about it depend on.
+    /// Returns the facts that decisions about it depend on.
     pub(super) fn facts(&self) -> RecordFacts {
         let (state, on_stale, lease_ends_at) = match &self.state {
             State::InFlight {
@@ -166,8 +166,9 @@ impl Row {
         self.expires_at > now
     }
 
-    /// When it is to be looked at for the end of its retention. While a lease lasts that is the lease's end: by then
-    /// most records are sealed, and one entry in the queue has done for the claim and the result.
+    /// Returns when the row has to be checked for the end of its retention. While a lease lasts
+    /// that is the lease's end: by then most records are sealed, and one entry in the queue has
+    /// served both the claim and the result.
     pub(super) fn look_at(&self, now: Timestamp) -> Timestamp {
         match self.state {
             State::InFlight { lease_ends_at, .. } if lease_ends_at > now => lease_ends_at,
@@ -175,7 +176,7 @@ impl Row {
         }
     }
 
-    /// When this record is to be swept; [`UNQUEUED`] if never.
+    /// Returns when `fail_abandoned` has to fail this record; [`UNQUEUED`] if never.
     pub(super) fn sweep_due(&self) -> Timestamp {
         match self.state {
             State::InFlight {
@@ -195,7 +196,7 @@ impl Row {
         };
     }
 
-    /// What others see of it at this instant.
+    /// Returns what other callers see of it at this instant.
     pub(super) fn record(&self, now: Timestamp) -> Option<Record> {
         if !self.is_live(now) {
             return None;

@@ -6,14 +6,16 @@ use hashbrown::hash_table::{Entry, OccupiedEntry};
 use super::row::Row;
 use crate::{Key, Timestamp};
 
-/// A key with its hash, which is made once per call and is as good as random to whoever chose the key.
+/// A key with its hash, which is computed once per call and is as good as random to the caller that
+/// chose the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) key: &'a Key,
     pub(super) hash: u64,
 }
 
-/// Each row is one allocation; the table holds its place and the hash, so that it grows without looking at rows.
+/// Each row is one allocation; the table holds its pointer and the hash, so that it grows without
+/// reading rows.
 #[derive(Debug, Default)]
 pub(super) struct Rows(HashTable<Slot>);
 
@@ -44,7 +46,7 @@ impl Rows {
         Some(&mut slot.row)
     }
 
-    /// Puts the row in its place; it stands in the queues where an older one stood.
+    /// Stores the row in place of an older one, whose queue entries it keeps.
     pub(super) fn put(&mut self, place: Place<'_>, mut row: Box<Row>) -> &mut Row {
         let (is_at, hash) = (|slot: &Slot| slot.is_at(place), |slot: &Slot| slot.hash);
         let slot = match self.0.entry(place.hash, is_at, hash) {
@@ -65,8 +67,8 @@ impl Rows {
         &mut slot.row
     }
 
-    /// The row that an entry of a queue stands for: of those with this hash, which are hardly ever two, the one that
-    /// knows the entry.
+    /// Returns the row that an entry of a queue stands for: of those with this hash, rarely more
+    /// than one, the row that knows the entry.
     pub(super) fn find(&mut self, hash: u64, is_it: impl Fn(&Row) -> bool) -> Option<Found<'_>> {
         self.0
             .find_entry(hash, |slot| slot.hash == hash && is_it(&slot.row))
@@ -74,7 +76,7 @@ impl Rows {
             .map(Found)
     }
 
-    /// What a queue that is made anew holds.
+    /// Returns the entries of a rebuilt queue.
     pub(super) fn entries(
         &self,
         queued: impl Fn(&Row) -> Timestamp,
@@ -85,7 +87,7 @@ impl Rows {
     }
 }
 
-/// A row that is to be changed or removed.
+/// A row to change or remove.
 #[derive(Debug)]
 pub(super) struct Found<'a>(OccupiedEntry<'a, Slot>);
 

@@ -14,11 +14,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shard {
     rows: Rows,
-    /// When rows are to be looked at, by the hash of their key.
+    /// When rows have to be checked, by the hash of their key.
     expiries: Queue<u64>,
     leases: Queue<u64>,
     pub(super) marks: Marks,
-    /// The greatest token given out, so that tokens grow also after a row is gone.
+    /// The greatest token ever granted, so that tokens grow also after a row is gone.
     last_token: FencingToken,
 }
 
@@ -105,8 +105,8 @@ impl Shard {
         ))
     }
 
-    /// Makes the queues anew when most of their entries no longer count, so that they stay in proportion to the
-    /// rows however short-lived these are.
+    /// Rebuilds the queues when most of their entries no longer count, so that they stay in
+    /// proportion to the rows, however short-lived these are.
     fn tidy(&mut self) {
         let rows = self.rows.len();
         if self.expiries.is_mostly_spent(rows) {
@@ -117,7 +117,8 @@ impl Shard {
         }
     }
 
-    /// Seals the claim with what `state` makes, unless it is sealed so already.
+    /// Seals the claim with the result of `state`, except when it is already sealed in the same
+    /// way.
     pub(super) fn seal(
         &mut self,
         place: Place<'_>,
@@ -215,7 +216,7 @@ impl Shard {
         Ok(())
     }
 
-    /// What the holder of a claim in flight left behind last.
+    /// Returns the last checkpoint of a claim in flight.
     pub(super) fn checkpoint(
         &mut self,
         place: Place<'_>,
@@ -274,7 +275,7 @@ impl Shard {
     }
 }
 
-/// What a claim is sealed with.
+/// The result that seals a claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sealing<'a> {
     Response(&'a Response),
@@ -292,7 +293,7 @@ fn schedule(
     leases.schedule(&place.hash, row.sweep_due(), &mut row.lease_queued);
 }
 
-/// The row that the claim holds in flight.
+/// Returns the row that the claim holds in flight.
 fn held<'a>(
     rows: &'a mut Rows,
     place: Place<'_>,

@@ -1,15 +1,15 @@
-//! How much one hold of a shard's lock does about what has fallen due.
+//! Bounds the due work that one hold of a shard's lock does.
 
 /// Bounds of one hold of the lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
-    /// How many entries of a queue are looked at.
+    /// How many entries of a queue are checked.
     entries: u32,
     /// How many of them may be changed.
     changes: u32,
 }
 
-/// What one hold of the lock did for a purge or sweep.
+/// What one hold of the lock did for `delete_expired` or `fail_abandoned`.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) changed: u32,
@@ -17,14 +17,16 @@ pub(super) struct Progress {
 }
 
 impl Work {
-    /// What a claim of a new key or the first mark of a source clears away in passing, so that a store that nobody
-    /// purges does not grow for ever: more than the entries that one key makes in its life.
+    /// What a claim of a new key or the first mark of a source deletes in passing: more than the
+    /// entries that one key makes in its life. So a store without calls of `delete_expired` does
+    /// not grow for ever.
     pub(super) const IN_PASSING: Self = Self {
         entries: 8,
         changes: 2,
     };
 
-    /// One hold of the lock of a purge or sweep that may change so many more.
+    /// Returns the bounds of one hold for `delete_expired` or `fail_abandoned`, which may still
+    /// change this many.
     pub(super) fn at_most(changes: u32) -> Self {
         Self {
             entries: 256,
@@ -32,7 +34,8 @@ impl Work {
         }
     }
 
-    /// Takes entry by entry: `None` when there is no more, otherwise whether something was changed.
+    /// Takes entry by entry. `step` returns `None` when there is no more, otherwise whether it
+    /// changed something.
     pub(super) fn through(self, mut step: impl FnMut() -> Option<bool>) -> Progress {
         let mut changed = 0;
         for _ in 0..self.entries {

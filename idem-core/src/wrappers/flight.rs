@@ -1,8 +1,8 @@
-//! [`Flight`]: what makes claims identical.
+//! [`Flight`]: the properties that make claims identical.
 
 use crate::{ClaimRequest, FailedPolicy, Fingerprint, Key, StalePolicy};
 
-/// What makes claims identical: who loses is told the same.
+/// The properties that make claims identical: all losers get the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
     key: Key,

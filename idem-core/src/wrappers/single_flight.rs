@@ -13,15 +13,17 @@ use crate::{
     Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another: identical claims that are made in this process while one is under way share the next
-/// call. A hundred callers with one key ask the store twice, for the winner and for all who lost, not a hundred times.
+/// Shares calls in front of a store: identical claims of this process that arrive while one is
+/// under way share the next call. A hundred callers with one key make two calls of the store, for
+/// the winner and for all losers, not a hundred.
 ///
-/// Nothing is remembered: a caller shares only a call that began after it had asked, so each answer is as true as if it
-/// had asked alone. An attempt that is asked again, because its answer was lost, has a call of its own: only the store
-/// knows whether it is the holder. A lone caller does not wait. A failed call fails one caller only; the others ask
-/// again, one for all.
+/// Nothing is cached: a caller shares only a call that began after its own, so each answer is as
+/// true as one of its own call. An attempt that is repeated, because its answer was lost, has a
+/// call of its own: only the store knows whether it is the holder. A lone caller does not wait. A
+/// failed call fails one caller only; the others repeat it, one for all.
 ///
-/// Claims are identical when key, fingerprint and policies are. All other operations go through as they are.
+/// Claims are identical when key, fingerprint and policies are. All other operations are forwarded
+/// unchanged.
 #[derive(Debug)]
 pub struct SingleFlight<S> {
     store: S,
@@ -52,7 +54,7 @@ impl Lane {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody joins this call any more: it begins.
+    /// Closes this call to new callers: it begins.
     fn close(&self, call: &Arc<Call>) {
         let mut next = self.next();
         if Arc::ptr_eq(&next, call) {
@@ -62,7 +64,7 @@ impl Lane {
 }
 
 impl<S: IdempotencyStore> SingleFlight<S> {
-    /// In front of this store.
+    /// Wraps this store.
     pub fn new(store: S) -> Self {
         Self {
             store,
@@ -70,7 +72,7 @@ impl<S: IdempotencyStore> SingleFlight<S> {
         }
     }
 
-    /// The store behind.
+    /// Returns the wrapped store.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -93,7 +95,7 @@ impl<S: IdempotencyStore> SingleFlight<S> {
     }
 }
 
-/// A caller on its lane; the last one who leaves takes it away.
+/// A caller on its lane; the last one that leaves removes the lane.
 struct Passenger<'s, S: IdempotencyStore> {
     wrapper: &'s SingleFlight<S>,
     flight: Flight,
@@ -101,7 +103,7 @@ struct Passenger<'s, S: IdempotencyStore> {
 }
 
 impl<S: IdempotencyStore> Passenger<'_, S> {
-    /// Shares the next call, or makes it for all who share it.
+    /// Shares the next call, or makes it for all its callers.
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         loop {
             let call = Arc::clone(&self.lane.next());
@@ -112,7 +114,7 @@ impl<S: IdempotencyStore> Passenger<'_, S> {
                 Ok((request.attempt(), outcome))
             });
             let (attempt, outcome) = made.await?;
-            // What was granted was granted to one.
+            // An acquired claim belongs to one caller.
             if *attempt == request.attempt() || !matches!(outcome, ClaimOutcome::Acquired(_)) {
                 return Ok(outcome.clone());
             }

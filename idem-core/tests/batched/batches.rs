@@ -1,4 +1,4 @@
-//! What goes together.
+//! Which items share a batch.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Errors, callers who go, runtimes that end.
+//! Errors, callers that go, runtimes that end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn a_locked_key_keeps_no_lane() {
     let other = claims(&shared, request("c"));
     settled().await;
     assert_eq!(store.calls()[3], ["c"], "the lane waits for nobody");
-    // The lane is busy now, and the locked key does without it.
+    // The lane is busy now; the locked key needs none.
     let again = claims(&shared, request("b"));
     settled().await;
     assert_eq!(store.calls()[4], ["b"]);
@@ -130,7 +130,7 @@ async fn a_caller_who_goes_while_his_batch_is_under_way_leaves_it_to_the_others(
     for asked in asked {
         granted(asked).await;
     }
-    // What was sent has happened.
+    // The sent claim has taken effect.
     assert_eq!(
         shared.claim(&request("c")).await.unwrap().name(),
         "in_flight"
@@ -142,7 +142,7 @@ async fn a_caller_who_goes_while_he_asks_leaves_the_lane_to_the_next() {
     let (store, shared) = shared(|batched| batched);
     let mut asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
     asked.remove(0).abort();
-    // The next one asks alone, and then for who is left.
+    // The next caller sends alone, and then for the remaining ones.
     store.until_calls(2).await;
     assert_eq!(store.calls(), [["a"], ["b"]]);
     asked.remove(0).abort();

@@ -1,4 +1,4 @@
-//! A memory store that waits for permits, tells what it was asked, and fails as it is told.
+//! A memory store that waits for permits, records its calls, and fails on request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,8 @@ use idem_core::{
 };
 use tokio::sync::Semaphore;
 
-/// Each call takes effect when it has a permit, never at its first poll. The keys of each call are noted, in order, when it comes.
+/// Each call takes effect when it has a permit, never at its first poll. The store records the keys
+/// of each call, in order, when it arrives.
 #[derive(Debug, Clone)]
 pub(crate) struct Gated {
     store: MemoryStore,
@@ -36,7 +37,7 @@ impl Gated {
         }
     }
 
-    /// Lets so many calls through.
+    /// Lets this many calls through.
     pub(crate) fn let_through(&self, calls: usize) {
         self.gate.add_permits(calls);
     }
@@ -45,12 +46,13 @@ impl Gated {
         self.let_through(100_000);
     }
 
-    /// Every call that has this key in it fails as a whole; a batch may have had an effect, a call for one item has none.
+    /// Makes every call with this key fail as a whole; a batch may have had an effect, a call for
+    /// one item has none.
     pub(crate) fn poison(&self, id: &str) {
         *self.poison.lock().unwrap() = Some(id.to_owned());
     }
 
-    /// Claims of this key are answered with `Contention`, and their neighbours as ever.
+    /// Answers claims of this key with `Contention`, and all others as before.
     pub(crate) fn lock(&self, id: &str) {
         *self.locked.lock().unwrap() = Some(id.to_owned());
     }
@@ -59,12 +61,12 @@ impl Gated {
         self.locked.lock().unwrap().as_deref() == Some(key.id())
     }
 
-    /// Batches are answered with one answer too few.
+    /// Answers batches with one answer too few.
     pub(crate) fn answer_short(&self) {
         self.is_short.store(true, Ordering::SeqCst);
     }
 
-    /// The next batch panics.
+    /// Makes the next batch panic.
     pub(crate) fn panic_once(&self) {
         self.panics.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Several calls at once, and many callers who come and go.
+//! Several calls at once, and many callers that come and go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn a_stuck_lane_does_not_stop_the_others() {
     }
 }
 
-/// Callers who come at any time, ask for few keys, and go at any time.
+/// Callers that arrive at any time, claim few keys, and go at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() {
     let seed = rand::random();
@@ -72,7 +72,7 @@ async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() 
     assert!(batches > 0, "nobody has shared a call");
 }
 
-/// The outcome, unless it takes more polls.
+/// Returns the outcome, or `None` if it takes more polls.
 async fn dropped_after<T>(work: impl Future<Output = T>, polls: u32) -> Option<T> {
     let mut work = std::pin::pin!(work);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! Callers who share round trips, and what they must not share.
+//! Callers that share round trips, and what they must not share.
 
 mod batches;
 mod duplicates;

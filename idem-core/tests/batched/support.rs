@@ -1,4 +1,4 @@
-//! What the cases share.
+//! Helpers that the cases share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) const MINUTES: Duration = Duration::from_secs(600);
 
 pub(crate) type Shared = Arc<Batched<Gated>>;
 
-/// A closed store behind one lane, set up further by `set`.
+/// Returns a closed store behind one lane, configured further by `set`.
 pub(crate) fn shared(set: impl FnOnce(Batched<Gated>) -> Batched<Gated>) -> (Gated, Shared) {
     let store = Gated::closed();
     let batched = Batched::new(store.clone()).with_lanes(1);
@@ -36,7 +36,7 @@ pub(crate) fn claims(store: &Shared, request: ClaimRequest) -> Asked {
     tokio::spawn(async move { store.claim(&request).await })
 }
 
-/// The claims of these keys, asked for one after the other, the first of them under way.
+/// Sends the claims of these keys one after the other; the first of them is under way.
 pub(crate) async fn queue_up(store: &Gated, shared: &Shared, ids: &[&str]) -> Vec<Asked> {
     let before = store.calls().len();
     let mut asked = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn queue_up(store: &Gated, shared: &Shared, ids: &[&str]) -> Ve
     asked
 }
 
-/// Until those who were spawned have come as far as they come: all run on this thread.
+/// Waits until the spawned tasks can go no further: all run on this thread.
 pub(crate) async fn settled() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -60,7 +60,7 @@ pub(crate) async fn acquired(asked: Asked) -> Claim {
     outcome.acquired().expect("the key was free")
 }
 
-/// That it was.
+/// Asserts that the claim was granted.
 pub(crate) async fn granted(asked: Asked) {
     let _held = acquired(asked).await;
 }

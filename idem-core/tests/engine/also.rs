@@ -1,4 +1,4 @@
-//! Runs whose result is found under a second key.
+//! Runs whose result is available under a second key.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn other() -> Key {
     Key::new("new-tenant", "operation", "request").unwrap()
 }
 
-/// Work that learns of the other key and then has an effect.
+/// Work that learns the other key and then has an effect.
 async fn moves(work: Work, effects: Effects) -> Result<u32, BoxError> {
     if let Some(done) = work.add_alias(&other()).await? {
         return Ok(done.from_json()?);
@@ -65,7 +65,7 @@ async fn both_keys_are_free_after_an_error() {
 #[tokio::test]
 async fn the_other_key_is_held_as_long_as_the_work_runs() {
     let (store, effects) = (Scripted::new(), Effects::default());
-    // Long beside the pauses of a busy machine; the work outlasts it all the same.
+    // Long compared with the pauses of a busy machine; the work outlasts it all the same.
     let lease = Duration::from_millis(500);
     let idem = idem(&store, Policy::default().with_lease(lease));
     let slow = async |work: Work| {
@@ -103,7 +103,7 @@ async fn taken_over_by(came_with: &Key) {
         ended = idem.run(key(), &1, killed) => panic!("{ended:?}"),
         () = holds.notified() => {}
     }
-    // Whoever comes goes on under the first key, when the killed one cannot be alive any more.
+    // The next caller goes on under the first key, once the killed run cannot be alive any more.
     let work = async |work: Work| {
         assert_eq!((work.key(), work.is_takeover()), (key(), true));
         moves(work, effects.clone()).await
@@ -127,7 +127,7 @@ async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     let idem = idem(&store, policy.with_patience(Duration::from_secs(1)));
     let sealing = async |work: Work| {
         work.add_alias(&other()).await?;
-        // The other key's seal comes first and is taken; the first key's never is.
+        // The other key's seal is sent first and is taken; the first key's never is.
         store.next("complete", &[Fault::LostAnswer]);
         store.always("complete", Fault::Broken);
         Ok::<u32, BoxError>(7)

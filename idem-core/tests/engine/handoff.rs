@@ -1,4 +1,4 @@
-//! Claims that travel to where the work is done.
+//! Claims that travel to another process, which does the work.
 
 use std::io;
 use std::sync::Mutex;
@@ -105,7 +105,7 @@ async fn a_message_that_waited_for_longer_than_it_may_finds_its_claim_lost() {
     assert_eq!(error.kind(), ErrorKind::ClaimLost);
     let run = idem.resume(&new, request(), |_| counted(effects.clone()));
     assert_eq!(run.await.unwrap(), Outcome::Fresh(1));
-    // Nor is it told what came of the other one.
+    // Nor does it learn the result of the other one.
     let late = idem.resume(&old, request(), |_| counted(effects.clone()));
     assert!(matches!(late.await, Err(RunError::Store(_))));
     assert_eq!(effects.count(), 1);

@@ -16,7 +16,7 @@ use crate::support::{
     Effects, Fault, MINUTES, Scripted, calm, counted, idem, key, until, until_failed, until_free,
 };
 
-/// Polls at most so often, each time that it is woken; whether it ended.
+/// Polls at most this often, each time that it is woken; returns whether it ended.
 async fn polled(mut future: Pin<&mut impl Future>, polls: u32) -> bool {
     let mut left = polls;
     poll_fn(|context| {
@@ -33,7 +33,7 @@ async fn polled(mut future: Pin<&mut impl Future>, polls: u32) -> bool {
     .await
 }
 
-/// Runs until the work has begun, as is seen by the claim that it took.
+/// Runs until the work has begun, which its claim shows.
 async fn begun<T: Debug>(store: &Scripted, run: Pin<&mut impl Future<Output = T>>) {
     tokio::select! {
         answer = run => panic!("the work never ends: {answer:?}"),
@@ -71,7 +71,8 @@ async fn until_settled(store: &Scripted) -> Option<Record> {
     last
 }
 
-/// Drops a run after 0, 1, 2, … polls until it ends by itself; checks each with what it left behind.
+/// Drops a run after 0, 1, 2, … polls until it ends by itself; checks each with what it left
+/// behind.
 async fn drop_after_every_poll(
     policy: Policy,
     faults: &[(&'static str, Fault)],
@@ -102,7 +103,7 @@ async fn drop_after_every_poll(
     assert!(polls > 5, "{polls}");
 }
 
-/// The claim's answer, the seal's and the release's are lost, each and together.
+/// The answers to the claim, the seal and the release are lost, each and together.
 const FAULTS: [&[(&str, Fault)]; 4] = [
     &[],
     &[("claim", Fault::LostAnswer)],

@@ -1,4 +1,4 @@
-//! The lease: kept while the work runs, and its loss told.
+//! The lease: renewed while the work runs, and the report of its loss.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ async fn a_process_that_was_stopped_knows_at_its_first_look() {
         work.lost().await;
         Ok::<_, io::Error>(lost)
     });
-    // Nobody else has asked for the key, so the late result is sealed all the same.
+    // No other caller has claimed the key, so the late result is sealed all the same.
     assert_eq!(outcome.await.unwrap(), Outcome::Fresh(true));
 }
 
@@ -207,7 +207,7 @@ async fn a_run_that_ends_before_its_first_renewal_has_no_task_of_its_own() {
         let key = Key::new("tenant", "pay", number.to_string()).unwrap();
         let run = idem.run(&key, &1, async |_work| Ok::<_, io::Error>(alive()));
         let during = run.await.unwrap().into_inner();
-        // The task that looks at all leases, and the one that pushes it to another thread.
+        // The task that checks all leases, and the one that pushes it to another thread.
         assert!(during <= before + 2, "{during} tasks, {before} before");
     }
 }

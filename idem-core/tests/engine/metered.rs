@@ -11,7 +11,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshot};
 
 use crate::support::{Effects, Fault, MINUTES, Scripted, calm, counted, idem, key};
 
-/// What was recorded while this ran on a runtime of one thread.
+/// Returns the metrics recorded while this ran on a runtime of one thread.
 fn recorded(act: impl AsyncFnOnce()) -> Snapshot {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || {
@@ -22,7 +22,7 @@ fn recorded(act: impl AsyncFnOnce()) -> Snapshot {
     recorder.snapshotter().snapshot()
 }
 
-/// `name{label=value,…}` with the value: how many there are, of a histogram.
+/// Returns `name{label=value,…}` with the value; for a histogram, with the number of its samples.
 fn flat(snapshot: Snapshot) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
     for (found, _, _, value) in snapshot.into_vec() {
@@ -155,7 +155,7 @@ fn no_more_operations_are_told_apart_than_the_bound() {
     let observer = MetricsObserver::new().with_max_operations(3);
     let all = decided(recorded(async || operations(observer).await));
     assert_eq!((all.len(), all[other]), (4, 297.0));
-    // Named ones are told apart whenever they come.
+    // Named operations keep their labels whenever they come.
     let observer = MetricsObserver::new().with_operations(["operation-299", "never"]);
     let all = decided(recorded(async || operations(observer).await));
     assert_eq!((all.len(), all[other]), (2, 299.0));

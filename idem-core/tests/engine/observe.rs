@@ -1,4 +1,4 @@
-//! What observers hear.
+//! What observers receive.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ enum Event {
     WaitEnded,
 }
 
-/// Everything that was heard, and the times to the seals.
+/// Everything that was received, and the times to the seals.
 #[derive(Debug, Clone, Default)]
 struct Ear {
     events: Arc<Mutex<Vec<Event>>>,
@@ -91,7 +91,7 @@ fn heard(store: &Scripted, policy: Policy) -> (Idempotency, Ear) {
     (idem(store, policy).with_observer(ear.clone()), ear)
 }
 
-/// Somebody else's claim of the key.
+/// Claims the key as another attempt.
 async fn other(store: &Scripted, lease: Duration) -> Claim {
     let request = ClaimRequest::new(key().clone(), Fingerprint::of(&1).unwrap()).with_lease(lease);
     store.claim(&request).await.unwrap().acquired().unwrap()
@@ -153,7 +153,7 @@ async fn a_takeover_tells_the_time_since_the_key_was_first_seen() {
         SEALED,
     ];
     assert_eq!(ear.events(), expected);
-    // The other one's lease is part of it.
+    // The other attempt's lease is part of it.
     let since = ear.sealed_after()[0].unwrap();
     assert!(since >= lease && since < MINUTES, "{since:?}");
 }
@@ -298,7 +298,7 @@ async fn all_observers_hear_the_same() {
     let work = |_: Work| counted(Effects::default());
     both.run(key(), &1, work).await.unwrap();
     assert_eq!(first.events(), second.events());
-    // What was made before has its own.
+    // A clone made before keeps its own.
     idem.run(key(), &1, work).await.unwrap();
     assert_eq!((first.events().len(), second.events().len()), (3, 2));
 }

@@ -1,4 +1,4 @@
-//! Work that stores how far it got, and work that goes on there.
+//! Work that stores how far it got, and work that goes on from there.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn brief() -> Policy {
         .with_on_cancel(InterruptPolicy::LetExpire)
 }
 
-/// What the last checkpoint says, for whoever comes next.
+/// Returns what the last checkpoint says to the next attempt.
 async fn reads(work: Work) -> Result<Option<(String, u32)>> {
     let point = work.last_checkpoint().await?;
     point

@@ -69,7 +69,7 @@ async fn a_value_of_a_lost_claim_is_not_lost() {
     let store = Scripted::new();
     let idem = idem(&store, calm());
     let outcome = idem.run(key(), &1, async |work: Work| {
-        // What an operator's forced release comes to.
+        // The effect of an operator's forced release.
         store.release(&work.claim().unwrap()).await.unwrap();
         Ok::<_, io::Error>("value".to_owned())
     });
@@ -124,8 +124,8 @@ async fn a_result_without_a_json_form_never_runs_again() {
     assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
 }
 
-/// Runs work that gives this value, twice: it runs once, its value is not lost, and nobody is ever told that what is
-/// stored is corrupt.
+/// Runs work that gives this value, twice: it runs once, its value is not lost, and no caller ever
+/// gets an error about corrupt data.
 async fn is_unstorable<T>(value: T, why: &str)
 where
     T: Serialize + DeserializeOwned + Clone + Send + Sync,

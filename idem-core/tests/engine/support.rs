@@ -1,4 +1,4 @@
-//! A store with faults on order, and what the cases share.
+//! A store with scripted faults, and helpers that the cases share.
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
@@ -23,17 +23,17 @@ pub(crate) enum Fault {
     LostAnswer,
     /// It takes effect and no answer ever comes.
     Silence,
-    /// It takes effect and the process stops for 60 ms before it hears of it.
+    /// It takes effect, and the process stops for 60 ms before it gets the answer.
     Late,
     /// It is refused for good, without effect.
     Broken,
-    /// A transaction that is still open holds the key: refused without effect.
+    /// An open transaction holds the key: refused without effect.
     Contended,
 }
 
 #[derive(Debug)]
 struct Script {
-    /// The faults that come next, by operation; the last one may stay for ever.
+    /// The next faults, by operation; the last one may stay for ever.
     faults: HashMap<&'static str, Vec<Fault>>,
     always: HashMap<&'static str, Fault>,
     calls: HashMap<&'static str, u32>,
@@ -41,7 +41,7 @@ struct Script {
     asked: Vec<tokio::time::Instant>,
 }
 
-/// A memory store that fails as told. Each call takes a few polls, as over a network.
+/// A memory store that fails by script. Each call takes a few polls, as over a network.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     store: MemoryStore,
@@ -67,7 +67,7 @@ impl Scripted {
         }
     }
 
-    /// The next calls of `operation` fail so.
+    /// Makes the next calls of `operation` fail so.
     pub(crate) fn next(&self, operation: &'static str, faults: &[Fault]) {
         let mut script = self.script.lock().unwrap();
         script
@@ -75,12 +75,12 @@ impl Scripted {
             .insert(operation, faults.iter().rev().copied().collect());
     }
 
-    /// Every call of `operation` fails so.
+    /// Makes every call of `operation` fail so.
     pub(crate) fn always(&self, operation: &'static str, fault: Fault) {
         self.script.lock().unwrap().always.insert(operation, fault);
     }
 
-    /// Nothing fails any more.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         let mut script = self.script.lock().unwrap();
         script.faults.clear();
@@ -92,19 +92,19 @@ impl Scripted {
         script.calls.get(operation).copied().unwrap_or(0)
     }
 
-    /// The attempt ids of all claims, in order.
+    /// Returns the attempt ids of all claims, in order.
     pub(crate) fn attempts(&self) -> Vec<AttemptId> {
         self.script.lock().unwrap().attempts.clone()
     }
 
-    /// The longest time between two claims, by Tokio's clock.
+    /// Returns the longest time between two claims, by Tokio's clock.
     pub(crate) fn longest_pause(&self) -> Duration {
         let script = self.script.lock().unwrap();
         let pauses = script.asked.windows(2).map(|pair| pair[1] - pair[0]);
         pauses.max().unwrap_or_default()
     }
 
-    /// The live record, without asking over the network.
+    /// Returns the live record, without a scripted call.
     pub(crate) fn peek(&self) -> Option<Record> {
         let get = pin!(self.store.get(key()));
         match get.poll(&mut Context::from_waker(Waker::noop())) {
@@ -242,7 +242,7 @@ pub(crate) fn calm() -> Policy {
     Policy::default().with_lease(MINUTES)
 }
 
-/// A run on a store with this policy.
+/// Returns an engine on a store with this policy.
 pub(crate) fn idem(store: &Scripted, policy: Policy) -> Idempotency {
     Idempotency::new(store.clone()).with_policy(policy)
 }
@@ -252,7 +252,7 @@ pub(crate) fn idem(store: &Scripted, policy: Policy) -> Idempotency {
 pub(crate) struct Effects(Arc<AtomicU32>);
 
 impl Effects {
-    /// One more; tells its number.
+    /// Counts one more; returns its number.
     pub(crate) fn happen(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -262,7 +262,7 @@ impl Effects {
     }
 }
 
-/// Work that always answers with the number of its effect.
+/// Work that always returns the number of its effect.
 pub(crate) async fn counted(effects: Effects) -> Result<u32, std::io::Error> {
     Ok(effects.happen())
 }
@@ -284,7 +284,7 @@ pub(crate) async fn until_free(store: &Scripted) {
     until("the key is free", || store.peek().is_none()).await;
 }
 
-/// Waits until the key's record is failed; tells the code.
+/// Waits until the key's record is failed; returns the code.
 pub(crate) async fn until_failed(store: &Scripted) -> String {
     let mut code = String::new();
     until("the record is failed", || {

@@ -70,7 +70,7 @@ fn secret() -> Key {
     Key::new("scope-of-acme", "payments.create", "id-of-request").unwrap()
 }
 
-/// What is shown of runs of all kinds on a runtime of one thread.
+/// Returns the log of runs of all kinds on a runtime of one thread.
 fn shown(observer: TracingObserver, act: impl AsyncFnOnce(&Scripted, &Idempotency)) -> Lines {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::registry().with(lines.clone());

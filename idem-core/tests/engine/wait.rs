@@ -16,13 +16,13 @@ use crate::support::{
 
 type Run = JoinHandle<Result<Outcome<u32>, RunError<io::Error, u32>>>;
 
-/// Somebody else's claim of the key.
+/// Claims the key as another attempt.
 async fn other(store: &Scripted, lease: Duration) -> Claim {
     let request = ClaimRequest::new(key().clone(), Fingerprint::of(&1).unwrap()).with_lease(lease);
     store.claim(&request).await.unwrap().acquired().unwrap()
 }
 
-/// A run that waits, seen to have asked more than once.
+/// Starts a run that waits, and has sent more than one claim.
 async fn waiting(store: &Scripted, policy: Policy, effects: &Effects) -> Run {
     let idem = idem(store, policy.with_on_busy(BusyPolicy::wait(MINUTES)));
     let effects = effects.clone();
@@ -181,14 +181,14 @@ async fn a_dropped_waiting_caller_asks_no_more_and_leaves_nothing_behind() {
     assert!(run.await.unwrap_err().is_cancelled());
     let calls = store.calls("claim");
     tokio::time::sleep(MINUTES / 2).await;
-    // One question may have been under way.
+    // One claim may have been under way.
     assert!(store.calls("claim") <= calls + 1);
     store.release(&claim).await.unwrap();
     until_free(&store).await;
     assert_eq!(effects.count(), 0);
 }
 
-/// A run of a key that a transaction holds until `free_after`, and how long it took.
+/// Runs a key that a transaction holds until `free_after`; returns the result and how long it took.
 async fn contended(policy: Policy, free_after: Duration) -> (Result<u32, ErrorKind>, Duration) {
     let store = Scripted::new();
     store.always("claim", Fault::Contended);
@@ -240,7 +240,7 @@ async fn a_caller_that_waits_waits_for_a_contended_key_too() {
         assert_eq!(outcome, Err(ErrorKind::Contention));
         assert!(took >= limit && took < limit + SECOND, "{took:?}");
     }
-    // What is over in a moment is no wait.
+    // A short race does not count as a wait.
     let (outcome, _) = contended(waits(Duration::ZERO), Duration::from_millis(20)).await;
     assert_eq!(outcome, Ok(1));
 }

@@ -16,7 +16,7 @@ fn waiting_idem(store: &Scripted) -> Idempotency {
     idem(store, calm().with_on_busy(BusyPolicy::wait(MINUTES)))
 }
 
-/// Work that ends, in this way, when it is told to.
+/// Starts work that ends on a signal, with this result.
 fn held(idem: &Idempotency, end: oneshot::Receiver<Result<u32, io::Error>>) -> Run {
     let idem = idem.clone();
     let work = async move |_: Work| end.await.expect("it is told");
@@ -28,7 +28,7 @@ fn waits(idem: &Idempotency, effects: &Effects) -> Run {
     tokio::spawn(async move { idem.run(key(), &1, |_| counted(effects)).await })
 }
 
-/// Until the pauses between polls have become as long as they become.
+/// Waits until the pauses between polls have reached their longest.
 async fn long_pauses() {
     tokio::time::sleep(Duration::from_secs(20)).await;
 }

@@ -1,4 +1,4 @@
-//! Callers that wait are woken, and manage when they are not.
+//! Waiting callers are woken, and manage without a notification.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use crate::support::{Effects, MINUTES, Scripted, calm, counted, idem, key};
 
-/// What listening comes to.
+/// The result of listening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ear {
     Hears,
     Refuses,
     NeverAnswers,
-    /// The result is sealed after the first look and before the listening begins.
+    /// The result is sealed after the first claim and before the listening begins.
     ComesLate,
 }
 
@@ -98,14 +98,14 @@ async fn seal(store: &Scripted, claim: &Claim) {
     store.complete(claim, &response, MINUTES).await.unwrap();
 }
 
-/// A run that waits for another's result for this long.
+/// Starts a run that waits for another's result for this long.
 fn waits(store: &Scripted, tower: &Tower, limit: Duration) -> Run {
     let policy = calm().with_on_busy(BusyPolicy::wait(limit));
     let idem = idem(store, policy).with_notifier(tower.clone());
     tokio::spawn(async move { idem.run(key(), &1, |_| counted(Effects::default())).await })
 }
 
-/// Until the pauses between polls have become as long as they become.
+/// Waits until the pauses between polls have reached their longest.
 async fn long_pauses() {
     tokio::time::sleep(Duration::from_secs(20)).await;
 }

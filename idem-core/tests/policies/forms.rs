@@ -1,4 +1,4 @@
-//! What policies are: presets, names, and the forms of a file.
+//! Policies: presets, names, and the forms of a file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn in_code() -> Policies {
         .with_max_request_bytes(65536)
         .with_max_result_bytes(1 << 20)
         .with_metadata(Metadata::new().with("owner", "billing"));
-    // What is not built on a preset is built on the default.
+    // A policy without a preset is based on the default.
     let mail = default
         .clone()
         .with_on_busy(BusyPolicy::wait(Duration::from_millis(750)))
@@ -186,7 +186,7 @@ fn a_file_lies_over_what_is_set_in_code() {
     assert_eq!(**policies.policy_for("b"), Policy::delete());
     let default = Policy::webhook().with_lease(Duration::from_secs(9));
     assert_eq!(**policies.default_policy(), default);
-    // What is taken out of the file is as the code has it again.
+    // An entry that is removed from the file falls back to the code's.
     folder.write("p.toml", &lease(10));
     assert!(file.reload().unwrap());
     assert_eq!(**file.policies().policy_for("b"), Policy::build());

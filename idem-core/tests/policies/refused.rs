@@ -1,4 +1,4 @@
-//! Bad files: where, which key, why; and what held before still holds.
+//! Bad files: where, which key, why; and the earlier policies still hold.
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ fn retention(hours: u32) -> String {
 
 async fn hours_kept(store: &MemoryStore, id: &str) -> u64 {
     let record = store.get(&key(id)).await.unwrap().unwrap();
-    // What is left of it, rounded up.
+    // The rest of it, rounded up.
     record.info().remaining().as_secs().div_ceil(3600)
 }
 
@@ -102,7 +102,8 @@ async fn a_request_over_its_limit_is_refused_before_anything_is_sent() {
     assert!(store.get(&key("b")).await.unwrap().is_none());
 }
 
-/// Two operations whose leases are always equal: a run must never see one of the old and one of the new.
+/// Two operations whose leases are always equal: a run must never see one of the old and one of the
+/// new.
 fn pair(seconds: u32) -> String {
     format!("[operations.a]\nlease = \"{seconds}s\"\n[operations.b]\nlease = \"{seconds}s\"\n")
 }

@@ -1,4 +1,4 @@
-//! What the cases share.
+//! Helpers that the cases share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ pub(crate) fn lease_of(file: &PolicyFile) -> u64 {
     file.policies().default_policy().lease().as_secs()
 }
 
-/// What a watch told.
+/// The reports of a watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<Result<(), String>>>>);
 

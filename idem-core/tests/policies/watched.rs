@@ -1,4 +1,4 @@
-//! A file that changes is read again by itself.
+//! A file that changes is reloaded by itself.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use idem_core::{Idempotency, Key, MemoryStore};
 
 use crate::support::{Folder, Told, lease, lease_of, until};
 
-/// Settles soon; does not look by itself unless told so.
+/// Settles soon; polls only where a test says so.
 fn quick() -> WatchOptions {
     WatchOptions::default()
         .with_settle(Duration::from_millis(20))
@@ -93,7 +93,7 @@ fn a_bad_file_is_told_once_and_the_old_policies_stay_until_it_is_good_again() {
     fs::remove_file(file.path()).unwrap();
     until("that it is gone", || told.all().len() == 2);
     assert!(told.all()[1].is_err());
-    // What holds is in order again, though it is what held all the time.
+    // The file is valid again, though its policies held all the time.
     replace(file.path(), &lease(1));
     until("the recovery", || told.all().len() == 3);
     assert!(told.all()[2].is_ok());
@@ -125,7 +125,7 @@ fn where_nobody_tells_of_changes_the_file_is_looked_at() {
     let file = folder.load("sub/p.toml", &lease(1));
     let options = quick().with_poll(Duration::from_millis(10));
     let _watch = file.watch(options, |_| {}).unwrap();
-    // The folder that is watched is another one from now on.
+    // The watched folder is another one from now on.
     fs::rename(folder.path("sub"), folder.path("old")).unwrap();
     fs::create_dir(folder.path("sub")).unwrap();
     folder.write("sub/p.toml", &lease(2));

@@ -28,7 +28,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// What stands between each `open` and the next `close`.
+/// Returns the text between each `open` and the next `close`.
 fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item = &'t str> {
     let parts = text.split(open).skip(1);
     parts.map(move |part| part.split(close).next().unwrap())

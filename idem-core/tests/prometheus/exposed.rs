@@ -68,7 +68,7 @@ fn every_series_has_a_documented_name_and_exactly_its_labels() {
 fn each_metric_is_there_with_its_type_and_what_it_is() {
     let text = exposition();
     for metric in METRICS {
-        // A store in memory has nothing that would have to be asked again.
+        // A store in memory needs no repeated call.
         if metric.name == names::STORE_RETRIES {
             continue;
         }
@@ -118,6 +118,6 @@ fn the_numbers_are_those_of_the_runs() {
         let is_payment = labels.iter().any(|(_, value)| value == "payments.create");
         name == "idem_first_seen_to_sealed_seconds_bucket" && is_payment
     });
-    // And one without end.
+    // And one without an upper bound.
     assert_eq!(buckets.count(), SECONDS_BUCKETS.len() + 1);
 }

@@ -1,4 +1,4 @@
-//! What the example exposes, and what the dashboard reads, is what is documented.
+//! The example exposes, and the dashboard reads, the documented metrics.
 
 mod dashboard;
 mod documentation;

@@ -10,7 +10,7 @@ use crate::support::key;
 
 type Step = SagaStep<u32>;
 
-/// What was done, in order.
+/// The effects, in order.
 #[derive(Default, Clone)]
 struct Log(Arc<Mutex<Vec<&'static str>>>);
 

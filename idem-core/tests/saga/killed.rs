@@ -5,7 +5,7 @@ use idem_core::{Outcome, RunError};
 
 use crate::support::{Life, World, key};
 
-/// Three steps, the last of which is refused if told so; the first two can be undone.
+/// Three steps, the last of which is refused if `refuse` is set; the first two can be undone.
 fn saga(world: &World, refuse: bool) -> Saga<u32> {
     let act = |name: &'static str| {
         let world = world.clone();
@@ -50,7 +50,8 @@ fn process(world: &World, refuse: bool, life: Option<Life>) -> Ran {
     world.process(life, async |idem| saga.run(&idem, &key(), 7).await)
 }
 
-/// On a busy machine the short lease may be over between two steps; what the saga asks for then is to be run again.
+/// On a busy machine the short lease may be over between two steps; the saga then returns an error
+/// that requires another run.
 fn unlost(run: impl Fn() -> Ran) -> Ran {
     loop {
         match run() {
@@ -60,7 +61,7 @@ fn unlost(run: impl Fn() -> Ran) -> Ran {
     }
 }
 
-/// Runs until nobody is killed any more, and judges what was done.
+/// Runs until no process is killed any more, and judges the effects.
 fn judge(world: &World, refuse: bool, context: &str) {
     let end = unlost(|| process(world, refuse, None)).expect("nobody kills it");
     let end = end

@@ -1,4 +1,4 @@
-//! Sagas: every step once, whatever is killed when.
+//! Sagas: every step once, whenever a process is killed.
 
 mod ends;
 mod killed;

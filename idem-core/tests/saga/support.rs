@@ -17,32 +17,34 @@ pub(crate) fn key() -> Key {
     Key::new("tenant", "order", "one").unwrap()
 }
 
-/// Short leases, because the killed are waited for.
+/// Short leases, because the tests wait for those of killed processes.
 pub(crate) fn policy() -> Policy {
     Policy::default()
         .with_lease(Duration::from_millis(12))
         .with_on_busy(BusyPolicy::wait(Duration::from_secs(20)))
 }
 
-/// What a process does before it is killed: so many calls of the store, the last of which takes effect or does not.
+/// What a process does before it is killed: this many calls of the store, the last of which takes
+/// effect or does not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Life {
     pub(crate) calls: u32,
     pub(crate) last_takes_effect: bool,
 }
 
-/// What outlives every process: the store, and what was done.
+/// What outlives every process: the store, and the effects.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     sealed: Arc<Mutex<BTreeSet<String>>>,
-    /// The keys under which each thing was done, as the other side knows them.
+    /// The keys under which each effect happened, as the other side knows them.
     done: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
     order: Arc<Mutex<Vec<String>>>,
 }
 
 impl World {
-    /// Does something at somebody's who knows keys: the same again under the same key is no second time.
+    /// Has an effect at a system that knows keys: the same effect under the same key does not
+    /// happen twice.
     pub(crate) fn effect<R>(&self, name: &str, step: &SagaStep<R>) {
         let key = step.work().key();
         let sealed = self.sealed.lock().unwrap();
@@ -57,12 +59,13 @@ impl World {
         }
     }
 
-    /// What was done, in order; a thing that was done under two keys stands there twice.
+    /// Returns the effects in order; an effect under two keys appears twice.
     pub(crate) fn order(&self) -> Vec<String> {
         self.order.lock().unwrap().clone()
     }
 
-    /// Runs in a process of its own, on a runtime that dies with it; `None` when it was killed.
+    /// Runs in a process of its own, on a runtime that dies with it; returns `None` when it was
+    /// killed.
     pub(crate) fn process<T>(
         &self,
         life: Option<Life>,
@@ -164,7 +167,7 @@ impl IdempotencyStore for Mortal {
         self.act(self.world.store.release(claim)).await
     }
 
-    /// Not counted: when it is called depends on the clock.
+    /// Not counted: its calls depend on the clock.
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         if self.is_dead.load(Ordering::SeqCst) {
             pending::<()>().await;

@@ -1,4 +1,5 @@
-//! Batches: the database is asked for what the cache does not have, and answers stand in order.
+//! Batches: the database gets the items that the cache does not have, and the answers stay in
+//! order.
 
 use idem_core::limits::MAX_BATCH;
 use idem_core::{BatchStore, ErrorKind};

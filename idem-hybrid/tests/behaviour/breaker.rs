@@ -1,4 +1,4 @@
-//! Breaker and budget as a caller sees them, by a clock that stands still.
+//! Breaker and budget as a caller sees them, under a clock that stands still.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn opened() -> Hybrid {
     hybrid
 }
 
-/// Lets what is in the background go as far as it can without time.
+/// Lets the background work go as far as it can without time.
 async fn work_off() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -63,7 +63,7 @@ async fn one_probe_at_a_time_finds_out_that_the_cache_is_back() {
     assert_eq!(names, ["completed"; 10]);
     assert_eq!(hybrid.cache.reads(), reads + 1, "probes");
     assert!(started.elapsed().is_zero(), "nobody waited for the probe");
-    // The probe is given up after a second, and the pause is twice as long then.
+    // The probe is given up after a second; the pause is then twice as long.
     tokio::time::sleep(Duration::from_millis(1001)).await;
     hybrid.cache.set(Fault::None);
     tokio::time::advance(Duration::from_millis(140)).await;
@@ -102,7 +102,7 @@ async fn promotions_that_hang_are_bounded_and_do_not_hold_callers_up() {
         hybrid.complete(id, "x").await;
         hybrid.cache.store_gate.shut();
         assert_eq!(name(&hybrid, &request(id)).await, "completed");
-        // Until the promotion, if there is one, waits.
+        // Waits until the promotion, if there is one, is at its gate.
         tokio::task::yield_now().await;
     }
     assert_eq!(hybrid.store.metrics().skipped, 2);

@@ -1,4 +1,4 @@
-//! Checkpoints and watermarks go past the cache.
+//! Checkpoints and watermarks bypass the cache.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use idem_hybrid::Config;
 
 use super::fixture::{Fault, Hybrid, hybrid, hybrid_with, name, other_request, request};
 
-/// One key in each state, and the words that the database answers with.
+/// One key in each state, and the names of the database's answers.
 const ANSWERS: [(&str, &str); 5] = [
     ("other", "completed"),
     ("done", "completed"),

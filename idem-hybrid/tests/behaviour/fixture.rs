@@ -1,4 +1,4 @@
-//! A store over a database that counts and a cache that misbehaves when it is told to.
+//! A store over a database that counts and a cache that misbehaves on request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -80,7 +80,7 @@ impl<C: Cache> FaultyCache<C> {
         assert!(stored.unwrap());
     }
 
-    /// The fault, after what it does to every call.
+    /// Returns the fault, after its effect on every call.
     async fn suffer(&self) -> Result<Fault> {
         let fault = *self.fault.lock().unwrap();
         match fault {
@@ -158,13 +158,13 @@ impl Cache for FaultyCache<LocalCache> {
     }
 }
 
-/// A memory store that counts, can be emptied as an operator would, and waits where it is told to.
+/// A memory store that counts its calls, can be emptied as an operator would, and waits at gates.
 #[derive(Debug)]
 pub(super) struct Database {
     inner: RwLock<MemoryStore>,
     work: AtomicU64,
     is_broken: AtomicBool,
-    /// After a claim or look is done, before its answer is given.
+    /// After a claim or lookup is done, before its answer is given.
     pub(super) answer_gate: Gate,
 }
 
@@ -178,12 +178,12 @@ impl Database {
         }
     }
 
-    /// How often it was asked for anything.
+    /// Returns the number of calls.
     pub(super) fn work(&self) -> u64 {
         self.work.load(Ordering::SeqCst)
     }
 
-    /// Deletes everything, behind everybody's back.
+    /// Deletes everything, behind the stores' backs.
     pub(super) fn delete_all(&self) {
         *self.inner.write().unwrap() = MemoryStore::new();
     }
@@ -337,7 +337,7 @@ impl Hybrid {
     }
 }
 
-/// Always the same attempt, so that its claim can be had again.
+/// Always the same attempt, so that its claim can be obtained again.
 fn ours(request: &ClaimRequest) -> ClaimRequest {
     request.clone().with_attempt(AttemptId::from_bytes([1; 16]))
 }
@@ -347,17 +347,17 @@ fn with_fingerprint(id: &str, of: &str) -> ClaimRequest {
     ClaimRequest::new(key, Fingerprint::raw(of)).with_lease(HOUR)
 }
 
-/// A new attempt for the key of this id.
+/// Returns a new attempt for the key of this id.
 pub(super) fn request(id: &str) -> ClaimRequest {
     with_fingerprint(id, "the request")
 }
 
-/// The same key for something else.
+/// Returns a request with the same key for something else.
 pub(super) fn other_request(id: &str) -> ClaimRequest {
     with_fingerprint(id, "another request")
 }
 
-/// What the store answers, in one word.
+/// Returns the store's answer in one word.
 pub(super) async fn name(hybrid: &Hybrid, request: &ClaimRequest) -> &'static str {
     hybrid.store.claim(&ours(request)).await.unwrap().name()
 }

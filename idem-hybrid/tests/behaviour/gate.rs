@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Semaphore;
 
-/// A place where a call waits when it is told to.
+/// A gate at which a call waits once it is shut.
 #[derive(Debug)]
 pub(super) struct Gate {
     is_shut: AtomicBool,
@@ -21,7 +21,7 @@ impl Gate {
         }
     }
 
-    /// The next call that comes waits here.
+    /// Makes the next call wait here.
     pub(super) fn shut(&self) {
         self.is_shut.store(true, Ordering::SeqCst);
     }
@@ -31,7 +31,7 @@ impl Gate {
         self.arrived.acquire().await.unwrap().forget();
     }
 
-    /// Lets it go on.
+    /// Lets the waiting call go on.
     pub(super) fn open(&self) {
         self.passes.add_permits(1);
     }

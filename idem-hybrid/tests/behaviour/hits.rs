@@ -1,4 +1,4 @@
-//! What a hit and a miss cost, and what they answer.
+//! The cost of a hit and of a miss, and their answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was deleted stays deleted, however late a promotion comes.
+//! A deleted record stays deleted, however late a promotion comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::fixture::{Database, Fault, FaultyCache, HOUR, Hybrid, hybrid, name, r
 /// Where the promotion is paused.
 #[derive(Debug, Clone, Copy)]
 enum Pause {
-    /// After the database has answered, before its answer is told.
+    /// After the database has answered, before its answer arrives.
     BeforeTheAnswer,
     /// Before the cache stores it.
     BeforeTheStore,
 }
 
-/// Completes a key, starts its promotion, pauses it, deletes the record, invalidates the key, and lets the
-/// promotion go on. Tells what the store then says of the key.
+/// Completes a key, starts its promotion, pauses it, deletes the record, invalidates the key, and
+/// lets the promotion go on. Returns what the store then says of the key.
 async fn late_promotion(hybrid: &Hybrid, pause: Pause) -> &'static str {
     hybrid.complete("done", "x").await;
     let gate = match pause {
@@ -63,7 +63,7 @@ async fn a_late_promotion_does_not_undo_an_invalidation() {
     }
 }
 
-/// A cache as they are usually made: it stores what it is given, whatever happened since.
+/// A conventional cache: it stores every entry, whatever happened since.
 #[derive(Debug)]
 struct Forgetful(LocalCache);
 
@@ -234,7 +234,7 @@ async fn a_cached_record_ends_no_later_than_the_databases() {
     hybrid.store.settled().await;
     let mut replays = 0;
     loop {
-        // Asked first: what the database no longer has, the store must not have later.
+        // Read first: what the database no longer has, the store must not have later.
         let is_over = hybrid
             .database
             .get(request("done").key())
@@ -352,7 +352,7 @@ async fn a_release_tells_the_cache_and_succeeds_without_it() {
 
 #[tokio::test]
 async fn a_faulty_cache_is_a_cache() {
-    // What the other tests rest on.
+    // The other tests rest on this.
     let cache = Arc::new(FaultyCache::new(LocalCache::new(1 << 20)));
     super::contract::an_entry_is_served_as_it_was_stored(cache).await;
 }

@@ -1,4 +1,4 @@
-//! What the store does over a memory store and caches that misbehave at will.
+//! The store over a memory store, with caches that misbehave on request.
 
 #[path = "../contract/mod.rs"]
 mod contract;

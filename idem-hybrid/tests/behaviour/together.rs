@@ -1,4 +1,4 @@
-//! Cache and database asked at once.
+//! Cache and database read at once.
 
 use std::time::Duration;
 

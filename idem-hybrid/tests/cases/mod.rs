@@ -11,7 +11,7 @@ use super::support::{Metered, State, harness};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Those of this state.
+/// Returns the cases of this state.
 pub(crate) fn of(state: State) -> &'static [Case] {
     match state {
         State::Local | State::Tiered | State::Healthy => &[DUPLICATES_ARE_HITS, OTHERS_ARE_TOLD],
@@ -88,7 +88,7 @@ async fn ask(store: &dyn Metered, request: &ClaimRequest) -> CaseResult {
     }
 }
 
-/// Asks until the counts are as wanted.
+/// Repeats until the counts are as wanted.
 async fn until(cx: &Context, wanted: fn(CacheMetrics) -> bool) -> CaseResult {
     let store = open(cx).await?;
     let requests = completed(cx, &*store, 4).await?;
@@ -115,15 +115,15 @@ async fn hits(cx: &Context) -> CaseResult {
         store.settled().await;
     }
     let seen = store.metrics();
-    // A machine that is busy may let a call run out of its budget.
+    // On a busy machine a call may exceed its budget.
     if seen.hits < 35 || seen.promoted < 8 {
         return Err(CaseError::new(format!("too few hits: {seen:?}")));
     }
     Ok(())
 }
 
-/// What the invalidation of one handle does to another of the same cache; the record is still in the database, so it is
-/// promoted anew.
+/// The effect of one handle's invalidation on another of the same cache; the record is still in the
+/// database, so it is promoted anew.
 async fn invalidated(cx: &Context) -> CaseResult {
     let harness = harness(cx)?;
     let one = harness.metered(cx.namespace()).await?;

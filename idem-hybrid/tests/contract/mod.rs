@@ -1,4 +1,4 @@
-//! What every cache keeps, as tests that take one.
+//! The promises of every cache, as tests that take one.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use idem_hybrid::{Cache, Hit};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The clocks of cache and test may differ by so much: a cache may count in whole milliseconds.
+/// The clocks of cache and test may differ by this much: a cache may count in whole milliseconds.
 const TICK: Duration = Duration::from_millis(3);
 
 /// A key that no other test uses.
@@ -187,7 +187,7 @@ where
     assert!(put(&cache, &key, "new", MINUTE).await);
 }
 
-/// Readers that store, and one who invalidates: after each invalidation nothing older is served.
+/// Readers store while one caller invalidates: after each invalidation nothing older is served.
 pub(crate) async fn no_race_brings_an_old_entry_back<C: Cache + Clone>(cache: C) {
     let key = key("raced");
     let truth = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));

@@ -66,7 +66,7 @@ impl Database {
         }
     }
 
-    /// Name and version of what runs behind the cache.
+    /// Returns name and version of the database behind the cache.
     pub(crate) async fn product(self) -> Result<(&'static str, String), BoxError> {
         let row = match self {
             Self::Sqlite => {
@@ -130,7 +130,7 @@ impl Database {
         })
     }
 
-    /// A caller's transaction, beside every cache.
+    /// Begins a caller's transaction, beside every cache.
     pub(crate) async fn begin(
         self,
         namespace: &str,
@@ -142,7 +142,7 @@ impl Database {
         }
     }
 
-    /// A store whose connections go to this address.
+    /// Opens a store whose connections go to this address.
     pub(crate) fn open_through(
         self,
         namespace: &str,

@@ -16,7 +16,7 @@ use super::{Database, State, private, slow};
 /// Between the database's namespace and the cache's URL in a locator.
 const SEPARATOR: char = '|';
 
-/// Nobody listens there.
+/// Nothing listens there.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 /// One database and one state of the cache.
@@ -24,7 +24,8 @@ pub(crate) struct HybridHarness {
     name: String,
     database: Database,
     state: State,
-    /// The in-process tiers by namespace: all handles of this process share one, as they would in a service.
+    /// The in-process tiers by namespace: all handles of this process share one, as they would in a
+    /// service.
     local: Mutex<HashMap<String, LocalCache>>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) fn name(database: Database, state: State) -> String {
     format!("hybrid-{}-{}", database.name(), state.name())
 }
 
-/// A store that tells what became of its cache's calls.
+/// A store that reports the results of its cache's calls.
 #[async_trait]
 pub(crate) trait Metered: BatchStore {
     fn metrics(&self) -> CacheMetrics;
@@ -84,7 +85,7 @@ impl HybridHarness {
         })
     }
 
-    /// Where the cache of a new namespace is.
+    /// Returns the URL of the cache for a new namespace.
     fn cache_url(&self) -> Result<String, BoxError> {
         let redis = || idem_servers::url_for("redis").ok_or("no Redis");
         Ok(match self.state {
@@ -112,7 +113,7 @@ impl HybridHarness {
 
     fn redis(namespace: &str) -> StoreResult<RedisCache> {
         let (database, url) = split(namespace);
-        // Of a path the last part.
+        // The last part of a path.
         let name = database.rsplit('/').next().unwrap_or(database);
         RedisCache::new(url, name, &idem_hybrid::idem_redis::Config::new())
     }

@@ -1,4 +1,5 @@
-//! Redis servers that suffer: one for each state, started when the first case needs it and shared by the others.
+//! Redis servers that suffer: one for each state, started when the first case needs it and shared
+//! by the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

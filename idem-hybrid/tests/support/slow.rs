@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 const DELAY: Duration = Duration::from_millis(500);
 
-/// What stands before the address in a URL (scheme and credentials), and `host:port`.
+/// Returns the part before the address in a URL (scheme and credentials), and `host:port`.
 pub(super) fn split(url: &str) -> (&str, &str) {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..]
@@ -63,7 +63,7 @@ async fn accept(listener: TcpListener, place: String) {
     }
 }
 
-/// Passes everything on, in order, half a second later.
+/// Passes all bytes on, in order, half a second later.
 async fn delayed(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
     let (sender, mut receiver) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let reading = async move {

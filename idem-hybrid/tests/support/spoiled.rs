@@ -8,7 +8,7 @@ use std::time::Duration;
 use idem_core::{Bytes, Key, Result, async_trait};
 use idem_hybrid::{Cache, Lookup};
 
-/// What a hit is replaced by.
+/// What replaces a hit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Spoil {
     /// Random bytes, or an entry with one wrong bit.
@@ -17,14 +17,14 @@ pub(super) enum Spoil {
     Mixed,
 }
 
-/// In front of a cache that is in order.
+/// In front of a working cache.
 pub(super) struct Spoiled<C> {
     inner: C,
     spoil: Spoil,
     seen: Mutex<VecDeque<(Key, Bytes)>>,
 }
 
-/// How many entries are remembered to be mixed up.
+/// How many entries are remembered for mixing up.
 const SEEN: usize = 32;
 
 /// Without the entries, which hold keys and payloads.

@@ -1,4 +1,4 @@
-//! [`State`]: what the cache goes through while the suite runs.
+//! [`State`]: the state of the cache while the suite runs.
 
 use idem_conformance::Missing;
 
@@ -9,9 +9,9 @@ pub(crate) enum State {
     Local,
     /// In process in front of Redis.
     Tiered,
-    /// Redis, in order.
+    /// Redis, working.
     Healthy,
-    /// Redis at an address where nobody listens.
+    /// Redis at an address where nothing listens.
     Down,
     /// Redis that is killed and started again all the time.
     Killed,
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// Whether what it needs is on this machine.
+    /// Returns whether this machine has what the state needs.
     pub(crate) fn is_here(self) -> Result<(), Missing> {
         match self {
             Self::Local | Self::Down => Ok(()),

@@ -1,9 +1,11 @@
 //! Numbers of SQL Server and Azure SQL.
 //!
-//! From <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors> and
-//! <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>. An error in a statement
-//! rolls the statement back, and one at the login comes before any statement, so most have no effect. Where the server
-//! ends the session, or loses the network, the commit may have come first: the effect is unknown.
+//! From
+//! <https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors>
+//! and <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>. An
+//! error in a statement rolls the statement back, and one at the login comes before any statement,
+//! so most have no effect. Where the server ends the session, or loses the network, the commit may
+//! have come first: the effect is unknown.
 
 use idem_core::{Effect, ErrorKind};
 
@@ -12,7 +14,7 @@ use super::Meaning;
 /// Rows with one meaning.
 type Row = (ErrorKind, Effect, &'static str, &'static [u32]);
 
-/// The statement lost to another transaction and has been rolled back; asking again is safe.
+/// The statement lost to another transaction and has been rolled back; repeating it is safe.
 const CONTENTION: &[Row] = &[
     (
         ErrorKind::Contention,
@@ -26,7 +28,8 @@ const CONTENTION: &[Row] = &[
         "a lock was not free in time (1222, LOCK_TIMEOUT)",
         &[1222],
     ),
-    // 3961: the table was altered; 3966: a victim of the version store; 41839: too many transactions to wait for.
+    // 3961: the table was altered; 3966: a victim of the version store; 41839: too many
+    // transactions to wait for.
     (
         ErrorKind::Contention,
         Effect::None,
@@ -41,7 +44,7 @@ const CONTENTION: &[Row] = &[
     ),
 ];
 
-/// Somebody has to change something before it works. The server refused the statement or the login.
+/// An operator has to change something first. The server refused the statement or the login.
 const SET_UP: &[Row] = &[
     (
         ErrorKind::Misconfigured,
@@ -112,7 +115,8 @@ const SET_UP: &[Row] = &[
     ),
 ];
 
-/// It passes by itself, or with the help of an operator, and the statement was refused or rolled back.
+/// The error passes by itself, or with the help of an operator; the statement was refused or rolled
+/// back.
 const PASSING: &[Row] = &[
     (
         ErrorKind::Unavailable,
@@ -120,7 +124,8 @@ const PASSING: &[Row] = &[
         "the database only reads (3906, 978): a secondary, or set so; connect to the primary",
         &[978, 979, 982, 3906],
     ),
-    // Starting, recovering, restoring, in transition, a mirror, without a quorum: each said on opening the database.
+    // Starting, recovering, restoring, in transition, a mirror, without a quorum: each is reported
+    // when the database is opened.
     (
         ErrorKind::Unavailable,
         Effect::None,
@@ -188,7 +193,7 @@ const ENDED: &[Row] = &[
         "the server ended the session for what it held (40549 to 40553); keep transactions short",
         &[40549, 40550, 40551, 40552, 40553],
     ),
-    // 2, 20, 53, 64, 121, 233, 258, 10053 and the like are of the network below.
+    // 2, 20, 53, 64, 121, 233, 258, 10053 and the like come from the network below.
     (
         ErrorKind::Unavailable,
         Effect::Unknown,
@@ -200,7 +205,7 @@ const ENDED: &[Row] = &[
     ),
 ];
 
-/// Neither passes by itself nor is a matter of settings.
+/// These errors neither pass by themselves nor depend on settings.
 const BROKEN: &[Row] = &[
     (
         ErrorKind::Corrupt,
@@ -208,7 +213,8 @@ const BROKEN: &[Row] = &[
         "the server reports corruption (823, 824, 605)",
         &[605, 823, 824, 825, 829, 3624, 8646],
     ),
-    // The token, `max(previous + 1, clock)`, is the only number that grows without a bound that is checked before.
+    // The token, `max(previous + 1, clock)`, is the only number that grows without an earlier
+    // check.
     (
         ErrorKind::Corrupt,
         Effect::None,
@@ -232,7 +238,7 @@ const BROKEN: &[Row] = &[
 
 const TABLES: [&[Row]; 5] = [CONTENTION, SET_UP, PASSING, ENDED, BROKEN];
 
-/// `None` for a number that is in no table.
+/// Returns the meaning of a number; `None` for a number that is in no table.
 pub(super) fn meaning(code: u32) -> Option<Meaning> {
     let mut rows = TABLES.into_iter().flatten();
     let &(kind, effect, message, _) = rows.find(|(.., codes)| codes.contains(&code))?;

@@ -1,14 +1,14 @@
 //! Texts of PostgreSQL, which Babelfish passes on where SQL Server has no number for an error.
 //!
-//! From <https://www.postgresql.org/docs/current/errcodes-appendix.html> and PostgreSQL's sources. The argument for
-//! each effect is that of the SQLSTATE behind it.
+//! From <https://www.postgresql.org/docs/current/errcodes-appendix.html> and PostgreSQL's sources.
+//! The argument for each effect is that of the SQLSTATE behind it.
 
 use idem_core::ErrorKind::{Contention, Corrupt, Misconfigured, Other, Unavailable};
 use idem_core::{Effect, ErrorKind};
 
 use super::Meaning;
 
-/// In the order in which they are looked for; the first that is found counts.
+/// In the order of the search; the first match counts.
 const TEXTS: &[(ErrorKind, Effect, &str, &[&str])] = &[
     (
         Contention,
@@ -102,7 +102,7 @@ const TEXTS: &[(ErrorKind, Effect, &str, &[&str])] = &[
         "the table was changed while the statement was kept; try again",
         &["cached plan must not change"],
     ),
-    // A session that is ended, perhaps after its commit.
+    // The session was ended, perhaps after its commit.
     (
         Unavailable,
         Effect::Unknown,
@@ -138,7 +138,7 @@ const UNKNOWN: &[&str] = &[
     "missing FROM-clause entry",
 ];
 
-/// `None` for a text that is not in the table.
+/// Returns the meaning of a text; `None` for a text that is not in the table.
 pub(super) fn meaning(message: &str) -> Option<Meaning> {
     let mut texts = TEXTS.iter();
     let &(kind, effect, meaning, _) = texts.find(|(.., texts)| has(message, texts))?;

@@ -1,7 +1,8 @@
 //! The statements of checkpoints and watermarks.
 
-/// One row comes back when the claim was held; ownership is checked on the locked row. A takeover that waits for the lock
-/// finds the checkpoint in the row; this statement, if it waits for a takeover, finds another token.
+/// One row comes back when the claim was held; ownership is checked on the locked row. A takeover
+/// that waits for the lock finds the checkpoint in the row. This statement, if it waits for a
+/// takeover, finds another token.
 pub(crate) const CHECKPOINT: &str = "UPDATE {table} SET result = {result}
 OUTPUT 1
 WHERE {owned };
@@ -11,20 +12,26 @@ WHERE {owned };
 pub(crate) const CHECKPOINT_VALUES: &[&str] =
     &["scope", "operation", "id", "token", "attempt_id", "result"];
 
-/// One row comes back when the claim is held. A plain read: ownership and checkpoint are of one version of the row.
+/// One row comes back when the claim is held. A plain read: ownership and checkpoint are of one
+/// version of the row.
 pub(crate) const LAST_CHECKPOINT: &str = "SELECT r.result FROM {table} AS r
 WHERE {owned r.};
 ";
 
-/// A row with 1 when this request raised the mark, with 0 and the mark when that is as high already.
+/// Returns a row with 1 when this request raised the mark, or with 0 and the mark when that is as
+/// high already.
 ///
-/// Such a mark is found by the read, and then nothing is written, and no lock is taken but that of a read. That it finds
-/// none is never taken as proof. Two may both find no row: the primary key lets one in, and 2627 tells the other, which
-/// then asks again; a lock on the key's gap would keep the neighbouring sources of an open transaction waiting. The update judges its condition on the locked, latest version of the row, so of any number of requests
-/// with one version the first is let through, and the others find it raised and update nothing. Writing happens in one
-/// of the two only.
+/// The read finds such a mark; then nothing is written, and only a read's lock is taken. An empty
+/// result is never taken as proof. Two requests may both find no row: the primary key lets one in,
+/// and the other gets 2627 and repeats its advance. A lock on the key's gap would make neighbouring
+/// sources wait for an open transaction.
 ///
-/// No row comes back when the mark was raised as high between the statements, or its row went: asking again tells.
+/// The update judges its condition on the locked, latest version of the row. So of any number of
+/// requests with one version the first is let through, and the others find the mark raised and
+/// update nothing. Only one of insert and update writes.
+///
+/// No row comes back when the mark was raised as high between the statements, or its row was
+/// deleted: a repeated advance finds out.
 pub(crate) const ADVANCE: &str = "SELECT 0, m.version FROM {marks} AS m
 WHERE {key m.} AND m.version >= {version} AND m.expires_at > @now;
 IF @@ROWCOUNT = 0
@@ -54,8 +61,8 @@ pub(crate) const WATERMARK: &str = "SELECT m.version FROM {marks} AS m
 WHERE {key m.} AND m.expires_at > @now;
 ";
 
-/// As for [`DELETE_EXPIRED`](super::DELETE_EXPIRED): locked rows are passed over, and no more are taken than stay below the locks at which
-/// the server would lock the table.
+/// As for [`DELETE_EXPIRED`](super::DELETE_EXPIRED): skips locked rows, and takes fewer rows than
+/// the locks at which the server would lock the table.
 pub(crate) const DELETE_EXPIRED_WATERMARKS: &str =
     "DELETE TOP ({limit}) FROM {marks} WITH (READCOMMITTEDLOCK, ROWLOCK, READPAST)
 WHERE expires_at <= @now;

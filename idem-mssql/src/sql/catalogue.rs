@@ -1,8 +1,9 @@
-//! What the server's catalogue says of the tables. A user sees of it what it has a privilege on:
+//! Reads the server's catalogue about the tables. A user sees the parts for which it has a
+//! privilege:
 //! <https://learn.microsoft.com/sql/relational-databases/security/metadata-visibility-configuration>.
 
-/// Table (0: records, 1: watermarks), name, type, length in bytes, whether it takes NULL, whether it is filled without
-/// being named.
+/// Table (0: records, 1: watermarks), name, type, length in bytes, whether it takes NULL, whether
+/// the server fills it in.
 pub(crate) const COLUMNS_OF_TABLES: &str =
     "SELECT t.n, c.name, TYPE_NAME(c.user_type_id), c.max_length,
     CASE WHEN c.is_nullable = 1 THEN 1 ELSE 0 END,
@@ -22,7 +23,8 @@ WHERE k.key_ordinal > 0
 ORDER BY t.n, i.index_id, k.key_ordinal;
 ";
 
-/// Whether the database only reads, how many triggers the tables have, and what the user may do with each table.
+/// Whether the database is read-only, how many triggers the tables have, and the user's privileges
+/// on each table.
 pub(crate) const RIGHTS: &str = "SELECT CAST(DATABASEPROPERTYEX(DB_NAME(), N'Updateability') AS nvarchar(128)),
     (SELECT COUNT(*) FROM sys.triggers
         WHERE parent_id IN (OBJECT_ID(N'{table}', N'U'), OBJECT_ID(N'{marks}', N'U')) AND is_disabled = 0),

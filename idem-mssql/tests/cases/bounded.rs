@@ -1,4 +1,4 @@
-//! Tokens across a clock that was set back; purge and sweep in steps.
+//! Tokens across a clock that was set back; `delete_expired` and `fail_abandoned` in steps.
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{ClaimRequest, StalePolicy};
@@ -15,7 +15,7 @@ pub(super) const PURGE_AND_SWEEP_TAKE_MORE_THAN_ONE_STEP: Case =
         Box::pin(purge_and_sweep_take_more_than_one_step(cx))
     });
 
-/// A token from the future is what a clock that was set back leaves behind.
+/// A clock that was set back leaves a token from the future behind.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;

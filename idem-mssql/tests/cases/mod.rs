@@ -1,4 +1,4 @@
-//! Cases that only a T-SQL server has, beside those of the suite.
+//! Cases for T-SQL servers alone, beside those of the suite.
 
 mod bounded;
 mod reads;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use idem_conformance::{Case, CaseFuture, CaseResult, Context};
 use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, IdempotencyStore};
 
-/// All of them.
+/// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_CHANGE_NO_COLUMN,
     reads::DUPLICATES_HOLD_NOBODY_UP,
@@ -42,7 +42,7 @@ pub(crate) const ALL: &[Case] = &[
     waits::A_WAIT_THAT_IS_TOO_LONG_SAYS_WHAT_IT_KNOWS,
 ];
 
-/// The answer to a claim, which is asked again as long as the key counts as locked.
+/// Returns the answer to a claim, which is repeated as long as the key counts as locked.
 async fn told(
     cx: &Context,
     store: &dyn IdempotencyStore,
@@ -62,7 +62,7 @@ async fn told(
     }
 }
 
-/// A case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -1,4 +1,4 @@
-//! Law 15 as far as it can be seen from outside of the server.
+//! Law 15, as far as it is visible from outside of the server.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_hundred_duplicates_change_no_column(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What a duplicate locks goes with the read, not with the transaction.
+/// A duplicate's locks end with the read, not with the transaction.
 async fn duplicates_in_an_open_transaction_hold_nobody_up(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace())?;
     let request = cx.request(&cx.key("held"));
@@ -54,7 +54,7 @@ async fn duplicates_in_an_open_transaction_hold_nobody_up(cx: &Context) -> CaseR
     Ok(())
 }
 
-/// Requests for a key in each state, and one in conflict.
+/// Returns requests for a key in each state, and one in conflict.
 async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     let [done, failed, held] = ["done", "failed", "held"].map(|id| cx.request(&cx.key(id)));
     let claim = cx.claim(&done).await?;

@@ -29,10 +29,10 @@ pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_r
     Box::pin(a_later_schema_is_refused(cx))
 });
 
-/// The table that a child process is to migrate, and through which backend.
+/// The table that a child process migrates, and through which backend.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
-/// The answer of a child process that was started to migrate.
+/// Migrates, if this is a child process that was started for that.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     let job = std::env::var(CHILD).ok()?;
     let migrate = async {

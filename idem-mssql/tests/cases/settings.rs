@@ -1,4 +1,4 @@
-//! Sessions whose defaults change what statements mean, and tables that are not as they were made.
+//! Sessions whose defaults change the meaning of statements, and tables that were changed.
 
 use std::time::Duration;
 
@@ -28,12 +28,13 @@ pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_NAMED: Case = case(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What a server, a database, a login, or whoever had the connection before may leave it with. Babelfish has no
-/// isolation level above READ COMMITTED but SNAPSHOT by default.
+/// Settings that a server, a database, a login, or the connection's former user may leave. Above
+/// READ COMMITTED, Babelfish has only SNAPSHOT by default.
 const HOSTILE: &str = "SET XACT_ABORT ON; SET LOCK_TIMEOUT 0; SET ROWCOUNT 1; SET NOCOUNT ON;
 SET DATEFORMAT dmy; SET ANSI_WARNINGS ON; SET TRANSACTION ISOLATION LEVEL SNAPSHOT; SET IMPLICIT_TRANSACTIONS ON;";
 
-/// The core of the laws on connections that are set so after they were opened; what another connection finds counts.
+/// The core of the laws on connections that get these settings after they were opened; another
+/// connection checks the records.
 async fn hostile_session_settings_change_no_law(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let hostile = Hook::async_fn(|connection: &mut idem_mssql::Connection, _| {

@@ -44,7 +44,8 @@ pub(super) const THE_DRIVERS_OWN_TRANSACTION_WILL_DO: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store and a table of payments beside its own, without any constraint that would hide a second row.
+/// A store, and a table of payments beside its own without any constraint that would hide a second
+/// row.
 struct Shop {
     store: MssqlStore,
     transactions: Transactions,

@@ -1,4 +1,4 @@
-//! What a claim does while somebody else's transaction holds the key.
+//! Claims while another caller's transaction holds the key.
 
 use std::time::{Duration, Instant};
 
@@ -65,8 +65,8 @@ async fn a_claim_waits_shortly_for_the_transaction_that_claimed(cx: &Context) ->
     Ok(())
 }
 
-/// The claim that met the lock has not seen the record, so only the statement that writes can know that the work must not
-/// run again.
+/// A claim that meets the lock has not seen the record, so only the statement that writes can know
+/// that the work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace())?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -84,7 +84,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     Ok(())
 }
 
-/// The caller's statements after an operation in its transaction run as they were set before it.
+/// After an operation in its transaction, the caller's statements run with their former settings.
 async fn the_callers_settings_are_the_same_after_an_operation(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace())?;
@@ -111,7 +111,7 @@ async fn the_callers_settings_are_the_same_after_an_operation(cx: &Context) -> C
     Ok(())
 }
 
-/// What a migration sets stays on no connection that others are given.
+/// A migration's settings stay on no connection that others get.
 async fn a_migration_leaves_no_setting_behind(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let namespace = format!("{}_new", cx.namespace());
@@ -128,7 +128,7 @@ async fn a_migration_leaves_no_setting_behind(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The server gives up first, and then it is known that nothing was done; if the client does, it is not.
+/// If the server gives up first, it is known that nothing was done; if the client does, it is not.
 async fn a_wait_that_is_too_long_says_what_it_knows(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace())?;
     let config = store.config().clone();

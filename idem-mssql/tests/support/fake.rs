@@ -1,4 +1,5 @@
-//! A server that speaks just enough TDS to answer wrongly: <https://learn.microsoft.com/openspecs/windows_protocols/ms-tds>.
+//! A server that speaks just enough TDS to answer wrongly:
+//! <https://learn.microsoft.com/openspecs/windows_protocols/ms-tds>.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,27 +10,27 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What becomes of a connection.
+/// The course of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Welcome {
     /// It is closed at once.
     Close,
-    /// Nothing is ever said.
+    /// The server never answers.
     Stall,
-    /// The client is sent elsewhere.
+    /// The client is redirected.
     Route(SocketAddr),
     /// Requests are answered.
     Login,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
     /// One row with a zero.
     Zero,
     /// No row.
     Nothing,
-    /// Half of that, and no more.
+    /// Half of a row, and no more.
     HalfARow,
     /// Nothing at all.
     Silence,
@@ -39,7 +40,7 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// What was seen, and what comes next.
+/// The events so far, and the next answers.
 #[derive(Default)]
 struct State {
     connections: usize,
@@ -55,12 +56,13 @@ pub(crate) struct FakeServer {
 }
 
 impl FakeServer {
-    /// Gives the answers in turn, to whoever asks, and then [`Answer::Zero`] for ever.
+    /// Starts a server that gives the answers in turn, to any client, and then [`Answer::Zero`] for
+    /// ever.
     pub(crate) async fn start(welcome: Welcome, answers: &[Answer]) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let welcome = match welcome {
-            // To itself.
+            // Redirects to itself.
             Welcome::Route(to) if to.port() == 0 => Welcome::Route(address),
             welcome => welcome,
         };
@@ -130,7 +132,7 @@ async fn serve(mut stream: TcpStream, welcome: Welcome, state: &Mutex<State>) ->
     login.extend(LOGIN_ACK);
     login.extend(done(0));
     send(&mut stream, &login).await?;
-    // The settings that a session begins with are no request of a caller's.
+    // The settings that a session begins with do not count as a caller's request.
     message(&mut stream).await?;
     send(&mut stream, &done(0)).await?;
     loop {
@@ -154,7 +156,7 @@ async fn serve(mut stream: TcpStream, welcome: Welcome, state: &Mutex<State>) ->
     }
 }
 
-/// Until the client goes.
+/// Waits until the client closes.
 async fn silence(stream: &mut TcpStream) -> io::Result<()> {
     let mut ignored = [0; 512];
     while stream.read(&mut ignored).await? > 0 {}
@@ -175,7 +177,7 @@ async fn message(stream: &mut TcpStream) -> io::Result<()> {
     }
 }
 
-/// One packet, the last of its message.
+/// Sends one packet, the last of its message.
 async fn send(stream: &mut TcpStream, payload: &[u8]) -> io::Result<()> {
     let length = u16::try_from(payload.len() + 8).map_err(io::Error::other)?;
     let [high, low] = length.to_be_bytes();

@@ -1,4 +1,4 @@
-//! How the tests reach a server that speaks T-SQL.
+//! Access of the tests to a T-SQL server.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,19 +16,20 @@ use idem_mssql::tiberius::Row;
 use idem_mssql::{ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction};
 use url::Url;
 
-/// A server, and the way to claim on it. Each namespace is a table of that name, with the tables beside it.
+/// A server, and the claim method on it. Each namespace is a table of that name, with the tables
+/// beside it.
 pub(crate) struct MssqlHarness {
     name: &'static str,
     method: ClaimMethod,
     url: String,
 }
 
-/// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace belongs to one
-/// case, and a case to one runtime.
+/// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace
+/// belongs to one case, and a case to one runtime.
 static POOLS: Mutex<BTreeMap<String, Pool>> = Mutex::new(BTreeMap::new());
 
 impl MssqlHarness {
-    /// With the claim method that the server is made for.
+    /// Creates the harness with the server's own claim method.
     pub(crate) fn made_for() -> Result<Self, Missing> {
         let missing = || Missing::new(idem_servers::missing_reason("mssql"));
         Ok(Self {
@@ -38,7 +39,7 @@ impl MssqlHarness {
         })
     }
 
-    /// With the other one, where the server is made for MERGE.
+    /// Creates the harness with the other method, where the server's own is MERGE.
     pub(crate) async fn forced() -> Result<Self, Missing> {
         let harness = Self::made_for()?;
         let version = harness.version().await;
@@ -53,7 +54,7 @@ impl MssqlHarness {
         })
     }
 
-    /// The backend of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let harness = Self::made_for()?;
         Ok(match name {
@@ -74,12 +75,12 @@ impl MssqlHarness {
         Ok(version.unwrap_or_default().to_owned())
     }
 
-    /// Opens connections as the store does.
+    /// Returns a manager that opens connections as the store does.
     pub(crate) fn manager(&self) -> Result<Manager, BoxError> {
         Ok(Manager::from_url(&self.url)?)
     }
 
-    /// How the store of a namespace is set up.
+    /// Returns the configuration of a namespace's store.
     pub(crate) fn config(&self, namespace: &str) -> Result<Config, BoxError> {
         Ok(Config::new()
             .with_table(namespace)?
@@ -96,19 +97,19 @@ impl MssqlHarness {
         Ok(pool)
     }
 
-    /// A store of the concrete type.
+    /// Opens a store of the concrete type.
     pub(crate) fn store(&self, namespace: &str) -> Result<MssqlStore, BoxError> {
         let pool = self.pool(namespace)?;
         Ok(MssqlStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// The same on a pool of its own, of so many connections.
+    /// Opens the same with its own pool of `max` connections.
     pub(crate) fn store_with(&self, max: usize, namespace: &str) -> Result<MssqlStore, BoxError> {
         let pool = Pool::builder(self.manager()?).max_size(max).build()?;
         Ok(MssqlStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A script of the tests' own; all rows of all results.
+    /// Runs a script of the tests' own; returns all rows of all results.
     pub(crate) async fn run(&self, namespace: &str, sql: &str) -> Result<Vec<Row>, BoxError> {
         let pool = self.pool(namespace)?;
         let mut connection = pool.get().await?;
@@ -121,7 +122,7 @@ impl MssqlHarness {
     }
 }
 
-/// An open transaction of a caller's.
+/// An open transaction of a caller.
 struct Open {
     store: MssqlStore,
     transaction: Transaction,
@@ -153,7 +154,7 @@ impl CallerTransaction for Open {
     }
 }
 
-/// The harness that a case runs on.
+/// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<MssqlHarness, CaseError> {
     MssqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
 }
@@ -230,7 +231,7 @@ impl Harness for MssqlHarness {
 
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace)?;
-        // A connection of its own: what the store's callers do must not wait for it.
+        // On its own connection, so that the store's callers do not wait for it.
         let manager = Pool::builder(self.manager()?).max_size(1).build()?;
         let transaction = Transaction::begin(&manager, Isolation::ReadCommitted).await?;
         Ok(Some(Box::new(Open { store, transaction })))

@@ -1,11 +1,12 @@
 //! The statements of checkpoints and watermarks.
 
-/// The stored form of the checkpoint, key, token, attempt id. One row matches when the claim was held; ownership is judged
-/// on the locked, latest version. A takeover that waits for the lock finds the checkpoint in the row; this statement, if
-/// it waits for a takeover, finds another token.
+/// The stored form of the checkpoint, key, token, attempt id. One row matches when the claim was
+/// held; ownership is judged on the locked, latest version. A takeover that waits for the lock
+/// finds the checkpoint in the row. This statement, if it waits for a takeover, finds another
+/// token.
 ///
-/// The same checkpoint once more changes nothing: without CLIENT_FOUND_ROWS the count is 0 then, and
-/// [`LAST_CHECKPOINT`] tells whether the claim is held.
+/// The same checkpoint once more changes nothing: without CLIENT_FOUND_ROWS the count is then 0,
+/// and [`LAST_CHECKPOINT`] shows whether the claim is held.
 pub(crate) const CHECKPOINT: &str = concat!(
     "{brief}UPDATE {table} SET result = ? WHERE ",
     key!(),
@@ -14,7 +15,8 @@ pub(crate) const CHECKPOINT: &str = concat!(
     "{free}"
 );
 
-/// Key, token, attempt id. A row when the claim is held, and was until now: a claim that is lost is never held again.
+/// Key, token, attempt id. Returns a row when the claim is held, and was held until now: a lost
+/// claim is never held again.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     key!(),
@@ -31,8 +33,8 @@ pub(crate) const LAST_CHECKPOINT_LATEST: &str = concat!(
     " FOR UPDATE NOWAIT"
 );
 
-/// Source. The mark, whether expired or not, and whether it is. A consistent read: it locks nothing and writes nothing,
-/// and answers what is stale or a repetition.
+/// Source. Reads the mark, and whether it has expired. A consistent read: it locks nothing, writes
+/// nothing, and answers a stale version or a repetition.
 pub(crate) const MARK: &str = concat!(
     "SELECT version, expires_at > ",
     now!(),
@@ -40,7 +42,8 @@ pub(crate) const MARK: &str = concat!(
     key!()
 );
 
-/// The same of the latest version: what follows a write in a caller's transaction, whose snapshot may be older.
+/// The same of the latest version: it follows a write in a caller's transaction, whose snapshot may
+/// be older.
 pub(crate) const MARK_LATEST: &str = concat!(
     "SELECT version, expires_at > ",
     now!(),
@@ -49,9 +52,10 @@ pub(crate) const MARK_LATEST: &str = concat!(
     " FOR UPDATE NOWAIT"
 );
 
-/// Source, version, retention. The primary key lets one row in; all others wait for it and find it. IGNORE because its
-/// count tells the two apart, 1 and 0, whatever CLIENT_FOUND_ROWS, which that of ON DUPLICATE KEY UPDATE does not;
-/// nothing else is there that it could hide, because the values fit their columns
+/// Source, version, retention. The primary key lets one row in; all other statements wait for it
+/// and find it. IGNORE, because its count distinguishes the two, 1 and 0, under every
+/// CLIENT_FOUND_ROWS; the count of ON DUPLICATE KEY UPDATE does not. IGNORE can hide no other
+/// error, because the values fit their columns
 /// (<https://dev.mysql.com/doc/refman/8.4/en/insert.html>).
 pub(crate) const FIRST_MARK: &str = concat!(
     "{brief}INSERT IGNORE INTO {marks} (scope, operation, id, version, expires_at)
@@ -68,9 +72,10 @@ VALUES (?, ?, ?, ?, ",
     " + ?)"
 );
 
-/// Version, retention, source, version. Raises a mark that is there and lower, or has expired. Judged on the locked, latest
-/// version of the row, so of any number of statements with one version the first is let through. A row that matches
-/// always changes (a higher version, or a later end), so that the count is the same with and without CLIENT_FOUND_ROWS.
+/// Version, retention, source, version. Raises an existing mark that is lower, or has expired.
+/// Judged on the locked, latest version of the row, so of any number of statements with one version
+/// the first is let through. A row that matches always changes (a higher version, or a later end),
+/// so the count is the same with and without CLIENT_FOUND_ROWS.
 pub(crate) const RAISE: &str = concat!(
     "{brief}UPDATE {marks} SET version = ?, expires_at = ",
     now!(),
@@ -81,7 +86,7 @@ pub(crate) const RAISE: &str = concat!(
     "){free_mark}"
 );
 
-/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
+/// Limit. Locks the marks to delete; skips rows that others have locked. In a transaction with
 /// [`DELETE_EXPIRED_WATERMARKS`].
 pub(crate) const EXPIRED_WATERMARKS: &str = concat!(
     "SELECT scope, operation, id FROM {marks} WHERE expires_at <= ",
@@ -89,7 +94,7 @@ pub(crate) const EXPIRED_WATERMARKS: &str = concat!(
     " ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
-/// Keys. They are locked, and are judged once more all the same.
+/// Keys. Their rows are locked, and are judged once more all the same.
 pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "DELETE FROM {marks} WHERE ({keys}) AND expires_at <= ",
     now!()

@@ -1,8 +1,9 @@
-//! The statements of purge and sweep.
+//! The statements of `delete_expired` and `fail_abandoned`.
 
-/// Which rows a purge deletes, those that nobody swept before they expired among them: so it looks from zero on, and below at
-/// those whose lease has ended. One whose token is ahead of the clock (which was set back) is kept, because the next token
-/// is made from it.
+/// The condition for rows to delete. They include abandoned records that expired before
+/// `fail_abandoned` failed them, so it searches from zero on, and below zero among the ended
+/// leases. A row whose token is ahead of the clock (which was set back) is kept, because the next
+/// token is made from it.
 macro_rules! expired {
     () => {
         concat!(
@@ -20,7 +21,7 @@ macro_rules! expired {
     };
 }
 
-/// Limit. Locks what is to be purged; rows that others have locked are passed over. In a transaction with
+/// Limit. Locks the records to delete; skips rows that others have locked. In a transaction with
 /// [`DELETE_EXPIRED`].
 pub(crate) const EXPIRED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",
@@ -28,7 +29,7 @@ pub(crate) const EXPIRED: &str = concat!(
     " ORDER BY purge_at LIMIT ? FOR UPDATE SKIP LOCKED"
 );
 
-/// Keys. They are locked, and are judged once more all the same.
+/// Keys. Their rows are locked, and are judged once more all the same.
 pub(crate) const DELETE_EXPIRED: &str =
     concat!("DELETE FROM {table} WHERE ({keys}) AND ", expired!());
 
@@ -47,7 +48,7 @@ macro_rules! abandoned {
     };
 }
 
-/// Limit. Locks what is to be failed; rows that others have locked are passed over. In a transaction with
+/// Limit. Locks the records to fail; skips rows that others have locked. In a transaction with
 /// [`FAIL_ABANDONED`].
 pub(crate) const ABANDONED: &str = concat!(
     "SELECT scope, operation, id FROM {table} WHERE ",

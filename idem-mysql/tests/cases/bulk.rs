@@ -1,4 +1,4 @@
-//! Batches, purge and sweep, and the connections that they leave behind.
+//! Batches, `delete_expired` and `fail_abandoned`, and the connections that they leave behind.
 
 use idem_conformance::proxy::Proxy;
 use idem_conformance::{Case, CaseResult, Context, Harness};
@@ -48,7 +48,7 @@ pub(super) const A_PURGE_THAT_FAILS_HALF_WAY_IS_NOT_REPORTED_AS_UNDONE: Case = c
     |cx| Box::pin(a_purge_that_fails_half_way_is_not_reported_as_undone(cx)),
 );
 
-/// The connection is cut after each message in turn, until a batch needs no more of them.
+/// The connection is cut after each message in turn, until a batch needs no more messages.
 async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let server = harness.server_address().expect("a server");
@@ -87,8 +87,8 @@ async fn a_batch_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     panic!("a batch takes more than forty messages");
 }
 
-/// Results of every size, together larger than a packet of MariaDB (16 MiB), also where the server would cut off what is
-/// too long for a column.
+/// Results of every size, together larger than a packet of MariaDB (16 MiB), even where the server
+/// would cut off values that are too long for a column.
 async fn a_batch_of_large_results_is_kept_to_the_byte(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     for mode in ["", "STRICT_TRANS_TABLES"] {
@@ -157,7 +157,8 @@ async fn a_token_that_is_kept_holds_up_no_purge(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// An earlier token of the same attempt, the token with another attempt, and what has expired: each is lost.
+/// An earlier token of the same attempt, the token with another attempt, and an expired record:
+/// each claim is lost.
 async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [held, expired] = ["held", "expired"].map(|id| cx.request(&cx.key(id)));
@@ -190,7 +191,7 @@ async fn a_batch_completes_only_what_is_held(cx: &Context) -> CaseResult {
     Ok(store.complete(&held, &response, HOUR).await?)
 }
 
-/// Whatever the order in which they are given: a batch that waits for its first key holds no later one.
+/// In any order of its keys, a batch that waits for its first key holds no later one.
 async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [one, two] = ["one", "two"].map(|id| cx.key(id));
@@ -213,8 +214,8 @@ async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A user that may lock rows and not delete them: the transaction fails between its two statements. Left open, it would
-/// swallow the later writes of the one connection.
+/// A user that may lock rows but not delete them: the transaction fails between its two statements.
+/// Left open, it would swallow the later writes of the one connection.
 async fn a_purge_that_is_refused_leaves_no_transaction_open(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     // Names of users have at most 32 characters.
@@ -249,7 +250,7 @@ async fn without_delete(cx: &Context, harness: &MySqlHarness, user: &str) -> Cas
     Ok(())
 }
 
-/// The second transaction of the purge fails with an error that by itself has no effect.
+/// The second transaction of the deletion fails with an error that by itself has no effect.
 async fn a_purge_that_fails_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let requests: Vec<_> = (0..600)

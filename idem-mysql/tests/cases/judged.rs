@@ -1,4 +1,5 @@
-//! A write that met a lock and is sent again is judged by the record that it meets then, not by the one that was seen before.
+//! A write that met a lock and is sent again is judged by the record that it then meets, not by the
+//! one that was read before.
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ pub(super) const AN_ATTEMPT_THAT_RETRIES_ITS_OWN_FAILURE_IS_ANOTHER_ACQUISITION:
 
 type Open = Transaction<'static, sqlx::MySql>;
 
-/// What the claim answers that saw the key before the transaction was committed, and whose write met the lock until then.
+/// Returns the answer to a claim that read the key before the transaction was committed, and whose
+/// write met the lock until then.
 async fn after_waiting(
     store: &MySqlStore,
     transaction: Open,
@@ -61,7 +63,7 @@ async fn after_waiting(
     Ok(waiting.await??.name())
 }
 
-/// A released key that the transaction has claimed: others still see that it is free.
+/// A released key that the transaction has claimed: others still see it as free.
 async fn claimed(
     cx: &Context,
     store: &MySqlStore,
@@ -74,8 +76,8 @@ async fn claimed(
     Ok((transaction, outcome.acquired().expect("it was released")))
 }
 
-/// The lease of what was claimed meanwhile is over, too; all that keeps the claim from taking it over is in the
-/// condition of its write.
+/// The lease of the claim that came in between is over, too; only the condition of its write keeps
+/// the claim from taking it over.
 async fn a_claim_takes_over_only_what_it_meets(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let keys = ["open", "live", "closed", "closed to the claim", "other"].map(|id| cx.key(id));
@@ -130,7 +132,8 @@ async fn a_claim_leaves_alone_what_was_sealed_while_it_waited(cx: &Context) -> C
     Ok(())
 }
 
-/// Whoever sees a stale record that may not be taken over fails it, unless it is another one by then.
+/// A claim that reads a stale record which must not be taken over fails it, unless the record has
+/// changed by then.
 async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let response = Response::new(200, "late");
@@ -162,9 +165,9 @@ async fn a_claim_fails_only_the_stale_record_that_it_saw(cx: &Context) -> CaseRe
                 }
             }
         }
-        // Time is the subject: what is short has to end while it is not committed.
+        // Time is the subject: the short retention or lease has to end while it is not committed.
         tokio::time::sleep(cx.short() * 2).await;
-        // Whoever retries failures would acquire what was failed by mistake.
+        // A claim that retries failures would acquire a record that was failed by mistake.
         let claim = match what {
             "acquired" => cx.request(&key),
             _ => retries,
@@ -187,7 +190,7 @@ async fn fail(
         .await?)
 }
 
-/// What a late holder's renewal does, in a transaction.
+/// Renews as a late holder does, in a transaction.
 async fn renew(cx: &Context, connection: &mut MySqlConnection, claim: &Claim) -> CaseResult {
     let table = format!("`{}`.idem_records", cx.namespace());
     let hour = HOUR.as_micros();
@@ -203,7 +206,8 @@ async fn renew(cx: &Context, connection: &mut MySqlConnection, claim: &Claim) ->
     Ok(())
 }
 
-/// A completion or release that was sent before succeeds again; that of another token or attempt has lost.
+/// A completion or release that was sent before succeeds again; that of another token or attempt
+/// has lost.
 async fn only_the_claim_itself_is_told_that_it_is_done(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let [done, released] = ["done", "released"].map(|id| cx.request(&cx.key(id)));

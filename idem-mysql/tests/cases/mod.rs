@@ -1,4 +1,4 @@
-//! Cases that only MySQL and MariaDB have, beside those of the suite.
+//! Cases for MySQL and MariaDB alone, beside those of the suite.
 
 mod bulk;
 mod judged;
@@ -15,7 +15,7 @@ pub(crate) use schema::migrate_as_child;
 
 use idem_conformance::{Case, CaseFuture, Context};
 
-/// All of them.
+/// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
     bulk::A_PURGE_THAT_IS_REFUSED_LEAVES_NO_TRANSACTION_OPEN,
     bulk::A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE,
@@ -57,7 +57,6 @@ pub(crate) const ALL: &[Case] = &[
     sessions::ANY_SESSION_ANSWERS_THE_SAME,
     sessions::ANY_COLLATION_ANSWERS_THE_SAME,
     sessions::UNSUITABLE_SETTINGS_ARE_REFUSED,
-    sessions::RETURNING_IS_A_CHOICE,
     sessions::HOSTILE_SESSIONS_OF_A_POOL_ANSWER_THE_SAME,
     sessions::A_COLUMNS_TYPE_MAY_CHANGE_UNDER_A_CONNECTION,
     sessions::A_TOKEN_AT_THE_END_OF_ITS_RANGE_IS_NAMED,
@@ -82,7 +81,7 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::NO_MARK_IS_LOOKED_FOR_BY_A_SCAN,
 ];
 
-/// A case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -1,4 +1,4 @@
-//! Whether a claim looks first or inserts first.
+//! Whether a claim reads first or inserts first.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use idem_core::{
     AttemptId, BatchStore, ClaimOutcome, ClaimRequest, ErrorKind, FailedPolicy, Failure,
     IdempotencyStore, IdempotencyStoreExt, Record, Response, StalePolicy,
 };
-use idem_mysql::{ClaimOrder, MySqlStore};
+use idem_mysql::MySqlStore;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::case;
@@ -44,12 +44,14 @@ pub(super) const A_CLOSED_POOL_CLOSES_THE_STORE: Case =
         Box::pin(a_closed_pool_closes_the_store(cx))
     });
 
-async fn with(cx: &Context, order: ClaimOrder) -> CaseResult<MySqlStore> {
+async fn with(cx: &Context, inserts_first: bool) -> CaseResult<MySqlStore> {
     let harness = support::harness(cx)?;
-    Ok(harness.store_in_order(cx.namespace(), order).await?)
+    Ok(harness
+        .store_in_order(cx.namespace(), inserts_first)
+        .await?)
 }
 
-/// A claim for a key in each state, in this scope: what it is about, and the claim.
+/// Creates a claim for a key in each state, in this scope, with the state's name.
 async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str, ClaimRequest)>> {
     let store = cx.store();
     let request = |id: &str| cx.request(&cx.key(format!("{scope}-{id}")));
@@ -93,7 +95,7 @@ async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str,
     ])
 }
 
-/// The answer, and of an acquisition which it is and whether it is the record's.
+/// Returns the answer as text; for an acquisition, which one it is and whether it is the record's.
 async fn told(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<String> {
     let name = outcome.name();
     let Some(claim) = outcome.acquired() else {
@@ -109,27 +111,28 @@ async fn told(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<String> {
 
 async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
     let mut verdicts = Vec::new();
-    for order in [ClaimOrder::LookFirst, ClaimOrder::InsertFirst] {
-        let store = with(cx, order).await?;
+    for order in ["look-first", "insert-first"] {
+        let store = with(cx, order == "insert-first").await?;
         let mut single = Vec::new();
-        for (state, request) in every_state(cx, &format!("{order:?}-single")).await? {
+        for (state, request) in every_state(cx, &format!("{order}-single")).await? {
             single.push((state, told(&store, store.claim(&request).await?).await?));
         }
         let mut batch = Vec::new();
-        let states = every_state(cx, &format!("{order:?}-batch")).await?;
-        // Two claims are for one key: the second is of the next round, as it is when they are made one by one.
+        let states = every_state(cx, &format!("{order}-batch")).await?;
+        // Two claims are for one key: the second is of the next round, as if they were made one by
+        // one.
         let requests: Vec<_> = states.iter().map(|(_, request)| request.clone()).collect();
         for ((state, _), outcome) in states.iter().zip(store.claim_many(&requests).await) {
             batch.push((*state, told(&store, outcome?).await?));
         }
-        assert_eq!(single, batch, "{order:?}");
+        assert_eq!(single, batch, "{order}");
         let mut crowd = Vec::new();
         let shared: Arc<dyn IdempotencyStore> = Arc::new(store.clone());
-        for (state, request) in every_state(cx, &format!("{order:?}-crowd")).await? {
+        for (state, request) in every_state(cx, &format!("{order}-crowd")).await? {
             let outcome = cx.claim_in_a_crowd(&shared, &request).await?;
             crowd.push((state, told(&store, outcome).await?));
         }
-        assert_eq!(single, crowd, "{order:?}");
+        assert_eq!(single, crowd, "{order}");
         verdicts.push(single);
     }
     assert_eq!(verdicts[0], verdicts[1]);
@@ -142,9 +145,9 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// One by one and as a batch, which has a row of another's in its middle.
+/// One by one and as a batch, with another caller's row in its middle.
 async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
-    let store = with(cx, ClaimOrder::InsertFirst).await?;
+    let store = with(cx, true).await?;
     for (commits, batch) in [(true, false), (false, false), (true, true), (false, true)] {
         let ids = ["a", "b", "c"].map(|id| cx.key(format!("{id} {commits} {batch}")));
         let mut transaction = store.pool().begin().await?;
@@ -180,7 +183,7 @@ async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The claims, each asked for again while somebody has locked its key.
+/// Sends the claims, each repeated while another transaction has locked its key.
 async fn asked_until_told(
     store: &MySqlStore,
     requests: &[ClaimRequest],
@@ -200,7 +203,7 @@ async fn asked_until_told(
 
 /// The clock of the answer is the token: no statement read the record.
 async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
-    let store = with(cx, ClaimOrder::InsertFirst).await?;
+    let store = with(cx, true).await?;
     let request = cx.request(&cx.key("one")).with_lease(HOUR);
     let claim = store.claim(&request).await?.acquired().expect("fresh");
     let lease = claim.lease_ends_at().as_micros() - claim.token().as_i64();
@@ -218,10 +221,11 @@ async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
         .await?)
 }
 
-/// Between an insert that met a record and the look at it, the record is released, claimed again or purged: whoever
-/// acquires has a greater token than all before, and the record to show for it.
+/// Between an insert that met a record and the read that follows, the record is released, claimed
+/// again or deleted. Every acquisition has a greater token than all before, and the record that
+/// proves it.
 async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseResult {
-    let store = with(cx, ClaimOrder::InsertFirst).await?;
+    let store = with(cx, true).await?;
     let key = cx.key("one");
     let callers = (0..8).map(|caller| {
         let (store, request) = (store.clone(), cx.request(&key));
@@ -290,7 +294,7 @@ async fn a_transactions_own_insert_id_is_left_alone(cx: &Context) -> CaseResult 
             "CREATE TABLE {orders} (id BIGINT AUTO_INCREMENT PRIMARY KEY, what INT) AUTO_INCREMENT = 4711"
         ))
         .await?;
-    let store = with(cx, ClaimOrder::InsertFirst).await?;
+    let store = with(cx, true).await?;
     let mut transaction = store.pool().begin().await?;
     let insert = format!("INSERT INTO {orders} (what) VALUES (1)");
     sqlx::raw_sql(AssertSqlSafe(insert))
@@ -307,8 +311,8 @@ async fn a_transactions_own_insert_id_is_left_alone(cx: &Context) -> CaseResult 
     Ok(transaction.rollback().await?)
 }
 
-/// While a claim waits for a lock, MariaDB shows the isolation level of its transaction (MySQL does not, when the statement
-/// holds bytes that are no text); and the wait has the end that `connect` sets.
+/// After its pool, or the store itself, is closed, the operations of a store return
+/// `Misconfigured`.
 async fn a_closed_pool_closes_the_store(cx: &Context) -> CaseResult {
     let closed = support::harness(cx)?.store(cx.namespace()).await?;
     let also = support::harness(cx)?.store(cx.namespace()).await?;

@@ -1,4 +1,4 @@
-//! Laws 15 and 16 as the server sees them.
+//! Laws 15 and 16, observed at the server.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A thousand duplicates of every kind in one transaction: the server has counted no written row, and knows of no lock
-/// that they have taken.
+/// A thousand duplicates of every kind in one transaction: the server has counted no written row,
+/// and lists no lock that they have taken.
 async fn a_thousand_duplicates_lock_and_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let requests = duplicates(cx).await?;
@@ -39,14 +39,14 @@ async fn a_thousand_duplicates_lock_and_write_nothing(cx: &Context) -> CaseResul
         assert!(!matches!(outcome, ClaimOutcome::Acquired(_)));
     }
     let after = handled(&mut transaction, WRITES).await?;
-    // Showing the counters takes a few writes to a temporary table.
+    // Reading the counters takes a few writes to a temporary table.
     assert!(after < before + 100, "{} writes", after - before);
     assert_eq!(locks(&mut transaction).await?, held);
     Ok(transaction.rollback().await?)
 }
 
-/// A transaction that has claimed a key, and its locked and changed rows: MySQL shows those of one that has written, and
-/// not all of others.
+/// Returns a transaction that has claimed a key, and its locked and changed rows: MySQL shows those
+/// of a transaction that has written, and not all of others.
 pub(super) async fn shown(
     cx: &Context,
     store: &MySqlStore,
@@ -59,7 +59,7 @@ pub(super) async fn shown(
     Ok((transaction, held))
 }
 
-/// Requests for a key in each state, and one in conflict.
+/// Returns requests for a key in each state, and one in conflict.
 async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     let [done, failed, held] = ["done", "failed", "held"].map(|id| cx.request(&cx.key(id)));
     let claim = cx.claim(&done).await?;
@@ -79,7 +79,7 @@ async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
 pub(super) const WRITES: &str = "'Handler_write', 'Handler_update', 'Handler_delete'";
 pub(super) const SCANS: &str = "'Handler_read_rnd_next', 'Handler_read_next', 'Handler_read_prev'";
 
-/// The sum of counters of this session.
+/// Returns the sum of counters of this session.
 pub(super) async fn handled(connection: &mut MySqlConnection, counters: &str) -> CaseResult<u64> {
     let sql = format!("SHOW SESSION STATUS WHERE Variable_name IN ({counters})");
     let rows = sqlx::raw_sql(AssertSqlSafe(sql))
@@ -92,8 +92,9 @@ pub(super) async fn handled(connection: &mut MySqlConnection, counters: &str) ->
     Ok(sum)
 }
 
-/// Locked and changed rows of the transaction, which has written, by the monitor's report. `innodb_trx` fails on MySQL (3854)
-/// for as long as a statement of any session holds bytes that are no text.
+/// Returns locked and changed rows of the transaction, which has written, from the monitor's
+/// report. `innodb_trx` fails on MySQL (3854) for as long as a statement of any session holds bytes
+/// that are no text.
 pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<u64> {
     let own = sqlx::query("SELECT CAST(CONNECTION_ID() AS SIGNED)");
     let own: i64 = own.fetch_one(&mut **transaction).await?.try_get(0)?;
@@ -117,8 +118,8 @@ pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<
     Ok(locked + counted("undo log entries").unwrap_or(0))
 }
 
-/// With 20,000 records in the table, the server's own counters say that claims, duplicates, a batch, completions, purge
-/// and sweep read it through its indexes alone.
+/// With 20,000 records in the table, the server's own counters say that claims, duplicates, a
+/// batch, completions, `delete_expired` and `fail_abandoned` read it through its indexes alone.
 async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -139,7 +140,7 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
         .complete_in(&mut transaction, &claim, &Response::new(200, "done"), HOUR)
         .await?;
     let after = handled(&mut transaction, SCANS).await?;
-    // Showing the counters reads them, too.
+    // The query for the counters counts, too.
     assert!(after < before + 5_000, "{} rows were read", after - before);
     transaction.commit().await?;
     let pool = MySqlPoolOptions::new().max_connections(1);
@@ -154,7 +155,8 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     plans_use_keys(&mut *store.pool().acquire().await?, &table).await
 }
 
-/// Lists of keys, as batches, purge and sweep send them, are read by the primary key.
+/// Lists of keys, as batches, `delete_expired` and `fail_abandoned` send them, are read by the
+/// primary key.
 async fn plans_use_keys(connection: &mut MySqlConnection, table: &str) -> CaseResult {
     let key = |number| {
         format!("(scope = 'other' AND operation = 'payments.create' AND id = 'filler-{number}')")
@@ -170,7 +172,8 @@ async fn plans_use_keys(connection: &mut MySqlConnection, table: &str) -> CaseRe
     Ok(())
 }
 
-/// Records of which one in ten has expired, and half are to be swept some day.
+/// Returns statements that insert records: one in ten has expired, and half may be failed as
+/// abandoned.
 fn fill(table: &str) -> [String; 2] {
     let digits = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL \
         SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
@@ -190,7 +193,7 @@ fn fill(table: &str) -> [String; 2] {
     ]
 }
 
-/// A token from the future is what a clock that was set back leaves behind.
+/// A clock that was set back leaves a token from the future behind.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;

@@ -45,10 +45,10 @@ pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_ar
     Box::pin(four_privileges_are_enough(cx))
 });
 
-/// The schema that a child process is to migrate, and through which backend.
+/// The schema that a child process migrates, and through which backend.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
-/// The answer of a child process that was started to migrate.
+/// Migrates, if this is a child process that was started for that.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     let job = std::env::var(CHILD).ok()?;
     let migrate = async {
@@ -155,7 +155,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What was installed before there were watermarks gets their table, and keeps its records.
+/// An installation from before watermarks gets their table, and keeps its records.
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
@@ -188,7 +188,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
     Ok(())
 }
 
-/// Each change, and what the error has to name.
+/// Each change, and the text that the error has to contain.
 const CHANGES: &[(&str, &str)] = &[
     ("idem_records DROP COLUMN metadata", "metadata"),
     ("idem_records MODIFY token INT NOT NULL", "token"),
@@ -229,7 +229,7 @@ async fn what_the_statements_need_is_compared(cx: &Context) -> CaseResult {
             assert!(error.to_string().contains("migrate()"), "{change}: {error}");
         }
     }
-    // A column that fills itself is nobody's business.
+    // A column that fills itself does not matter.
     let store = harness.store(cx.namespace()).await?;
     let added = "ADD COLUMN note INT NULL, ADD INDEX by_note (note)";
     harness
@@ -244,7 +244,7 @@ async fn what_the_statements_need_is_compared(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A user who may do nothing, or all but one thing.
+/// A user without privileges, or with all except one.
 async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let (database, user) = (cx.namespace(), &cx.namespace()[..30]);
@@ -287,7 +287,7 @@ async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A user that may SELECT, INSERT, UPDATE and DELETE can do everything but migrate.
+/// A user that may SELECT, INSERT, UPDATE and DELETE can do everything except migrate.
 async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     // Names of users have at most 32 characters.

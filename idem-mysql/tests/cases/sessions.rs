@@ -1,4 +1,5 @@
-//! Whatever a session or a server is set to, the answers are the same, or the setting is refused.
+//! Whatever the settings of a session or a server, the answers are the same, or the store refuses
+//! the setting.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use idem_core::{
     BatchStore, ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Limits, Metadata, Record,
     Response,
 };
-use idem_mysql::{MySqlStore, Returning};
+use idem_mysql::MySqlStore;
 use sqlx::Executor;
 use sqlx::mysql::MySqlPoolOptions;
 
@@ -26,9 +27,6 @@ pub(super) const UNSUITABLE_SETTINGS_ARE_REFUSED: Case =
     case(11, "unsuitable_settings_are_refused", |cx| {
         Box::pin(unsuitable_settings_are_refused(cx))
     });
-pub(super) const RETURNING_IS_A_CHOICE: Case = case(1, "returning_is_a_choice", |cx| {
-    Box::pin(returning_is_a_choice(cx))
-});
 
 pub(super) const HOSTILE_SESSIONS_OF_A_POOL_ANSWER_THE_SAME: Case =
     case(9, "hostile_sessions_of_a_pool_answer_the_same", |cx| {
@@ -45,7 +43,7 @@ pub(super) const A_TOKEN_AT_THE_END_OF_ITS_RANGE_IS_NAMED: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Isolation levels, modes and time zones that people set.
+/// Isolation levels, modes and time zones in common use.
 const SETTINGS: &[&str] = &[
     "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -61,7 +59,7 @@ const SETTINGS: &[&str] = &[
     "SET NAMES latin1",
     "SET SESSION collation_connection = 'utf16_general_ci'",
 ];
-/// What people set for other reasons, and what dumps are loaded with.
+/// Settings for other purposes, and those with which dumps are loaded.
 const HOSTILE: &[&str] = &[
     "SET SESSION sql_safe_updates = 1",
     "SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1",
@@ -110,7 +108,7 @@ async fn any_session_answers_the_same(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Sessions of a caller's pool that are set to what nobody needs for this store.
+/// Sessions of a caller's pool with settings that nobody needs for this store.
 async fn hostile_sessions_of_a_pool_answer_the_same(cx: &Context) -> CaseResult {
     for (number, setting) in HOSTILE.iter().enumerate() {
         let store = set_up(cx, setting).await?;
@@ -120,7 +118,7 @@ async fn hostile_sessions_of_a_pool_answer_the_same(cx: &Context) -> CaseResult 
             .map_err(|error| CaseError::new(format!("{setting}: {error}")))?;
         store.pool().close().await;
     }
-    // What may not write says so, and nothing was done.
+    // A read-only session is reported, and nothing was done.
     let store = set_up(cx, "SET SESSION TRANSACTION READ ONLY").await?;
     let error = store
         .claim(&cx.request(&cx.key("read only")))
@@ -134,7 +132,7 @@ async fn hostile_sessions_of_a_pool_answer_the_same(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// What was prepared before goes on.
+/// Statements that were prepared before still work.
 async fn a_columns_type_may_change_under_a_connection(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -158,7 +156,7 @@ async fn a_columns_type_may_change_under_a_connection(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// Nothing greater can be given to who acquires the key.
+/// No acquisition can get a greater token.
 async fn a_token_at_the_end_of_its_range_is_named(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -191,7 +189,7 @@ async fn a_token_at_the_end_of_its_range_is_named(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// The life of a few keys; everything is also looked at through another session.
+/// Runs the life of a few keys; reads everything through another session, too.
 async fn live(cx: &Context, store: &MySqlStore, id: &str) -> CaseResult {
     let key = cx.key(format!("Straße {id} 💶"));
     let metadata = Metadata::from_iter([("hôte", "zürich 💶")]);
@@ -256,7 +254,8 @@ async fn taken_over_and_purged(cx: &Context, store: &MySqlStore, id: &str) -> Ca
     Ok(())
 }
 
-/// Keys and metadata are bytes; a database's own character set and collation say nothing about them.
+/// Keys and metadata are bytes; a database's own character set and collation say nothing about
+/// them.
 async fn any_collation_answers_the_same(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     for (number, set) in ["latin1", "utf8mb4", "utf16", "ascii"].iter().enumerate() {
@@ -315,24 +314,4 @@ async fn unsuitable_settings_are_refused(cx: &Context) -> CaseResult {
     let error = large.verify().await.unwrap_err();
     assert!(error.to_string().contains("max_allowed_packet"), "{error}");
     Ok(())
-}
-
-/// MariaDB answers an INSERT with its rows when asked to; MySQL refuses, and the error says what to do.
-async fn returning_is_a_choice(cx: &Context) -> CaseResult {
-    let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let with = |returning| {
-        let config = store.config().clone().with_returning(returning);
-        MySqlStore::with_config(store.pool().clone(), config)
-    };
-    live(cx, &with(Returning::Never), "never").await?;
-    let always = with(Returning::Always);
-    if cx.harness().name() == "mysql" {
-        let claimed = always.claim(&cx.request(&cx.key("one"))).await;
-        let error = claimed.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("Returning::Always"), "{error}");
-        assert_eq!(cx.store().get(&cx.key("one")).await?, None);
-        return Ok(());
-    }
-    live(cx, &always, "always").await
 }

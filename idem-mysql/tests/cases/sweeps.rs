@@ -1,4 +1,4 @@
-//! Sweeps, and where they and purges look.
+//! `fail_abandoned`, and which rows it and `delete_expired` read.
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BatchStore, ClaimRequest, IdempotencyStore, Response, StalePolicy};
@@ -31,7 +31,7 @@ pub(super) const ONLY_WHAT_IS_TO_BE_SWEPT_IS_WHERE_A_SWEEP_LOOKS: Case = case(
     |cx| Box::pin(only_what_is_to_be_swept_is_where_a_sweep_looks(cx)),
 );
 
-/// A late holder whose completion is not committed yet holds up nobody's sweep.
+/// A late holder's uncommitted completion does not block `fail_abandoned`.
 async fn sweep_passes_over_what_is_locked(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let requests = ["one", "two", "three"].map(|id| cx.request(&cx.key(id)));
@@ -51,7 +51,7 @@ async fn sweep_passes_over_what_is_locked(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Not by the policy or the retention of the claim that had the key before.
+/// The policy and the retention of the last claim count, not those of an earlier one.
 async fn sweep_and_purge_go_by_the_last_claim(cx: &Context) -> CaseResult {
     let [open, closed, brief] = ["open", "closed", "brief"].map(|id| cx.request(&cx.key(id)));
     let short = |request: &ClaimRequest| request.clone().with_lease(cx.short());
@@ -86,7 +86,7 @@ async fn a_sweep_leaves_alone_what_was_renewed(cx: &Context) -> CaseResult {
     Ok(cx.store().complete(&claim, &response, HOUR).await?)
 }
 
-/// It counts as absent: there is nothing to fail.
+/// An expired record counts as absent: there is nothing to fail.
 async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
     let request = request.with_lease(cx.short()).with_retention(cx.short());
@@ -97,7 +97,8 @@ async fn a_sweep_leaves_alone_what_has_expired(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// One index serves both: what is to be swept has a range of it to itself, in which a sweep finds nothing else.
+/// One index serves both tasks: records that may be failed have a range of it to themselves, in
+/// which `fail_abandoned` finds nothing else.
 async fn only_what_is_to_be_swept_is_where_a_sweep_looks(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let mut connection = MySqlConnection::connect_with(&harness.options()?).await?;

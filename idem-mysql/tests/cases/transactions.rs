@@ -50,7 +50,8 @@ pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store and a table of payments in its schema, without any constraint that would hide a second row.
+/// A store, and a table of payments in its schema without any constraint that would hide a second
+/// row.
 struct Shop {
     store: MySqlStore,
     transactions: Transactions,
@@ -245,7 +246,7 @@ async fn leases_end_during_a_long_transaction(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Under REPEATABLE READ a plain read shows what was there when the transaction began to read.
+/// Under REPEATABLE READ a plain read shows the state at which the transaction began to read.
 async fn an_old_snapshot_hides_nothing_from_a_claim(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx, &support::harness(cx)?).await?;
     let [done, lost] = ["done", "lost"].map(|id| cx.key(id));
@@ -277,7 +278,7 @@ async fn an_old_snapshot_hides_nothing_from_a_claim(cx: &Context) -> CaseResult 
     Ok(transaction.rollback().await?)
 }
 
-/// What was completed after the snapshot is completed again, and succeeds again.
+/// A record that was completed after the snapshot is completed again, and the call succeeds again.
 async fn an_old_snapshot_hides_nothing_from_a_completion(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx, &support::harness(cx)?).await?;
     let claim = cx.claim(&cx.request(&cx.key("one"))).await?;
@@ -300,7 +301,8 @@ async fn an_old_snapshot_hides_nothing_from_a_completion(cx: &Context) -> CaseRe
     Ok(transaction.rollback().await?)
 }
 
-/// A server may refuse to look behind the snapshot (`innodb_snapshot_isolation`): then the transaction is to be repeated.
+/// A server may refuse to read past the snapshot (`innodb_snapshot_isolation`): then the
+/// transaction has to be repeated.
 fn truth<T>(result: idem_core::Result<T>) -> idem_core::Result<Option<T>> {
     match result {
         Err(error) if is_transaction_retryable(&error) => Ok(None),

@@ -1,4 +1,4 @@
-//! What an operation does while somebody else's transaction holds the key.
+//! Operations while another caller's transaction holds the key.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// A claim that meets the lock has not seen the record, so only the statement that writes can know that the work must not
-/// run again.
+/// A claim that meets the lock has not seen the record, so only the statement that writes can know
+/// that the work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -70,10 +70,11 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
-/// How long a case asks again.
+/// How long a case repeats a call.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Much longer than a claim waits for a lock, and much shorter than it waited when it had no bound of its own.
+/// Much longer than a claim waits for a lock, and much shorter than its wait without a bound of its
+/// own.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn is_contended<T: std::fmt::Debug>(answer: idem_core::Result<T>) {
@@ -85,7 +86,7 @@ fn is_contended<T: std::fmt::Debug>(answer: idem_core::Result<T>) {
     );
 }
 
-/// Whatever the sessions of the caller's pool wait for a lock, and whatever their isolation level: 50 s is the default.
+/// For any lock wait and isolation level of the caller's sessions: 50 s is the default wait.
 const PATIENT: &[&str] = &[
     "SET SESSION innodb_lock_wait_timeout = 50",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -134,7 +135,7 @@ async fn a_claim_beside_the_transaction_that_claimed_is_contended(cx: &Context) 
     Ok(())
 }
 
-/// In a transaction of any isolation level; what the session was set to, it is set to afterwards.
+/// In a transaction of any isolation level; afterwards the session's settings are as before.
 async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -142,7 +143,7 @@ async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
     let mut first = store.pool().begin().await?;
     let claim = store.claim_in(&mut first, &request).await?.acquired();
     for setting in PATIENT {
-        // On MySQL a plain read of SERIALIZABLE waits.
+        // On MySQL a plain read under SERIALIZABLE waits.
         if cx.harness().name() == "mysql" && setting.contains("SERIALIZABLE") {
             continue;
         }
@@ -159,7 +160,8 @@ async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
         let fresh = cx.request(&cx.key(format!("fresh under {setting}")));
         let outcome = store.claim_in(&mut second, &fresh).await?;
         assert!(outcome.acquired().is_some());
-        // Whatever it has locked, a neighbour of its fresh key is free; not so where its reads lock, too.
+        // Whatever the transaction has locked, a neighbour of its fresh key is free, except where
+        // its reads lock, too.
         if !setting.contains("SERIALIZABLE") {
             let neighbour = cx.request(&cx.key(format!("fresh under {setting}, too")));
             let outcome = store.claim_retrying(&neighbour, BOUND).await?;
@@ -175,7 +177,7 @@ async fn a_transaction_beside_another_is_contended(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What waits for a table cannot be told from what waits for its commit.
+/// The store cannot distinguish a wait for a table from a wait for the commit.
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -208,7 +210,7 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// One completion of two meets a lock, which is counted; the other is done.
+/// One completion of two meets a lock, which is counted; the other succeeds.
 async fn locks_that_are_met_are_counted(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let mut other = store.pool().begin().await?;
@@ -222,7 +224,8 @@ async fn locks_that_are_met_are_counted(cx: &Context) -> CaseResult {
     completed_at_last(&store, &completions).await
 }
 
-/// The batch holds no lock while it meets another, so nobody waits for it, and the server has no deadlock to break.
+/// The batch holds no lock while it meets another, so nothing waits for it, and the server has no
+/// deadlock to break.
 async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let mut other = store.pool().begin().await?;
@@ -290,7 +293,7 @@ pub(super) async fn until(condition: impl Fn() -> bool) -> CaseResult {
     Ok(())
 }
 
-/// A transaction that takes an expired key anew holds up nobody's purge.
+/// A transaction that acquires an expired key again does not block `delete_expired`.
 async fn purge_passes_over_what_is_locked(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for id in ["one", "two", "three"] {

@@ -1,4 +1,4 @@
-//! Watermarks and checkpoints as the server sees them, and in a caller's transaction.
+//! Watermarks and checkpoints, observed at the server, and in a caller's transaction.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) const NO_MARK_IS_LOOKED_FOR_BY_A_SCAN: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A mark, a checkpoint and a row that the event is for are there together, or not at all.
+/// A mark, a checkpoint and the event's row are all stored, or none of them.
 async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let events = format!("`{}`.events", cx.namespace());
@@ -79,7 +79,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// Who advances a source that a transaction has advanced is told to ask again, and then the truth.
+/// A caller that advances a source which a transaction has advanced gets `Contention`, and then the
+/// true answer.
 async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for (start, commits, wanted) in [
@@ -119,7 +120,8 @@ async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> Ca
     Ok(())
 }
 
-/// What is stale or a repetition: the server has counted no written row, and knows of no lock that they have taken.
+/// A stale version or a repetition: the server has counted no written row, and lists no lock that
+/// they have taken.
 async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -133,13 +135,14 @@ async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
         assert_ne!(told, Advance::Advanced, "version {version} after 500");
     }
     let after = handled(&mut transaction, WRITES).await?;
-    // Showing the counters takes a few writes to a temporary table.
+    // Reading the counters takes a few writes to a temporary table.
     assert!(after < before + 100, "{} writes", after - before);
     assert_eq!(locks(&mut transaction).await?, held);
     Ok(transaction.rollback().await?)
 }
 
-/// With 10,000 marks in the table, an advance reads a handful of rows, and a purge goes by its index.
+/// With 10,000 marks in the table, an advance reads a handful of rows, and a deletion goes by its
+/// index.
 async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

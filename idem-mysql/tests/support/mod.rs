@@ -1,4 +1,4 @@
-//! How the tests reach MariaDB, MySQL and a Galera cluster.
+//! Access of the tests to MariaDB, MySQL and a Galera cluster.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -13,24 +13,25 @@ use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response,
     async_trait,
 };
-use idem_mysql::{ClaimOrder, Config, MySqlStore, Transaction, Transactions};
+use idem_mysql::{Config, MySqlStore, Transaction, Transactions};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-/// Every statement waits for what other nodes have committed before.
+/// Every statement waits for the earlier commits of other nodes.
 const CAUSAL: u8 = 7;
 
 /// A server, or the nodes of a cluster. Each namespace is a database.
 pub(crate) struct MySqlHarness {
     name: &'static str,
-    order: ClaimOrder,
+    /// Whether claims insert first, where this is fixed.
+    inserts_first: Option<bool>,
     product: &'static str,
     urls: Vec<String>,
     next: AtomicUsize,
 }
 
 impl MySqlHarness {
-    /// The backend of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let (name, server, product) = match name {
             "mysql" => ("mysql", "mysql", "MySQL"),
@@ -40,10 +41,7 @@ impl MySqlHarness {
             "galera-node" => ("galera-node", "galera", "MariaDB Galera, one node"),
             _ => ("mariadb", "mariadb", "MariaDB"),
         };
-        let order = match name.ends_with("-insert-first") {
-            true => ClaimOrder::InsertFirst,
-            false => ClaimOrder::Adaptive,
-        };
+        let inserts_first = name.ends_with("-insert-first").then_some(true);
         let missing = || Missing::new(idem_servers::missing_reason(server));
         let urls = idem_servers::url_for(server).ok_or_else(missing)?;
         let nodes = match name {
@@ -52,26 +50,29 @@ impl MySqlHarness {
         };
         Ok(Self {
             name,
-            order,
+            inserts_first,
             product,
             urls: urls.split(',').take(nodes).map(str::to_owned).collect(),
             next: AtomicUsize::new(rand::random_range(0..1000)),
         })
     }
 
-    /// Another node each time.
+    /// Returns another node each time.
     fn url(&self) -> &str {
         &self.urls[self.next.fetch_add(1, Ordering::Relaxed) % self.urls.len()]
     }
 
-    /// How the tests' own connections are made.
+    /// Returns the options for the tests' own connections.
     pub(crate) fn options(&self) -> Result<MySqlConnectOptions, BoxError> {
         Ok(MySqlConnectOptions::from_str(self.url())?)
     }
 
     fn config(&self, namespace: &str) -> Result<Config, BoxError> {
         let config = Config::new().with_database(namespace)?;
-        let config = config.with_claim_order(self.order);
+        let config = match self.inserts_first {
+            Some(inserts_first) => config.with_inserts_first(inserts_first),
+            None => config,
+        };
         Ok(if self.name == "galera" {
             config.with_wsrep_sync_wait(CAUSAL)
         } else {
@@ -79,22 +80,23 @@ impl MySqlHarness {
         })
     }
 
-    /// A store of the concrete type.
+    /// Opens a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
         Ok(MySqlStore::connect(self.url(), self.config(namespace)?).await?)
     }
 
-    /// The same, whose claims send this statement first.
+    /// Opens the same, whose claims send this statement first.
     pub(crate) async fn store_in_order(
         &self,
         namespace: &str,
-        order: ClaimOrder,
+        inserts_first: bool,
     ) -> Result<MySqlStore, BoxError> {
-        let config = self.config(namespace)?.with_claim_order(order);
+        let config = self.config(namespace)?;
+        let config = config.with_inserts_first(inserts_first);
         Ok(MySqlStore::connect(self.url(), config).await?)
     }
 
-    /// A store on a pool that this crate has not set up, with these options.
+    /// Opens a store on a pool with these options that this crate has not set up.
     pub(crate) async fn store_with(
         &self,
         pool: MySqlPoolOptions,
@@ -105,7 +107,8 @@ impl MySqlHarness {
         Ok(MySqlStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A store that reaches the server at this address: MySQL on connections of its own, the others on a pool of the caller's.
+    /// Opens a store that reaches the server at this address: MySQL on its own connections, the
+    /// others on a caller's pool.
     async fn store_through(
         &self,
         namespace: &str,
@@ -136,7 +139,7 @@ impl MySqlHarness {
         Ok(MySqlStore::with_config(pool, config))
     }
 
-    /// Statements of the tests' own, as one simple query each.
+    /// Runs the tests' own statements, as one simple query each.
     pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
         sqlx::raw_sql(AssertSqlSafe(sql))
@@ -177,7 +180,7 @@ impl CallerTransaction for InTransaction {
     }
 }
 
-/// The harness that a case runs on.
+/// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<MySqlHarness, CaseError> {
     MySqlHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
 }
@@ -198,7 +201,8 @@ impl Harness for MySqlHarness {
             .batch()
             .checkpoints()
             .watermarks();
-        // A node locks nothing on another: there a claim wins, and the open transaction fails to commit.
+        // A node locks nothing on another: there a claim wins, and the open transaction fails to
+        // commit.
         match self.name {
             "galera" => profile,
             _ => profile.transactions().row_locks(),
@@ -225,7 +229,7 @@ impl Harness for MySqlHarness {
         let store = self.store(&namespace).await?;
         store.migrate().await?;
         store.pool().close().await;
-        // A statement is prepared before its node waits for what the others have done.
+        // A statement is prepared before its node waits for the others' commits.
         for url in &self.urls {
             let store = MySqlStore::connect(url, self.config(&namespace)?).await?;
             store.verify().await?;

@@ -1,7 +1,7 @@
 //! The statements of batches.
 
-/// The same as [`INSERT`](super::INSERT) for many keys, each at most once in a batch: `$1..$9` are arrays of what it takes. The rows go in
-/// in the order of the arrays, which are sorted by key.
+/// [`INSERT`](super::INSERT) for many keys, each at most once in a batch: `$1..$9` are arrays of
+/// its values. The rows go in by the order of the arrays, which are sorted by key.
 pub(crate) const INSERT_MANY: &str = concat!(
     "INSERT INTO {table} (",
     insert_columns!(),
@@ -22,8 +22,8 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at, scope, operation, id",
 );
 
-/// The same as [`LOOK`](super::LOOK) for many callers: `$1..$5` are arrays of what that takes. A key may be in them more
-/// than once. Last comes the place in the arrays that the row is for.
+/// [`LOOK`](super::LOOK) for many callers: `$1..$5` are arrays of its values, in which a key may
+/// occur more than once. The last column is the row's index in the arrays.
 pub(crate) const LOOK_MANY: &str = concat!(
     "SELECT r.attempt_id = input.attempt_id, ",
     columns!(
@@ -40,10 +40,11 @@ JOIN {table} AS r
 WHERE {mine} = 0"
 );
 
-/// The same as [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of what that takes.
+/// [`CLAIM`](super::CLAIM) for many keys, each at most once in a batch: `$1..$10` are arrays of its
+/// values.
 ///
-/// Rows are locked in the order of their keys, so that two batches never wait for each other in a circle. Any
-/// key that comes back neither won nor held is asked for again.
+/// Rows are locked in the order of their keys, so that two batches never wait for each other in a
+/// circle. A key that comes back neither won nor held is claimed again.
 pub(crate) const CLAIM_MANY: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -95,8 +96,9 @@ SELECT false, ",
     ", r.scope, r.operation, r.id FROM held AS r, clock",
 );
 
-/// The same as [`SEAL`](super::SEAL) for many claims, each at most once in a batch: `$1..$5` and `$6` result, `$7` retention are
-/// arrays, and `$8` what is told. The places in the arrays of those that were sealed come back.
+/// [`SEAL`](super::SEAL) for many claims, each at most once in a batch: `$1..$5`, `$6` result and
+/// `$7` retention are arrays, and `$8` the notification. Returns the indexes of the sealed claims
+/// in the arrays.
 pub(crate) const COMPLETE_MANY: &str = concat!(
     "WITH ",
     bounded_clock!(),

@@ -1,10 +1,11 @@
 //! The statements of checkpoints and watermarks.
 
-/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the stored form of the checkpoint. One row comes back when the claim
-/// was held; ownership is checked on the locked row, as by a renewal.
+/// `$1..$3` key, `$4` token, `$5` attempt id, `$6` the stored form of the checkpoint. One row comes
+/// back when the claim was held; ownership is checked on the locked row, as by a renewal.
 ///
-/// A takeover that waits for this row's lock finds the checkpoint in it; this one, if it waits for a takeover, finds
-/// another token, and changes nothing. No indexed column changes, nor do lease and retention.
+/// A takeover that waits for this row's lock finds the checkpoint in the row. This statement, if it
+/// waits for a takeover, finds another token and changes nothing. No indexed column changes, nor do
+/// lease and retention.
 pub(crate) const CHECKPOINT: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -19,8 +20,8 @@ stored AS (
 SELECT 1 FROM stored{restore:1}",
 );
 
-/// `$1..$3` key, `$4` token, `$5` attempt id. One row comes back when the claim is held. A plain read: ownership and
-/// checkpoint are of one version of the row.
+/// `$1..$3` key, `$4` token, `$5` attempt id. One row comes back when the claim is held. A plain
+/// read: ownership and checkpoint are of one version of the row.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "WITH ",
     clock!(),
@@ -30,14 +31,16 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
     AND r.state = 0 AND r.expires_at > clock.now",
 );
 
-/// `$1..$3` source, `$4` version, `$5` retention. One row: NULL when this statement raised the mark, else the mark that
-/// is as high already.
+/// `$1..$3` source, `$4` version, `$5` retention. Returns one row: NULL when this statement raised
+/// the mark, else the mark that is as high already.
 ///
-/// Such a mark is found by the read `held`, and then nothing is written, as by a claim. Otherwise the upsert decides:
-/// its condition is judged on the locked, latest version of the row, so of any number of statements with one version
-/// the first is let through and the others find it raised and update nothing. What comes back proves who raised it.
+/// The read `held` finds such a mark, and then nothing is written, as by a claim. Otherwise the
+/// upsert decides: its condition is judged on the locked, latest version of the row. So of any
+/// number of statements with one version the first is let through, and the others find the mark
+/// raised and update nothing. The returned row proves who raised it.
 ///
-/// No row comes back when the mark was raised as high between the snapshot and the upsert. Asking again sees it.
+/// No row comes back when the mark was raised as high between the snapshot and the upsert. A
+/// repeated advance sees it.
 pub(crate) const ADVANCE: &str = concat!(
     "WITH ",
     bounded_clock!(),
@@ -69,8 +72,8 @@ SELECT m.version FROM {marks} AS m, clock
 WHERE m.scope = $1 AND m.operation = $2 AND m.id = $3 AND m.expires_at > clock.now",
 );
 
-/// `$1` limit. Rows that others have locked are passed over, and one that was raised anew since the snapshot is judged
-/// again once its lock is held.
+/// `$1` limit. Skips rows that others have locked; a row that was raised since the snapshot is
+/// judged again once its lock is held.
 pub(crate) const DELETE_EXPIRED_WATERMARKS: &str = concat!(
     "WITH ",
     clock!(),

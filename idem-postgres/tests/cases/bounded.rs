@@ -1,4 +1,4 @@
-//! Law 16 as the server sees it.
+//! Law 16, observed at the server.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
         Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
     });
 
-/// A token from the future is what a clock that was set back leaves behind.
+/// A clock that was set back leaves a token from the future behind.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
@@ -41,8 +41,8 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// With 50,000 records in the table, the server's own counters say that claims, duplicates, a completion, purge and
-/// sweep read it through its indexes alone.
+/// With 50,000 records in the table, the server's own counters say that claims, duplicates, a
+/// completion, `delete_expired` and `fail_abandoned` read it through its indexes alone.
 async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -73,7 +73,8 @@ async fn no_operation_scans_a_large_table(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Sequential and index scans by this server process, as far as it has not reported them elsewhere.
+/// Returns sequential and index scans of this server process that it has not reported elsewhere
+/// yet.
 async fn scans(transaction: &mut PgTransaction<'_>, schema: &str) -> CaseResult<(i64, i64)> {
     let sums = sqlx::query(
         "SELECT CAST(COALESCE(sum(seq_scan), 0) AS bigint), CAST(COALESCE(sum(idx_scan), 0) AS bigint)
@@ -84,7 +85,7 @@ async fn scans(transaction: &mut PgTransaction<'_>, schema: &str) -> CaseResult<
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-/// Records of which one in ten has expired.
+/// Returns a statement that inserts records, one in ten of them expired.
 fn fill(schema: &str, rows: u32) -> String {
     format!(
         "INSERT INTO \"{schema}\".idem_records (token, created_at, lease_ends_at, expires_at, purge_at,

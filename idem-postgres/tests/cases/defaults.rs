@@ -1,4 +1,4 @@
-//! Defaults of the session, and tables that are changed under a store.
+//! Defaults of the session, and tables that change under a store.
 
 use std::time::Duration;
 
@@ -39,12 +39,12 @@ pub(super) const WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Sixteen callers of one key, fresh or released before, on a pool of the caller's whose sessions are serializable: no
-/// caller gets `Contention`.
+/// Sixteen callers of one key, fresh or released before, on a caller's pool whose sessions are
+/// serializable: no caller gets `Contention`.
 async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
-        // The pooler takes no options; what is sent unprepared says its level itself.
+        // The pooler takes no options; unprepared statements set their level themselves.
         return Ok(());
     }
     let name = "default_transaction_isolation";
@@ -73,8 +73,8 @@ async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// `idle_session_timeout` (PostgreSQL 14 and later; older servers refuse the setting): the session ends with 57P05. A
-/// claim that meets it may be repeated.
+/// `idle_session_timeout` (PostgreSQL 14 and later; older servers refuse the setting): the session
+/// ends with 57P05. A claim that meets it may be repeated.
 async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
@@ -100,7 +100,7 @@ async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> 
     Ok(())
 }
 
-/// `connect` refuses it; on a caller's pool the first write does.
+/// `connect` refuses the default; on a caller's pool the first write does.
 async fn a_default_that_only_reads_is_named(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
@@ -120,7 +120,7 @@ async fn a_default_that_only_reads_is_named(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// After the type of a column has changed, what was prepared before is refused by the server.
+/// After the type of a column has changed, the server refuses statements that were prepared before.
 async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let own = harness.store(cx.namespace()).await?;
@@ -128,7 +128,7 @@ async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -
     let table = format!("\"{}\".idem_records", cx.namespace());
     let held = cx.request(&cx.key("held"));
     cx.hold(&held).await?;
-    // A claim that decides everything, and one in a transaction, are prepared on each connection.
+    // Each connection prepares the statement that decides everything, and one of a transaction.
     let asked = || cx.request(held.key());
     for kind in ["varchar(9999)", "text", "varchar(8888)"] {
         for store in [&own, &callers] {
@@ -182,7 +182,7 @@ async fn a_token_at_its_end_is_named_and_hurts_no_neighbour(cx: &Context) -> Cas
     Ok(())
 }
 
-/// Each of these is what a hand may do to a table, and `verify` says what is to be done.
+/// Each change is one that a person may make to a table, and `verify` names the remedy.
 async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;

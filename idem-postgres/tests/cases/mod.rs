@@ -1,4 +1,4 @@
-//! Cases that only PostgreSQL has, beside those of the suite.
+//! Cases for PostgreSQL alone, beside those of the suite.
 
 mod bounded;
 mod defaults;
@@ -13,7 +13,7 @@ pub(crate) use schema::migrate_as_child;
 
 use idem_conformance::{Case, CaseFuture, Context};
 
-/// All of them.
+/// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_TAKE_NO_TRANSACTION_ID,
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
@@ -57,7 +57,7 @@ pub(crate) const ALL: &[Case] = &[
     wakes::WITHOUT_A_CONNECTION_THOSE_WHO_WAIT_POLL,
 ];
 
-/// A case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -1,4 +1,4 @@
-//! Law 15 as the server sees it.
+//! Law 15, observed at the server.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub(super) const DUPLICATES_TAKE_NO_TRANSACTION_ID: Case =
         Box::pin(a_thousand_duplicates_take_no_transaction_id(cx))
     });
 
-/// The server gives a transaction an id with its first write: a row version, a row's lock, a record of the log.
-/// A thousand duplicates of every kind, in one transaction, get none.
+/// The server gives a transaction an id with its first write: a row version, a row's lock, a record
+/// of the log. A thousand duplicates of every kind, in one transaction, get none.
 async fn a_thousand_duplicates_take_no_transaction_id(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let requests = duplicates(cx).await?;
@@ -45,7 +45,7 @@ async fn a_thousand_duplicates_take_no_transaction_id(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// Requests for a key in each state, and one in conflict.
+/// Returns requests for a key in each state, and one in conflict.
 pub(super) async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     let hour = Duration::from_secs(3600);
     let [done, failed, held] = ["done", "failed", "held"].map(|id| cx.request(&cx.key(id)));
@@ -63,7 +63,8 @@ pub(super) async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     Ok([done, failed, held, conflict].map(again).into())
 }
 
-/// Rows written by this server process that it has not reported to the statistics yet, which it may do at any time.
+/// Returns the rows that this server process wrote and has not reported to the statistics yet,
+/// which it may do at any time.
 async fn written_rows(transaction: &mut PgTransaction<'_>) -> CaseResult<i64> {
     let sum = sqlx::query(
         "SELECT CAST(COALESCE(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) AS bigint)
@@ -73,7 +74,7 @@ async fn written_rows(transaction: &mut PgTransaction<'_>) -> CaseResult<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Place, creator and locker of each row.
+/// Returns position, creator and locker of each row.
 async fn versions(store: &PostgresStore, cx: &Context) -> CaseResult<Vec<String>> {
     let sql = format!(
         "SELECT concat_ws(' ', ctid, xmin, xmax) FROM \"{}\".idem_records ORDER BY id",

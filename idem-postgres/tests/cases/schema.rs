@@ -40,10 +40,10 @@ pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_ar
     Box::pin(four_privileges_are_enough(cx))
 });
 
-/// The schema that a child process is to migrate, and through which backend.
+/// The schema that a child process migrates, and through which backend.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
-/// The answer of a child process that was started to migrate.
+/// Migrates, if this is a child process that was started for that.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     let job = std::env::var(CHILD).ok()?;
     let migrate = async {
@@ -111,7 +111,7 @@ async fn the_printed_schema_is_the_migrated_one(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// As an earlier version made it, with the scope in front.
+/// A table of an earlier version, with the scope in front.
 async fn a_table_whose_key_has_another_order_works(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let config = Config::new()
@@ -182,7 +182,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What was installed before there were watermarks gets their table, and keeps its records.
+/// An installation from before watermarks gets their table, and keeps its records.
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
@@ -215,7 +215,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
     Ok(())
 }
 
-/// A role that may SELECT, INSERT, UPDATE and DELETE can do everything but migrate.
+/// A role that may SELECT, INSERT, UPDATE and DELETE can do everything except migrate.
 async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let (schema, role) = (cx.namespace(), format!("{}_role", cx.namespace()));

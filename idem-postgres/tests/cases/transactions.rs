@@ -45,7 +45,8 @@ pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store and a table of payments in its schema, without any constraint that would hide a second row.
+/// A store, and a table of payments in its schema without any constraint that would hide a second
+/// row.
 struct Shop {
     store: PostgresStore,
     transactions: Transactions,

@@ -1,4 +1,4 @@
-//! What a claim does while somebody else's transaction holds the key.
+//! Claims while another caller's transaction holds the key.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ pub(super) const A_CLAIM_THAT_LAPSED_UNSEEN_IS_FAILED_AND_NOT_TAKEN_OVER: Case =
     |cx| Box::pin(a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx)),
 );
 
-/// The claim that comes next has not seen the record live, so only the statement that writes can know that the work must
-/// not run again.
+/// The next claim has not seen the record live, so only the statement that writes can know that the
+/// work must not run again.
 async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one")).with_lease(cx.short());
@@ -69,7 +69,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     Ok(())
 }
 
-/// What a claim answers once the store has noticed that the transaction has ended.
+/// Returns a claim's answer once the store has noticed that the transaction has ended.
 async fn claimed(cx: &Context, request: &ClaimRequest) -> CaseResult<ClaimOutcome> {
     let claim = || cx.store().claim(request);
     Ok(support::until_free(claim).await?)
@@ -119,8 +119,9 @@ async fn a_claim_beside_the_transaction_that_claimed_is_told_its_end(cx: &Contex
     Ok(())
 }
 
-/// The statement may be answered later than its caller waits; here the server is kept from it by a lock of the whole
-/// table, which the statement's own bound does not cover: it is waited for before the statement begins.
+/// The statement's answer may come later than its caller waits. Here a lock of the whole table
+/// delays the server; the statement's own bound does not cover that lock, because the server waits
+/// for it before the statement begins.
 async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -157,8 +158,8 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// A method in a caller's transaction waits as shortly, keeps to the transaction's own bound where that is shorter, and
-/// leaves it as it was; what it says makes the transaction be repeated.
+/// A method in a caller's transaction waits as briefly, keeps to the transaction's own bound where
+/// that is shorter, and restores it. Its error makes `Transactions` repeat the transaction.
 async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let mut holder = store.pool().begin().await?;
@@ -186,7 +187,7 @@ async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
             .complete_in(&mut transaction, &claim, &done, HOUR)
             .await?;
         assert_eq!(lock_timeout(&mut transaction).await?, own, "complete_in");
-        // A claim that nobody holds: the look for its lock leaves no trace either.
+        // A claim without a holder: the probe for its lock leaves no trace either.
         let lost = store
             .complete_in(&mut transaction, &elsewhere(&claim), &done, HOUR)
             .await;
@@ -210,7 +211,7 @@ async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
     Ok(holder.rollback().await?)
 }
 
-/// A claim of a key that has no record.
+/// Creates a claim of a key that has no record.
 fn elsewhere(claim: &Claim) -> Claim {
     let key = Key::new("nowhere", "pay", "none").expect("a valid key");
     Claim::new(
@@ -236,7 +237,7 @@ async fn lock_timeout(transaction: &mut PgTransaction<'_>) -> CaseResult<String>
     Ok(shown.fetch_one(&mut **transaction).await?.try_get(0)?)
 }
 
-/// Transactions of others that hold the key are waited for by repeating the whole.
+/// A wait for others' transactions that hold the key repeats the whole transaction.
 async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let request = cx.request(&cx.key("one"));
@@ -266,7 +267,7 @@ async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// A version that is not higher than the committed one is answered by a read.
+/// A read answers a version that is not higher than the committed one.
 async fn a_mark_that_is_locked_is_contended_and_an_old_version_is_not(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let source = cx.key("source");

@@ -1,4 +1,5 @@
-//! Who waits is told: on a connection straight to the server, also where the store goes through PgBouncer.
+//! Notifications to waiting runs: on a connection straight to the server, even where the store goes
+//! through PgBouncer.
 
 use std::time::{Duration, Instant};
 
@@ -61,13 +62,13 @@ fn direct() -> CaseResult<PostgresHarness> {
     PostgresHarness::direct().map_err(|missing| CaseError::new(missing.to_string()))
 }
 
-/// Past the pooler, by the name of the case's namespace.
+/// Creates a notifier past the pooler, whose connection has the name of the case's namespace.
 fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     let options = direct()?.options()?.application_name(cx.namespace());
     Ok(store.wakes_through(options))
 }
 
-/// Listens. On a busy machine the making of the connection may take longer than the first to listen is kept waiting.
+/// Listens. On a busy machine the connection may take longer than the first listener waits.
 async fn listen(wakes: &PostgresNotifier, key: &Key) -> CaseResult<Subscription> {
     let begin = Instant::now();
     loop {
@@ -80,7 +81,7 @@ async fn listen(wakes: &PostgresNotifier, key: &Key) -> CaseResult<Subscription>
     }
 }
 
-/// The listening connections of the case; what is done to them is counted.
+/// Counts the case's listening connections; "kill" ends them, too.
 async fn connections(cx: &Context, what: &'static str) -> CaseResult<i64> {
     let mut connection = PgConnection::connect_with(&direct()?.options()?).await?;
     let sql = match what {
@@ -111,7 +112,7 @@ async fn told(listener: &mut Subscription) -> CaseResult {
     told.map_err(|_| CaseError::new("the listener was not told"))
 }
 
-/// Nothing more is under way.
+/// Waits until no notification is under way.
 async fn drained(listener: &mut Subscription) {
     let quiet = Duration::from_millis(50);
     while tokio::time::timeout(quiet, listener.changed())
@@ -120,7 +121,7 @@ async fn drained(listener: &mut Subscription) {
     {}
 }
 
-/// Ends a claim in each of the ways that there are, twice, and asks for it once more.
+/// Ends a claim in each possible way, twice, and claims the key once more.
 async fn end(store: &PostgresStore, cx: &Context, how: &str) -> CaseResult {
     let request = cx.request(&cx.key(how));
     let claim = store.claim(&request).await?.acquired().expect("fresh");
@@ -166,7 +167,7 @@ async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Hundreds of runs, most of which come while the connection is made.
+/// Hundreds of runs, most of which start while the connection is made.
 async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
     let store = telling(cx, Announce::Changes).await?;
     let wakes = wakes(cx, &store)?;
@@ -216,7 +217,7 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
         told(listener).await?;
     }
     for (how, listener) in ENDS.iter().zip(&mut listeners) {
-        // Hints may come twice; what is told from here on is the end of the claim.
+        // Hints may come twice; from here on, a notification is the end of the claim.
         drained(listener).await;
         end(&store, cx, how).await?;
         told(listener).await?;
@@ -224,7 +225,8 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     Ok(())
 }
 
-/// What is told while `ends` runs. Notifications come in the order of the commits, so the mark comes last.
+/// Returns the notifications that arrive while `ends` runs. They come in the order of the commits,
+/// so the mark comes last.
 async fn heard<F: Future<Output = CaseResult> + Send>(
     cx: &Context,
     store: &PostgresStore,

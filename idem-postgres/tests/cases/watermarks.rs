@@ -1,4 +1,4 @@
-//! Watermarks and checkpoints as the server sees them, and in a caller's transaction.
+//! Watermarks and checkpoints, observed at the server, and in a caller's transaction.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) const NO_MARK_IS_LOOKED_FOR_BY_A_SCAN: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A mark, a checkpoint and a row that the event is for are there together, or not at all.
+/// A mark, a checkpoint and the event's row are all stored, or none of them.
 async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let events = format!("\"{}\".events", cx.namespace());
@@ -75,7 +75,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(transaction.rollback().await?)
 }
 
-/// Who advances a source that an open transaction has advanced asks again until its end, and is told the truth.
+/// A caller that advances a source which an open transaction has advanced repeats the call until
+/// that ends, and gets the true answer.
 async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for (start, commits, wanted) in [
@@ -104,7 +105,8 @@ async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// What is stale, a repetition or a look at a checkpoint gets its transaction no id: no row version, no row's lock.
+/// A stale version, a repetition and a read of a checkpoint take no transaction id: no row version,
+/// no row lock.
 async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -122,7 +124,7 @@ async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     Ok(transaction.commit().await?)
 }
 
-/// With 50,000 marks in the table, an advance and a purge go by its indexes.
+/// With 50,000 marks in the table, an advance and a deletion go by its indexes.
 async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -149,7 +151,7 @@ async fn no_mark_is_looked_for_by_a_scan(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Sequential scans by this server process, as far as it has not reported them elsewhere.
+/// Returns sequential scans of this server process that it has not reported elsewhere yet.
 async fn scans(transaction: &mut PgTransaction<'_>, schema: &str) -> CaseResult<i64> {
     let sum = sqlx::query(
         "SELECT CAST(COALESCE(sum(seq_scan), 0) AS bigint) FROM pg_stat_xact_user_tables

@@ -1,4 +1,4 @@
-//! PgBouncer with settings of its own, in front of a server of its own.
+//! PgBouncer with its own settings, in front of its own server.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ fn unprepared() -> Config {
     Config::new().with_statement_mode(StatementMode::Unprepared)
 }
 
-/// The commit waits for a standby that there is not; its server process is ended, and the pooler says with a code of
-/// its own that the answer is lost. The record is completed.
+/// The commit waits for a standby that does not exist. Its server process is ended, and the pooler
+/// reports with its own code that the answer is lost. The record is completed.
 pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
     let durable = Options::new().with_durability(Durability::Durable);
     let server = start_private("postgres", &durable)?;
@@ -81,7 +81,7 @@ pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// Nobody more is let in: that is waited for, and nothing was sent.
+/// The pooler lets no more clients in: the error is retryable, and nothing was sent.
 pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     let pooler = pooler(&server, &[("max_client_conn", "3")])?;
@@ -119,7 +119,8 @@ pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// In transaction mode, with many servers or one, prepared statements do not work; in session mode they do.
+/// In transaction mode, with many servers or one, prepared statements do not work; in session mode
+/// they do.
 pub(crate) fn refused(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     for (settings, works) in [
@@ -146,7 +147,7 @@ pub(crate) fn refused(runtime: &Runtime) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Pools of the caller's own, which nobody has tried out: values that come to another statement are refused by it.
+/// Untested pools of the caller's: a statement refuses values that were meant for another.
 pub(crate) fn mixed_up(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     let pooler = pooler(&server, &[("default_pool_size", "4")])?;
@@ -174,8 +175,8 @@ pub(crate) fn mixed_up(runtime: &Runtime) -> Result<(), BoxError> {
     })
 }
 
-/// Renewals of some, checkpoints of others, in different orders: a checkpoint is what was stored by its holder, and a
-/// record without one has none.
+/// Renewals of some claims, checkpoints of others, in different orders: a checkpoint is the one
+/// that its holder stored, and a record without one has none.
 async fn steps(
     store: &PostgresStore,
     direct: &PostgresStore,

@@ -1,4 +1,4 @@
-//! How the tests reach PostgreSQL.
+//! Access of the tests to PostgreSQL.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -25,18 +25,19 @@ pub(crate) struct PostgresHarness {
 }
 
 impl PostgresHarness {
-    /// The server itself.
+    /// Creates the harness for the server itself.
     pub(crate) fn direct() -> Result<Self, Missing> {
         Self::at("postgres", "PostgreSQL", StatementMode::Prepared)
     }
 
-    /// The server behind PgBouncer in transaction mode.
+    /// Creates the harness for the server behind PgBouncer in transaction mode.
     pub(crate) fn pooled() -> Result<Self, Missing> {
         let product = "PostgreSQL behind PgBouncer";
         Self::at("pgbouncer", product, StatementMode::Unprepared)
     }
 
-    /// The server with defaults of the session that change what statements mean, or how they go.
+    /// Creates the harness for the server with session defaults that change the meaning or the
+    /// course of statements.
     pub(crate) fn hostile() -> Result<Self, Missing> {
         let mut harness = Self::at("postgres", "PostgreSQL", StatementMode::Prepared)?;
         harness.name = "postgres-hostile";
@@ -48,7 +49,7 @@ impl PostgresHarness {
         Ok(harness)
     }
 
-    /// The backend of this name.
+    /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         match name {
             "pgbouncer" => Self::pooled(),
@@ -68,7 +69,7 @@ impl PostgresHarness {
         })
     }
 
-    /// How connections of the tests' own are made.
+    /// Returns the options for the tests' own connections.
     pub(crate) fn options(&self) -> Result<PgConnectOptions, BoxError> {
         Ok(PgConnectOptions::from_str(&self.url)?
             .extra_float_digits(None)
@@ -81,17 +82,17 @@ impl PostgresHarness {
             .with_statement_mode(self.mode))
     }
 
-    /// A store of the concrete type.
+    /// Opens a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<PostgresStore, BoxError> {
         Ok(PostgresStore::connect(&self.url, self.config(namespace)?).await?)
     }
 
-    /// How statements are sent.
+    /// Returns how statements are sent.
     pub(crate) fn mode(&self) -> StatementMode {
         self.mode
     }
 
-    /// The same for another role.
+    /// Opens the same for another role.
     pub(crate) async fn store_as(
         &self,
         role: &str,
@@ -103,13 +104,13 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// The server's URL with a default of the session.
+    /// Returns the server's URL with a default of the session.
     pub(crate) fn url_with(&self, name: &str, value: &str) -> String {
         let separator = if self.url.contains('?') { '&' } else { '?' };
         format!("{}{separator}options[{name}]={value}", self.url)
     }
 
-    /// The same with a default of the session.
+    /// Opens the same with a default of the session.
     pub(crate) async fn store_under(
         &self,
         name: &str,
@@ -121,7 +122,7 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// The same on so many connections.
+    /// Opens the same with this number of connections.
     pub(crate) async fn store_with(
         &self,
         max: u32,
@@ -134,8 +135,8 @@ impl PostgresHarness {
         Ok(PostgresStore::with_config(pool, self.config(namespace)?))
     }
 
-    /// A store that reaches the server at this address: directly on connections of its own, behind the pooler on a
-    /// pool of the caller's.
+    /// Opens a store that reaches the server at this address: directly on its own connections,
+    /// behind the pooler on a caller's pool.
     async fn store_through(
         &self,
         namespace: &str,
@@ -156,10 +157,10 @@ impl PostgresHarness {
         Ok(PostgresStore::connect(url.as_str(), config).await?)
     }
 
-    /// Statements of the tests' own, as one simple query each.
+    /// Runs the tests' own statements, as one simple query each.
     pub(crate) async fn execute(&self, sql: String) -> Result<(), BoxError> {
         let mut connection = PgConnection::connect_with(&self.options()?).await?;
-        // What the tests do for themselves waits for the catalogue's locks.
+        // The tests' own statements wait for the catalogue's locks.
         let sql = match self.name {
             "postgres-hostile" => format!("SET lock_timeout = '30s'; {sql}"),
             _ => sql,
@@ -171,8 +172,8 @@ impl PostgresHarness {
     }
 }
 
-/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's functions and types
-/// hide the server's own.
+/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's
+/// functions and types hide the server's own.
 const HOSTILE: &[(&str, &str)] = &[
     ("standard_conforming_strings", "off"),
     ("escape_string_warning", "off"),
@@ -199,7 +200,7 @@ const HOSTILE: &[(&str, &str)] = &[
     ("client_min_messages", "error"),
 ];
 
-/// Functions and types of the server's names.
+/// Functions and types with the server's names.
 const IMPOSTORS: &str = "
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = 0;
@@ -216,7 +217,7 @@ CREATE OR REPLACE FUNCTION idem_impostors.decode(pg_catalog.text, pg_catalog.tex
 CREATE OR REPLACE FUNCTION idem_impostors.pg_notify(pg_catalog.text, pg_catalog.text)
     RETURNS void LANGUAGE sql AS 'SELECT';";
 
-/// The harness that a case runs on.
+/// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
     PostgresHarness::of(cx.harness().name()).map_err(|missing| CaseError::new(missing.to_string()))
 }
@@ -328,7 +329,7 @@ impl Harness for PostgresHarness {
     }
 }
 
-/// A caller's transaction, through a store of its own.
+/// A caller's transaction, through its own store.
 struct Begun {
     store: PostgresStore,
     transaction: PgTransaction<'static>,
@@ -361,7 +362,8 @@ impl CallerTransaction for Begun {
     }
 }
 
-/// Asks until the answer is no contention: the store has noticed then that a transaction has ended.
+/// Repeats the call until its answer is no contention: the store has noticed then that a
+/// transaction has ended.
 pub(crate) async fn until_free<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

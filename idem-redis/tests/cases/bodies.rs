@@ -1,4 +1,4 @@
-//! Results as large as the limits let them be.
+//! Results as large as the limits allow.
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{BatchStore, Completion, IdempotencyStore, Metadata, Record, Response};
@@ -20,7 +20,7 @@ pub(super) const A_BATCH_THAT_FILLS_SEVERAL_PIPELINES_IS_KEPT_TO_THE_BYTE: Case 
 /// What the stored form adds to a body of these cases.
 const BESIDE: usize = 1 << 10;
 
-/// Every byte occurs, at every place of a word, and no two bodies are alike.
+/// Every byte occurs, at every position of a word, and no two bodies are alike.
 fn body(number: usize, bytes: usize) -> Vec<u8> {
     let mixed = |place: usize| (place.wrapping_mul(31) ^ (place >> 8) ^ number) as u8;
     (0..bytes).map(mixed).collect()

@@ -34,7 +34,7 @@ async fn value(harness: &RedisHarness, name: &str) -> CaseResult<Vec<u8>> {
     Ok(harness.query(redis::cmd("GET").arg(name)).await?)
 }
 
-/// When the server deletes the key, to the millisecond.
+/// Returns when the server deletes the key, to the millisecond.
 async fn end(harness: &RedisHarness, name: &str) -> CaseResult<i64> {
     Ok(harness.query(redis::cmd("PEXPIRETIME").arg(name)).await?)
 }
@@ -103,7 +103,8 @@ async fn a_checkpoint_follows_the_metadata_of_whoever_holds_it(cx: &Context) -> 
     Ok(())
 }
 
-/// Whoever waits for a record asks again and again: it is not sent the work's notes each time.
+/// A waiting run reads the record again and again: the server does not send it the work's notes
+/// each time.
 async fn a_checkpoint_is_sent_to_nobody_else(cx: &Context) -> CaseResult {
     let server = support::harness(cx)?.server_address().expect("an address");
     let tap = Tap::start(server).await?;
@@ -141,7 +142,7 @@ async fn garbage_where_a_checkpoint_is_is_corrupt(cx: &Context) -> CaseResult {
         .await?;
     let error = store.last_checkpoint(&claim).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    // The record is as good as it was, and the next checkpoint takes its place.
+    // The record is as good as it was, and the next checkpoint replaces the bad one.
     assert_eq!(
         store.claim(&cx.request(request.key())).await?.name(),
         "in_flight"

@@ -1,4 +1,4 @@
-//! What others have put on the server.
+//! Data that other programs have put on the server.
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{Effect, ErrorKind, IdempotencyStore, Response, StalePolicy};
@@ -46,7 +46,8 @@ async fn a_key_that_holds_something_else_is_refused(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// Cut short, of a later version, or nothing that this crate has ever written; of a record that is held.
+/// Cut short, of a later version, or nothing that this crate has ever written; of a record that is
+/// held.
 fn garbage(record: &[u8]) -> Vec<Vec<u8>> {
     let changed = |place: usize, byte: u8| {
         let mut record = record.to_vec();
@@ -58,7 +59,7 @@ fn garbage(record: &[u8]) -> Vec<Vec<u8>> {
         b"{\"state\":\"done\"}".to_vec(),
         record[..99].to_vec(),
         changed(0, 2),
-        // Metadata that is longer than all the rest, and a state that there is not.
+        // Metadata that is longer than all the rest, and a state that does not exist.
         changed(96, 255),
         changed(1, 9),
         vec![0; 200],
@@ -104,7 +105,7 @@ async fn others_keys_are_left_alone(cx: &Context) -> CaseResult {
     let mut theirs: Vec<Vec<u8>> = ["x:r:a:b:c", "-2:r:a:b:c", ":r", ":R:a:b:c", ":x:r:a"]
         .map(|rest| format!("{namespace}{rest}").into_bytes())
         .into();
-    // Not a text, and yet where records are.
+    // Not a text, and yet among the records.
     theirs.push([format!("{namespace}:r:").as_bytes(), b"\xff\xfe"].concat());
     theirs.push([format!("{namespace}:r:a:b:").as_bytes(), b"c\nd"].concat());
     for name in &theirs {

@@ -14,7 +14,7 @@ use crate::support::{self, RedisHarness};
 
 const GRACE: Duration = Duration::from_secs(7);
 
-/// A key ends at a whole millisecond, and `PTTL` answers a millisecond that has begun or ended.
+/// A key ends at a whole millisecond, and `PTTL` returns a millisecond that has begun or ended.
 const ROUNDED: Duration = Duration::from_millis(2);
 
 pub(super) const EVERY_OPERATION_LEAVES_ITS_KEY_WITH_AN_END: Case =
@@ -47,7 +47,7 @@ impl Watched {
         Ok(Self { harness, store })
     }
 
-    /// How long the server keeps this key.
+    /// Returns how long the server keeps this key.
     async fn left(&self, name: &[u8]) -> CaseResult<Duration> {
         let millis: i64 = self.harness.query(redis::cmd("PTTL").arg(name)).await?;
         let key = String::from_utf8_lossy(name);

@@ -1,4 +1,4 @@
-//! Watermarks, and what Lua and the server make of large numbers.
+//! Watermarks, and how Lua and the server treat large numbers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const GARBAGE_UNDER_A_MARKS_KEY_IS_CORRUPT_AND_STAYS: Case =
         Box::pin(garbage_under_a_marks_key_is_corrupt_and_stays(cx))
     });
 
-/// Where Redis has the mark of this source.
+/// Returns the key of this source's mark in Redis.
 fn mark_key(store: &RedisStore, source: &Key) -> String {
     format!("{}:m:{}", store.config().namespace(), source.path())
 }
@@ -33,7 +33,8 @@ async fn end(harness: &RedisHarness, name: &str) -> CaseResult<i64> {
     Ok(harness.query(redis::cmd("PEXPIRETIME").arg(name)).await?)
 }
 
-/// Neighbours that are one number as doubles, that differ in length, and that differ in either half of their digits.
+/// Neighbours that are one number as doubles, that differ in length, and that differ in either half
+/// of their digits.
 async fn versions_are_compared_to_the_last_digit(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let pairs = [

@@ -104,7 +104,7 @@ const fn on_the_wire(
     }
 }
 
-/// Where Redis has the record of this key.
+/// Returns the key of this key's record in Redis.
 fn record_key(store: &RedisStore, key: &Key) -> String {
     format!("{}:r:{}", store.config().namespace(), key.path())
 }

@@ -1,4 +1,4 @@
-//! Names: what Redis, a pattern or a cluster would read in its own way.
+//! Names: characters that are special in Redis, a pattern or a cluster.
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{ClaimOutcome, IdempotencyStore, Key, Record, Response, StalePolicy};
@@ -15,7 +15,7 @@ pub(super) const NAMES_THAT_REDIS_READS_IN_ITS_OWN_WAY_ARE_KEPT_APART: Case = ca
     |cx| Box::pin(names_that_redis_reads_in_its_own_way_are_kept_apart(cx)),
 );
 
-/// One namespace begins with another, or differs in what a pattern would take for any character.
+/// One namespace begins with another, or differs in a character that a pattern would take for any.
 async fn namespaces_never_mix(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let namespace = cx.namespace();
@@ -30,7 +30,7 @@ async fn namespaces_never_mix(cx: &Context) -> CaseResult {
         claims.push(store.claim(&stale).await?.acquired().expect("its own"));
     }
     for store in &stores {
-        // Stale in its own namespace only when its own clock says so; all leases are equally short.
+        // Stale in its own namespace only by its own clock; all leases are equally short.
         let mut swept = 0;
         while swept == 0 {
             swept = store.fail_abandoned(100).await?;
@@ -110,7 +110,7 @@ async fn names_that_redis_reads_in_its_own_way_are_kept_apart(cx: &Context) -> C
         keys.iter().map(|key| record_key(&store, key)).collect();
     assert_eq!(known.len(), keys.len(), "a key of its own for each");
     for key in &keys {
-        // None of their names says in which slot of a cluster it is.
+        // No name determines its slot in a cluster.
         assert!(!record_key(&store, key).contains(['{', '}']));
         let outcome = store.claim(&cx.request(key)).await?;
         assert!(matches!(outcome, ClaimOutcome::Failed(_)), "{key:?}");

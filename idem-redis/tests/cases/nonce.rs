@@ -87,7 +87,7 @@ impl Board {
     }
 }
 
-/// A post that has begun and goes on when it is told to.
+/// A post that has begun and goes on at a signal.
 struct Held {
     go: Arc<Notify>,
     posting: JoinHandle<Answer>,
@@ -186,8 +186,8 @@ async fn a_post_whose_caller_is_gone_is_finished(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Cuts after ever more messages: at the taking of the nonce, and at the writing of the id, which is sent twice to
-/// a server that does not know the script.
+/// Cuts after ever more messages: when the nonce is taken, and when the id is written, which is
+/// sent twice to a server that does not know the script.
 async fn a_lost_answer_neither_blocks_nor_repeats_a_post(cx: &Context) -> CaseResult {
     let server = support::harness(cx)?.server_address().expect("an address");
     let proxy = Proxy::start(server).await?;
@@ -196,7 +196,7 @@ async fn a_lost_answer_neither_blocks_nor_repeats_a_post(cx: &Context) -> CaseRe
     let (cut, clear) = (NonceWindow::new(store), window(cx).await?);
     for passes in 0..8 {
         let (board, text) = (Board::default(), format!("{passes}"));
-        // The connection is there before.
+        // The connection exists before.
         board.post(&cut, &format!("before {passes}")).await?;
         let cuts = proxy.cuts();
         proxy.cut_after(passes);
@@ -223,7 +223,7 @@ async fn a_nonce_is_free_after_its_window(cx: &Context) -> CaseResult {
         board.post(&window, "one").await?;
         assert!(started.elapsed() < DEADLINE, "the window does not end");
     }
-    // It takes no nonce from those who have it now.
+    // It takes no nonce from its current owner.
     board
         .post(&window.clone().with_window(DEADLINE), "held")
         .await?;
@@ -313,7 +313,7 @@ async fn nonces_of_two_authors_never_meet(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// When it is told, when its connection is killed meanwhile, and when nothing can be heard at all.
+/// With a notification, with its connection killed meanwhile, and without any notification.
 async fn a_duplicate_gets_the_id_that_it_waits_for(cx: &Context) -> CaseResult {
     let account = Account::open(cx).await?;
     let config = Config::new().with_timeout(Duration::from_secs(1));

@@ -1,4 +1,5 @@
-//! A server forgets its scripts when it restarts, when another one takes over, and when somebody tells it to.
+//! A server forgets its scripts when it restarts, when another one takes over, and on
+//! `SCRIPT FLUSH`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +96,7 @@ async fn batches_work_on_a_server_that_forgot_its_scripts(cx: &Context) -> CaseR
     let mut requests: Vec<_> = (0..40)
         .map(|number| cx.request(&cx.key(format!("{number}"))))
         .collect();
-    // Of two of one key one wins, also when the script has to be sent first.
+    // Of two claims of one key one wins, also when the script has to be sent first.
     requests.push(cx.request(requests[0].key()));
     forget(&harness).await?;
     let outcomes = store.claim_many(&requests).await;

@@ -1,4 +1,4 @@
-//! Claims that are looked for first, or made together with others, come to the same end as one that is made alone.
+//! Claims that read first, or are made in a batch, get the same decision as one that is made alone.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const ONE_OF_A_CROWD_WINS_WHATEVER_WAS_LEARNT: Case =
 const CROWD: usize = 200;
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Claims that are all answered by the record, so that the next one is looked for first.
+/// Claims that the record answers, so that the next one reads first.
 async fn learn_that_keys_are_taken(cx: &Context, store: &RedisStore) -> CaseResult {
     let known = cx.request(&cx.key("known"));
     if let Some(claim) = store.claim(&known).await?.acquired() {
@@ -68,7 +68,7 @@ async fn claim(
     Ok(claimed.await??)
 }
 
-/// A key in each state, and what a claim of it comes to.
+/// A key in each state, and the decision about a claim of it.
 async fn verdicts(
     cx: &Context,
     store: &RedisStore,

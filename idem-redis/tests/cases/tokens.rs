@@ -27,7 +27,7 @@ pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_TOLD: Case =
         Box::pin(a_token_that_cannot_grow_is_told(cx))
     });
 
-/// Where the token is in a record, and where its expiry.
+/// The positions of the token and of the expiry in a record.
 const TOKEN: std::ops::Range<usize> = 7..15;
 const EXPIRY: std::ops::Range<usize> = 23..31;
 
@@ -92,7 +92,8 @@ async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A token from the future is what a clock that was ahead leaves behind. It is remembered until that future is over.
+/// A token from the future is what a clock that was ahead leaves behind. It is remembered until
+/// that future is over.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let store = harness.store(cx.namespace()).await?;
@@ -130,7 +131,7 @@ async fn an_expired_record_is_remembered_for_the_grace(cx: &Context) -> CaseResu
     cx.until_free(&key).await?;
     let there: u32 = harness.query(redis::cmd("EXISTS").arg(&name)).await?;
     assert_eq!(there, 1, "its token is known");
-    // The same when the server's clock has gone past it by an hour.
+    // The same when the server's clock has passed it by an hour.
     overwrite(&harness, &name, EXPIRY, |end| end - 3_600_000_000).await?;
     assert_eq!(store.get(&key).await?, None);
     for error in [

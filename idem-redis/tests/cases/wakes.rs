@@ -1,4 +1,4 @@
-//! Who waits is told.
+//! Waiting runs are notified.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) const HUNDREDS_OF_LISTENERS_SHARE_ONE_CONNECTION: Case =
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A user of its own on all nodes, by whose name the server tells whose a connection is.
+/// A user of its own on all nodes, whose name identifies its connections to the server.
 pub(super) struct Account {
     name: String,
     urls: Vec<String>,
@@ -61,7 +61,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Changes what it may do.
+    /// Changes its rights.
     pub(super) async fn may(&self, rules: &[&str]) -> CaseResult {
         let mut set = redis::cmd("ACL");
         set.arg("SETUSER").arg(&self.name).arg(rules);
@@ -84,7 +84,7 @@ impl Account {
         })
     }
 
-    /// On how many connections it hears.
+    /// Returns on how many connections it listens.
     async fn connections(&self) -> CaseResult<usize> {
         let mut list = redis::cmd("CLIENT");
         list.arg("LIST").arg("TYPE").arg("pubsub");
@@ -144,7 +144,7 @@ fn urls(cx: &Context) -> CaseResult<Vec<String>> {
     Ok(urls.split(',').map(ToOwned::to_owned).collect())
 }
 
-/// What each node answers.
+/// Returns the answer of each node.
 async fn everywhere<T: FromRedisValue>(urls: &[String], cmd: &Cmd) -> CaseResult<Vec<T>> {
     let mut answers = Vec::with_capacity(urls.len());
     for url in urls {
@@ -169,7 +169,7 @@ async fn told(listener: &mut Subscription) -> CaseResult {
     told.map_err(|_| CaseError::new("the listener was not told"))
 }
 
-/// Ends a claim in each of the ways that there are.
+/// Ends a claim in each possible way.
 async fn end(store: &dyn IdempotencyStore, cx: &Context, how: &str) -> CaseResult {
     let claim = store.claim(&cx.request(&cx.key(how))).await?;
     let claim = claim.acquired().expect("a fresh key");
@@ -236,7 +236,7 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
         told(listener).await?;
     }
     for (how, listener) in ENDS.iter().zip(&mut listeners) {
-        // Hints may come twice; what is told from here on is the end of the claim.
+        // Hints may come twice; from here on they report the end of the claim.
         while tokio::time::timeout(Duration::from_millis(50), listener.changed())
             .await
             .is_ok()
@@ -247,8 +247,8 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     account.close().await
 }
 
-/// What is published while every end is gone through. A node passes on what it publishes in order, so after its
-/// mark nothing of it is under way.
+/// Collects the messages published during every ending. A node passes on its messages in order, so
+/// after its mark none of them is under way.
 async fn published(cx: &Context, announce: Announce) -> CaseResult<usize> {
     let (harness, urls) = (support::harness(cx)?, urls(cx)?);
     let config = Config::new().with_namespace(cx.namespace())?;
@@ -325,7 +325,8 @@ async fn hundreds_of_listeners_share_one_connection(cx: &Context) -> CaseResult 
     }
     let mut listener = store.listen(&cx.key("release")).await?;
     assert_eq!(account.connections().await?, 1);
-    // Those who came while the connection was made may have been told twice of their subscription.
+    // Listeners that came while the connection was made may have been notified twice of their
+    // subscription.
     for other in &mut others {
         let _ = unconstrained(other.changed()).now_or_never();
     }

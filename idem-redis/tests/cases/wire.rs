@@ -101,7 +101,7 @@ async fn a_sweep_scans_in_bounded_steps(cx: &Context) -> CaseResult {
     cx.leave_stale(&cx.request(&taken)).await?;
     tap.take();
     let prefix = format!("{}:r:", cx.namespace());
-    // No more than asked for, and none twice.
+    // No more than requested, and none twice.
     for (limit, swept) in [(2, 2), (2, 1), (2, 0)] {
         assert_eq!(store.fail_abandoned(limit).await?, swept);
     }
@@ -152,7 +152,7 @@ async fn a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A process that does nothing else would otherwise sweep no more.
+/// A process without other calls would otherwise never fail an abandoned claim again.
 async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult {
     let (tap, store) = tapped(cx).await?;
     store.fail_abandoned(10).await?;
@@ -164,8 +164,8 @@ async fn a_sweep_on_a_connection_that_fell_silent_is_made_anew(cx: &Context) -> 
     Ok(())
 }
 
-/// So many keys that a sweep scans several times. It is cut after ever more messages: before anything was failed, within
-/// what was to be failed, and at a later scan.
+/// There are so many keys that `fail_abandoned` scans several times. It is cut after ever more
+/// messages: before anything was failed, among the records to be failed, and at a later scan.
 async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let server = harness.server_address().expect("an address");
@@ -202,7 +202,7 @@ async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseRes
     Err("it was never let through".into())
 }
 
-/// How many of these are failed; asked all at once.
+/// Returns how many of these are failed; all are read at once.
 async fn failed(store: &RedisStore, requests: &[ClaimRequest]) -> CaseResult<usize> {
     let mut asking = JoinSet::new();
     for request in requests {

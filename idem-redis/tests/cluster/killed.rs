@@ -19,7 +19,7 @@ const KEYS: usize = 240;
 const WRITERS: u32 = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The keys of the first master are acknowledged by its replica, too: what was acknowledged survives it.
+/// The replica of the first master acknowledges its keys, too: acknowledged writes survive it.
 fn strict() -> Config {
     let replicas = Replicas::new(1, Duration::from_millis(500));
     Config::new()
@@ -45,7 +45,7 @@ impl Writer {
         });
     }
 
-    /// Claims the key and completes it if it is its own; asks the same again after every error.
+    /// Claims the key and completes it if the claim is its own; repeats the same after every error.
     async fn claim_and_complete(&mut self, id: &str) -> Outcome {
         let (request, asked) = (request(id), Instant::now());
         let claim = loop {
@@ -116,7 +116,7 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
     runtime.block_on(eventually("its replica leads", async || {
         role(&cluster, 3).await == "master"
     }))?;
-    // Until it is back nothing of its keys can be acknowledged: they have no replica.
+    // Until it is back none of its keys can be acknowledged: they have no replica.
     cluster.restart(0)?;
     let mut history = Vec::new();
     runtime.block_on(async {
@@ -142,7 +142,8 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
     runtime.block_on(all_is_well(&cluster, &fresh, &history))
 }
 
-/// What was acknowledged is there, everything works, and the node that was killed has become a replica.
+/// All acknowledged writes are there, everything works, and the node that was killed has become a
+/// replica.
 async fn all_is_well(cluster: &Cluster, store: &RedisStore, history: &[Event]) -> Outcome {
     let done = |event: &&Event| event.call.op == Op::Complete && event.answer == Answer::Done;
     let sealed: BTreeSet<_> = history
@@ -177,13 +178,13 @@ pub(crate) fn frozen(runtime: &Runtime) -> Outcome {
     undisturbed(runtime, Cluster::freeze)
 }
 
-/// Until its replica leads, and a little longer, keys of other masters are claimed, and keys of its own, by the same
-/// store. Nothing fails but what it had.
+/// Until its replica leads, and a little longer, keys of other masters are claimed, and keys of its
+/// own, by the same store. Only its own keys fail.
 fn undisturbed(
     runtime: &Runtime,
     stop: fn(&mut Cluster, usize) -> idem_servers::Result<()>,
 ) -> Outcome {
-    // Else every node refuses everything while one slot has no master.
+    // Otherwise every node refuses everything while one slot has no master.
     let options = Options::new().with_setting("cluster-require-full-coverage", "no");
     let mut cluster = start_private_cluster("redis-cluster", &options)?;
     let config = Config::new().with_timeout(Duration::from_secs(2));
@@ -216,7 +217,7 @@ fn undisturbed(
     }))
 }
 
-/// Claims 30 fresh keys at once; the errors, by master.
+/// Claims 30 fresh keys at once; counts the errors by master.
 async fn claim_some(store: &RedisStore, round: u32, failed: &mut BTreeMap<usize, Vec<String>>) {
     let mut claims = JoinSet::new();
     for number in 0..30 {

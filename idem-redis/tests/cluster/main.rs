@@ -1,5 +1,5 @@
-//! A cluster of six nodes on this machine, three masters and three replicas, whose masters are killed and frozen and
-//! whose slots are moved while claims go on.
+//! A cluster of six nodes on this machine, three masters and three replicas, whose masters are
+//! killed and frozen and whose slots are moved while claims go on.
 
 mod killed;
 mod moved;

@@ -41,7 +41,7 @@ impl<'c> Move<'c> {
         ask(self.cluster.url(node), &words).await
     }
 
-    /// From here on the old one answers ASK for what it does not have.
+    /// From here on the old master answers ASK for keys that it does not have.
     async fn begin(&self) -> Outcome {
         let from = self.id(self.from).await?;
         self.set(self.to, &format!("IMPORTING {from}")).await?;
@@ -49,7 +49,7 @@ impl<'c> Move<'c> {
         self.set(self.from, &format!("MIGRATING {to}")).await
     }
 
-    /// Takes records over.
+    /// Moves records over.
     async fn take<'i>(&self, ids: impl Iterator<Item = &'i String>) -> Outcome {
         let port = self
             .cluster
@@ -73,7 +73,7 @@ impl<'c> Move<'c> {
         Ok(migrate.query_async(&mut connection).await?)
     }
 
-    /// From here on the old one answers MOVED.
+    /// From here on the old master answers MOVED.
     async fn end(&self) -> Outcome {
         let to = self.id(self.to).await?;
         for node in [self.to, self.from, 3 - self.to - self.from] {
@@ -83,13 +83,13 @@ impl<'c> Move<'c> {
     }
 }
 
-/// How the stores of these tests are set up: the second goes another way for each write.
+/// Returns the settings of the stores in these tests: the second sends each write in another way.
 fn configs() -> [Config; 2] {
     let replicas = Replicas::new(1, Duration::from_secs(2));
     [Config::new(), Config::new().with_replicas(replicas)]
 }
 
-/// Whatever can be done with keys that are there, and with one that is fresh. `done` is completed, `held` is held.
+/// Every operation, on existing keys and on a fresh one. `done` is completed, `held` is held.
 async fn every_operation(store: &RedisStore, [done, held, fresh]: [&str; 3]) -> Outcome {
     assert_eq!(store.claim(&request(done)).await?.name(), "completed");
     assert_eq!(store.claim(&request(held)).await?.name(), "in_flight");
@@ -127,7 +127,8 @@ async fn every_operation(store: &RedisStore, [done, held, fresh]: [&str; 3]) -> 
     Ok(())
 }
 
-/// No error comes to the caller, before, while and after, be the record here or there already.
+/// No error reaches the caller, before, during and after the move, whether the record is still at
+/// the old master or already at the new one.
 pub(crate) fn followed(runtime: &Runtime) -> Outcome {
     let cluster = start_private_cluster("redis-cluster", &Options::new())?;
     runtime.block_on(async {
@@ -148,7 +149,7 @@ pub(crate) fn followed(runtime: &Runtime) -> Outcome {
             let fresh = |number: usize| ids[number].as_str();
             every_operation(&store, [&ids[0], &ids[2], fresh(4)]).await?;
             moving.begin().await?;
-            // Still there, and not there: ASK.
+            // The existing keys are still there, the fresh one is not: ASK.
             every_operation(&store, [&ids[0], &ids[2], fresh(5)]).await?;
             moving.take([&ids[0], &ids[2], &ids[4]].into_iter()).await?;
             every_operation(&store, [&ids[0], &ids[2], fresh(6)]).await?;
@@ -184,7 +185,7 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let mut counts = std::collections::BTreeMap::<String, u32>::new();
-        // What was claimed at the old one meanwhile is taken over, too.
+        // Records claimed at the old one meanwhile are moved, too.
         moving.take(ids.iter()).await?;
         moving.end().await?;
         while let Some(won) = racers.join_next().await {
@@ -198,7 +199,7 @@ pub(crate) fn race(runtime: &Runtime) -> Outcome {
     })
 }
 
-/// The ids that were its own; an error is none of the caller's business here.
+/// Returns the ids that were its own; an error does not matter to the caller here.
 async fn claim_all(store: RedisStore, ids: Vec<String>) -> Outcome<Vec<String>> {
     let mut won = Vec::new();
     for id in ids {

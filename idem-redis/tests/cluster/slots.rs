@@ -6,7 +6,8 @@ use idem_servers::Cluster;
 
 use crate::own::{Outcome, request};
 
-/// Slots of each master at first: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+/// Slots of each master at first:
+/// <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 const FIRST_SLOTS: [u16; 3] = [0, 5461, 10923];
 
 /// A store of its own connections.
@@ -15,7 +16,7 @@ pub(crate) async fn store(cluster: &Cluster, config: Config) -> Outcome<RedisSto
     Ok(RedisStore::connect_cluster(&urls, config).await?)
 }
 
-/// What Redis calls the record of this request.
+/// Returns the Redis key of this request's record.
 pub(crate) fn record_key(request: &ClaimRequest) -> String {
     format!("idem:r:{}", request.key().path())
 }
@@ -30,7 +31,7 @@ pub(crate) fn slot(request: &ClaimRequest) -> u16 {
     record_key(request).bytes().fold(0, step) % 16384
 }
 
-/// Which of the three masters has it at first.
+/// Returns which of the three masters has it at first.
 pub(crate) fn master(request: &ClaimRequest) -> usize {
     let slot = slot(request);
     FIRST_SLOTS
@@ -39,7 +40,7 @@ pub(crate) fn master(request: &ClaimRequest) -> usize {
         .unwrap_or_default()
 }
 
-/// So many ids whose records are in the slot of the first of them.
+/// Returns this many ids whose records are in the slot of the first of them.
 pub(crate) fn ids_of_one_slot(prefix: &str, count: usize) -> Vec<String> {
     let wanted = slot(&request(format!("{prefix} 0")));
     (0..)

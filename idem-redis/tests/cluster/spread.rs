@@ -58,7 +58,7 @@ async fn completes(store: &RedisStore, prefix: &str) -> Outcome {
     Ok(())
 }
 
-/// No more than asked for, each of them once, those of all masters.
+/// No more than requested, each of them once, those of all masters.
 async fn sweeps(store: &RedisStore) -> Outcome {
     let stale = |number| {
         let request = request(format!("stale {number}"));
@@ -81,7 +81,7 @@ async fn sweeps(store: &RedisStore) -> Outcome {
     Ok(())
 }
 
-/// Of a replica, or of one that is not the first.
+/// With the address of a replica, or of a master that is not the first.
 pub(crate) fn one_seed(runtime: &Runtime) -> Outcome {
     let cluster = start_private_cluster("redis-cluster", &Options::new())?;
     runtime.block_on(async {

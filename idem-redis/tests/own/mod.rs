@@ -1,4 +1,4 @@
-//! What tests with servers of their own have in common.
+//! Helpers of the tests with servers of their own.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(crate) fn trial(name: String, test: impl Fn(&Runtime) -> Outcome + Send + 's
     })
 }
 
-/// A claim that nothing but a failover ends.
+/// Returns a claim that only a failover ends.
 pub(crate) fn request(id: impl AsRef<str>) -> ClaimRequest {
     let key = Key::new("tenant", "payments.create", id).expect("a valid id");
     ClaimRequest::new(key, Fingerprint::raw("request")).with_lease(HOUR)
@@ -38,14 +38,14 @@ pub(crate) fn command(words: &str) -> Cmd {
     cmd
 }
 
-/// What the server at this URL answers.
+/// Returns the answer of the server at this URL.
 pub(crate) async fn ask<T: FromRedisValue>(url: &str, words: &str) -> Outcome<T> {
     let client = Client::open(url)?;
     let mut connection = client.get_multiplexed_async_connection().await?;
     Ok(command(words).query_async(&mut connection).await?)
 }
 
-/// Asks until it is so.
+/// Repeats the check until it holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Outcome {
     let asked = Instant::now();
     while !is_so().await {

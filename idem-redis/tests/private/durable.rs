@@ -48,7 +48,7 @@ const ENOUGH: usize = 50;
 /// How long a round waits for them.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The completions that the store acknowledged to this writer.
+/// Returns the completions that the store acknowledged to this writer.
 async fn complete_until_killed(
     store: RedisStore,
     round: u32,
@@ -72,7 +72,7 @@ async fn complete_until_killed(
     acknowledged
 }
 
-/// By the same store, which has found out by itself that its connection was lost.
+/// By the same store, which has noticed by itself that its connection was lost.
 async fn check(store: &RedisStore, acknowledged: &[Claim]) -> Outcome {
     for claim in acknowledged {
         let asked = request(claim.key().id());
@@ -88,7 +88,7 @@ async fn check(store: &RedisStore, acknowledged: &[Claim]) -> Outcome {
     Ok(())
 }
 
-/// No `appendonly`, no `save`: what the README warns of.
+/// No `appendonly`, no `save`: the case that the README warns of.
 pub(crate) fn forgetful(runtime: &Runtime, server: &str) -> Outcome {
     let mut server = start_private(server, &Options::new())?;
     let store = runtime.block_on(RedisStore::connect(server.url(), Config::new()))?;

@@ -1,4 +1,4 @@
-//! What a server does not let one do.
+//! Operations that a server does not allow.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ async fn is_told(store: &RedisStore, advice: &str) {
     assert!(error.to_string().contains(advice), "{error}");
 }
 
-/// The life of a key, and a sweep.
+/// Goes through the life of a key, and a call of `fail_abandoned`.
 async fn everything(store: &RedisStore) -> Outcome {
     let one = request("one").with_lease(Duration::from_millis(1));
     let claim = store.claim(&one).await?.acquired().ok_or("a fresh key")?;

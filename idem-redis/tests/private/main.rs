@@ -1,4 +1,4 @@
-//! What needs servers of its own: killed, frozen, full, demoted, or set up in a way that is refused.
+//! Tests that need servers of their own: killed, frozen, full, demoted, or with refused settings.
 
 mod durable;
 mod limits;
@@ -60,7 +60,7 @@ const EACH: &[(&str, Test)] = &[
     ("an_authority_that_is_given_is_trusted", tls::trusted),
 ];
 
-/// On Redis alone, which brings the sentinel.
+/// On Redis alone, which ships the sentinel.
 const PAIRS: &[(&str, Test)] = &[
     ("a_replica_is_refused", replicas::refused),
     (

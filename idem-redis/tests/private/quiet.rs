@@ -1,4 +1,4 @@
-//! What the server itself counts.
+//! The server's own counters.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::own::{HOUR, Outcome, ask, request};
 
-/// Changes of keys, bytes of the replication stream, and of the append-only file.
+/// Returns changes of keys, bytes of the replication stream, and of the append-only file.
 async fn written(url: &str) -> Outcome<Vec<String>> {
     let info: String = ask(url, "INFO everything").await?;
     let counters = [
@@ -65,7 +65,7 @@ pub(crate) fn duplicates(runtime: &Runtime, server: &str) -> Outcome {
     })
 }
 
-/// What has been run since the statistics were reset, inside scripts too.
+/// Returns the commands since the statistics were reset, inside scripts too.
 async fn commands_run(url: &str) -> Outcome<BTreeSet<String>> {
     let info: String = ask(url, "INFO commandstats").await?;
     let name = |line: &str| Some(line.strip_prefix("cmdstat_")?.split(':').next()?.to_owned());

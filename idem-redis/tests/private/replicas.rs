@@ -1,4 +1,4 @@
-//! A master and a replica, and what a failover between them loses.
+//! A master and a replica, and the writes that a failover between them loses.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Kills the master; the replica leads. A store on it.
+    /// Kills the master; the replica leads. Returns a store on it.
     fn fail_over(&mut self, runtime: &Runtime) -> Outcome<RedisStore> {
         self.master.kill()?;
         runtime.block_on(async {
@@ -54,7 +54,7 @@ pub(crate) async fn follow(replica: &str, master: &str) -> Outcome {
     .await
 }
 
-/// How many replicas acknowledge a write, and so all that was written before.
+/// Returns how many replicas acknowledge a write, and so all earlier writes.
 async fn acknowledged(master: &str) -> Outcome<u32> {
     let client = Client::open(master)?;
     let mut connection = client.get_multiplexed_async_connection().await?;
@@ -95,7 +95,8 @@ pub(crate) fn refused(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// What the README warns of: a replica whose link is down has not heard of what its master acknowledges.
+/// The case that the README warns of: a replica whose link is down misses what its master
+/// acknowledges.
 pub(crate) fn lost(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let before = runtime.block_on(async {
@@ -168,7 +169,8 @@ fn is_short_of_replicas(error: &Error) {
     assert!(told.contains("only 0 of 1 replicas"), "{told}");
 }
 
-/// The replica is frozen. Nothing that has to be on it is acknowledged, by whatever connection it is asked for again.
+/// The replica is frozen. Nothing that needs it is acknowledged, on whatever connection it is
+/// repeated.
 pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let url = pair.master.url().to_owned();
@@ -193,14 +195,15 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
             is_short_of_replicas(&store.release(&claims[1]).await.unwrap_err());
             is_short_of_replicas(&store.renew(&claims[2], 2 * HOUR).await.unwrap_err());
             is_short_of_replicas(&store.checkpoint(&claims[2], &point).await.unwrap_err());
-            // The second time it is told that nothing changes: it is not acknowledged for that.
+            // The second time the answer is that nothing changes: that alone does not acknowledge
+            // it.
             is_short_of_replicas(&store.advance(source, 7, HOUR).await.unwrap_err());
             is_short_of_replicas(&store.claim(&fresh).await.unwrap_err());
             for outcome in store.claim_many(std::slice::from_ref(&fresh)).await {
                 is_short_of_replicas(&outcome.unwrap_err());
             }
         }
-        // Nothing was written, so nothing is waited for.
+        // Nothing was written, so the call does not wait.
         assert!(other.advance(source, 6, HOUR).await?.is_stale());
         assert_eq!(other.claim(&request("fresh")).await?.name(), "in_flight");
         Outcome::Ok(())
@@ -231,7 +234,7 @@ pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// One address, two servers: the connection to the one that was demoted still stands, and still answers.
+/// One address, two servers: the connection to the demoted one still stands, and still answers.
 pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
     let pair = Pair::start(runtime)?;
     let (master, replica) = (pair.master.url(), pair.replica.url());
@@ -264,7 +267,7 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// The second look finds the nonce taken by this very try; that is not yet a replica's word for it.
+/// The second read finds the nonce taken by this very try; the replica has not yet acknowledged it.
 pub(crate) fn nonces(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let (window, nonce) = runtime.block_on(async {

@@ -27,7 +27,7 @@ async fn store(sentinel: &Instance, config: Config) -> Outcome<RedisStore> {
     Ok(store.await?)
 }
 
-/// Claims every key, and asks again until it is told who has it; the keys that are its own.
+/// Claims every key, and repeats until each has an answer; returns the keys that are its own.
 async fn stream(store: RedisStore) -> Outcome<Vec<String>> {
     let mut won = Vec::new();
     for number in 0..KEYS {
@@ -41,7 +41,7 @@ async fn stream(store: RedisStore) -> Outcome<Vec<String>> {
     Ok(won)
 }
 
-/// What was acknowledged with one replica is on both, so whichever leads knows it.
+/// Writes that one replica acknowledged are on both nodes, so the new leader knows them.
 pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let sentinel = watched(&pair)?;
@@ -77,7 +77,7 @@ pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
     let twice: Vec<_> = winners.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "acquired more than once: {twice:?}");
     runtime.block_on(async {
-        // The one that came back is a replica, and nobody uses it.
+        // The node that came back is a replica, and nobody uses it.
         let told: String = ask(pair.master.url(), "INFO replication").await?;
         assert!(told.contains("role:slave"), "{told}");
         let claim = watching.claim_retrying(&request("fresh"), LIMIT).await?;
@@ -88,7 +88,7 @@ pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
     })
 }
 
-/// Nobody dies: the sentinel is told to hand over, while claims go on.
+/// No node dies: the sentinel gets the order to hand over, while claims go on.
 pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
     let pair = Pair::start(runtime)?;
     let sentinel = watched(&pair)?;

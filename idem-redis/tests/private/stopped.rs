@@ -1,4 +1,4 @@
-//! A server that answers nothing, and one that has much to tell.
+//! A server that does not answer, and one with many records.
 
 use std::time::{Duration, Instant};
 
@@ -53,8 +53,8 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
     })
 }
 
-/// The server gets claims by three ways while it is frozen, and their callers stop waiting. The leases that end meanwhile
-/// are those of holders who live, and cannot renew.
+/// The server gets claims in three ways while it is frozen, and their callers stop waiting. The
+/// holders of the leases that end meanwhile live, and cannot renew.
 pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
     const LEASE: Duration = Duration::from_millis(300);
     const EACH: usize = 50;
@@ -64,7 +64,7 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
     let hasty = Config::new().with_timeout(SOON);
     // Without a first step for all of them together.
     let each = hasty.clone().with_replicas(Replicas::new(0, SOON));
-    // One each, because a store gives its connection up after the first answer that does not come.
+    // One each, because a store gives its connection up after the first missing answer.
     let connect =
         |config: &Config| runtime.block_on(RedisStore::connect(server.url(), config.clone()));
     let (batch, crowd, together) = (connect(&each)?, connect(&each)?, connect(&hasty)?);
@@ -104,7 +104,7 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
     })?;
     server.thaw()?;
     runtime.block_on(async {
-        // It has run by then what it had been sent.
+        // It has run the commands it got by then.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let mut lost = 0;
         for claim in &claims {

@@ -7,7 +7,7 @@ use idem_core::BoxError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Hands each new connection to the server of the moment; those that there are stay where they are.
+/// Forwards each new connection to the current server; existing ones stay where they are.
 #[derive(Debug)]
 pub(crate) struct Switch {
     url: String,
@@ -16,7 +16,7 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// In front of the server of this URL.
+    /// Starts in front of the server of this URL.
     pub(crate) async fn start(url: &str) -> Result<Self, BoxError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let own = format!("redis://{}", listener.local_addr()?);
@@ -33,7 +33,7 @@ impl Switch {
         &self.url
     }
 
-    /// From now on in front of that one.
+    /// Forwards new connections to that server from now on.
     pub(crate) fn turn_to(&self, url: &str) -> Result<(), BoxError> {
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = place(url)?;
         Ok(())

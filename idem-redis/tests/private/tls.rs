@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use crate::own::Outcome;
 
-/// The authority is one that nobody knows.
+/// The store does not trust the authority.
 pub(crate) fn untrusted(runtime: &Runtime, server: &str) -> Outcome {
     let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
     let url = server.tls_url().ok_or("no TLS")?;
@@ -16,13 +16,14 @@ pub(crate) fn untrusted(runtime: &Runtime, server: &str) -> Outcome {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert_eq!(error.effect(), Effect::None, "{error}");
         assert!(error.to_string().contains("certificate"), "{error}");
-        // It is the certificate alone that was wrong.
+        // Only the certificate was wrong.
         RedisStore::connect(server.url(), Config::new()).await?;
         Ok(())
     })
 }
 
-/// The authority is given. Without the feature it is said that it can be of no use.
+/// The store trusts the authority. Without the feature the error says that the certificate has no
+/// use.
 pub(crate) fn trusted(runtime: &Runtime, server: &str) -> Outcome {
     let server = start_private(server, &Options::new().with_transport(Transport::Tls))?;
     let url = server.tls_url().ok_or("no TLS")?;

@@ -41,13 +41,13 @@ impl RedisHarness {
         self.urls.len() > 1
     }
 
-    /// A store of the concrete type.
+    /// Returns a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<RedisStore, BoxError> {
         self.store_with(Config::new().with_namespace(namespace)?)
             .await
     }
 
-    /// The same set up in another way.
+    /// Returns a store with other settings.
     pub(crate) async fn store_with(&self, config: Config) -> Result<RedisStore, BoxError> {
         let urls: Vec<_> = self.urls.iter().map(String::as_str).collect();
         Ok(match urls[..] {
@@ -56,7 +56,7 @@ impl RedisHarness {
         })
     }
 
-    /// A cache.
+    /// Returns a cache.
     pub(crate) fn cache(&self, namespace: &str) -> Result<RedisCache, BoxError> {
         let urls: Vec<_> = self.urls.iter().map(String::as_str).collect();
         Ok(match urls[..] {
@@ -65,7 +65,7 @@ impl RedisHarness {
         })
     }
 
-    /// A command of the tests' own, at the node that has its key.
+    /// Sends a command of the tests' own to the node that has its key.
     pub(crate) async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, BoxError> {
         if self.is_cluster() {
             let client = ClusterClient::new(self.urls.iter().map(String::as_str))?;
@@ -77,7 +77,7 @@ impl RedisHarness {
         }
     }
 
-    /// The same at one node, whichever has the key.
+    /// Sends it to one node, whichever has the key.
     pub(crate) async fn query_at<T: FromRedisValue>(
         &self,
         node: usize,
@@ -86,7 +86,7 @@ impl RedisHarness {
         query_url(&self.urls[node], cmd).await
     }
 
-    /// The same at every node.
+    /// Sends it to every node.
     pub(crate) async fn query_everywhere(&self, cmd: &Cmd) -> Result<(), BoxError> {
         for url in &self.urls {
             query_url::<()>(url, cmd).await?;
@@ -94,7 +94,7 @@ impl RedisHarness {
         Ok(())
     }
 
-    /// All keys of a namespace, by `SCAN` on every node.
+    /// Returns all keys of a namespace, by `SCAN` on every node.
     pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<Vec<u8>>, BoxError> {
         let mut found = Vec::new();
         for url in &self.urls {
@@ -131,7 +131,7 @@ async fn delete(connection: &mut impl ConnectionLike, keys: Vec<Vec<u8>>) -> Res
     Ok(())
 }
 
-/// A command at the server of this URL.
+/// Sends a command to the server of this URL.
 pub(crate) async fn query_url<T: FromRedisValue>(url: &str, cmd: &Cmd) -> Result<T, BoxError> {
     let mut connection = Client::open(url)?
         .get_multiplexed_async_connection()
@@ -161,7 +161,7 @@ impl Harness for RedisHarness {
             .checkpoints()
             .watermarks();
         if self.is_cluster() {
-            // A client of a cluster goes to the addresses that the nodes tell it.
+            // A client of a cluster uses the addresses that the nodes report.
             profile
         } else {
             profile.network()

@@ -1,4 +1,4 @@
-//! [`Tap`]: a TCP proxy that listens in, and that may fall silent.
+//! [`Tap`]: a TCP proxy that records, and that may fall silent.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Forwards between clients and one server, and keeps what is said on both sides.
+/// Forwards between clients and one server, and records both sides.
 #[derive(Debug)]
 pub(crate) struct Tap {
     address: SocketAddr,
@@ -39,33 +39,33 @@ impl Tap {
         })
     }
 
-    /// Where clients connect to.
+    /// Returns the address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections clients have made.
+    /// Returns how many connections clients have made.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// How often a client's socket had something to say: many commands may be written at once.
+    /// Returns how often bytes arrived from a client's socket: one write may hold many commands.
     pub(crate) fn messages(&self) -> usize {
         self.shared.messages.load(Ordering::SeqCst)
     }
 
-    /// What the clients have said since this was last asked.
+    /// Returns what the clients have sent since the last call.
     pub(crate) fn take(&self) -> String {
         let mut said = lock(&self.shared.said);
         String::from_utf8_lossy(&std::mem::take(&mut *said)).into_owned()
     }
 
-    /// What the server has told them so far.
+    /// Returns what the server has sent so far.
     pub(crate) fn told(&self) -> String {
         String::from_utf8_lossy(&lock(&self.shared.told)).into_owned()
     }
 
-    /// From now on nothing passes on the connections that there are, though they stay open; later ones work.
+    /// Stops all traffic on the existing connections, though they stay open; later ones work.
     pub(crate) fn fall_silent(&self) {
         for silent in lock(&self.shared.silent).drain(..) {
             silent.store(true, Ordering::SeqCst);

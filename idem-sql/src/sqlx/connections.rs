@@ -10,13 +10,14 @@ use sqlx::{Connection, Database};
 use super::ConnectionGuard;
 use super::opener::Opener;
 
-/// A connection that nobody needed for so long is closed, as by sqlx's own pool.
+/// The store closes a connection that was idle for longer, as sqlx's own pool does.
 const MAX_IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// How often the store looks for such connections, when it acquires one.
+/// How often the store searches for idle connections, when it acquires one.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Connections that a store keeps to itself: opened as they are needed, the one that was handed back last comes first.
+/// Connections that a store keeps to itself. It opens them as they are needed, and reuses the one
+/// that came back last.
 ///
 /// A clone shares them.
 pub struct Connections<DB: Database> {
@@ -25,11 +26,11 @@ pub struct Connections<DB: Database> {
 }
 
 impl<DB: Database> Connections<DB> {
-    /// At most `max` connections, made with these options. Nothing is opened yet.
+    /// Sets up at most `max` connections with these options. Nothing is opened yet.
     ///
     /// # Errors
     ///
-    /// `Configuration`, if the pool cannot be set up.
+    /// `Configuration` when the pool cannot be set up.
     pub fn new(
         options: <DB::Connection as Connection>::Options,
         max: usize,
@@ -45,11 +46,13 @@ impl<DB: Database> Connections<DB> {
         })
     }
 
-    /// A connection for one operation; waits while all are in use. The caller sets the deadline.
+    /// Acquires a connection for one operation; waits while all are in use. The caller sets the
+    /// deadline.
     ///
     /// # Errors
     ///
-    /// What opening one answers; [`PoolClosed`](sqlx::Error::PoolClosed) after [`close`](Self::close).
+    /// The error of opening one; [`PoolClosed`](sqlx::Error::PoolClosed) after
+    /// [`close`](Self::close).
     ///
     /// # Cancellation
     ///
@@ -64,13 +67,13 @@ impl<DB: Database> Connections<DB> {
         }
     }
 
-    /// How many there are at most.
+    /// Returns the most connections that there may be.
     #[must_use]
     pub fn max(&self) -> usize {
         self.pool.status().max_size
     }
 
-    /// Closes those that are not in use, and the others when they are handed back. There are no more connections then.
+    /// Closes the idle connections now, and the others when they come back. No new ones are opened.
     pub fn close(&self) {
         self.pool.close();
     }
@@ -94,7 +97,7 @@ impl<DB: Database> Clone for Connections<DB> {
     }
 }
 
-/// Shows how many there are, not how they are made: the options hold the password.
+/// Shows how many connections there are. The options are left out: they hold the password.
 impl<DB: Database> fmt::Debug for Connections<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = self.pool.status();

@@ -1,4 +1,4 @@
-//! What an error of sqlx's that is not the server's means.
+//! The meaning of sqlx's errors that do not come from the server.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use idem_core::backend::Access;
 use idem_core::{Effect, Error, ErrorKind};
 use sqlx::Error as SqlxError;
 
-/// What an error means for the caller: what comes next, what it may have done, and in words.
+/// The meaning of an error for the caller: kind, effect, and message.
 pub type Meaning = (ErrorKind, Effect, &'static str);
 
-/// What an error of the driver means that does not come from the server's answer. `tls` is the
-/// message about a TLS connection that failed, with the settings to check.
+/// Returns the meaning of an error that the driver raised itself. `tls` is the message about a TLS
+/// connection that failed, with the settings to check.
 #[must_use]
 pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
     match error {
@@ -57,7 +57,7 @@ pub fn driver_meaning(error: &SqlxError, tls: &'static str) -> Meaning {
     }
 }
 
-/// The driver's error as one of ours; the driver's is kept as the source. A read had no effect.
+/// Converts a driver error, which stays as the source. A read had no effect.
 #[must_use]
 pub fn with_meaning((kind, effect, message): Meaning, access: Access, error: SqlxError) -> Error {
     let effect = match access {
@@ -67,9 +67,9 @@ pub fn with_meaning((kind, effect, message): Meaning, access: Access, error: Sql
     Error::new(kind, effect, message).with_source(error)
 }
 
-/// sqlx 0.9.0 takes the end of a connection for a byte, 0x00, where the server says whether it speaks
-/// TLS: one that is shutting down, or a proxy in front of none. No server answers that byte.
-/// <https://github.com/transact-rs/sqlx/issues/4395>
+/// sqlx 0.9.0 reports the end of a connection as a byte, 0x00, where the server says whether it
+/// speaks TLS. The server is then shutting down, or a proxy has no server behind it. No server
+/// sends that byte. <https://github.com/transact-rs/sqlx/issues/4395>
 fn is_lost(error: &SqlxError) -> bool {
     match error {
         SqlxError::Io(_) | SqlxError::WorkerCrashed => true,

@@ -8,7 +8,7 @@ use sqlx::pool::PoolConnection;
 
 use super::opener::Opener;
 
-/// A connection for one operation. Dropped before [`done`](Self::done) it is closed.
+/// A connection for one operation. Dropped before [`done`](Self::done), it is closed.
 pub struct ConnectionGuard<DB: Database> {
     object: Option<Object<Opener<DB>>>,
 }
@@ -20,18 +20,18 @@ impl<DB: Database> ConnectionGuard<DB> {
         }
     }
 
-    /// The connection; `None` only for a guard that is done.
+    /// Returns the connection; `None` only for a guard that is done.
     pub fn connection(&mut self) -> Option<&mut DB::Connection> {
         self.object.as_deref_mut()
     }
 
-    /// All that was asked on it was answered to the end: it may be used again.
+    /// Hands the connection back for reuse: every answer on it was read to its end.
     pub fn done(mut self) {
         drop(self.object.take());
     }
 }
 
-/// A new connection may take its slot. The server rolls back what was open.
+/// Frees the slot for a new connection. The server rolls back an open transaction.
 impl<DB: Database> Drop for ConnectionGuard<DB> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
@@ -46,11 +46,12 @@ impl<DB: Database> fmt::Debug for ConnectionGuard<DB> {
     }
 }
 
-/// A connection of sqlx's pool that is closed instead of handed back when what was begun on it was not
-/// finished.
+/// A connection of sqlx's pool that is closed, not handed back, when it is dropped before
+/// [`done`](Self::done).
 ///
-/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves it open, and the pool
-/// would hand the connection on (<https://github.com/transact-rs/sqlx/issues/4385>).
+/// A future of sqlx 0.9.0 that is dropped while it begins a transaction leaves the transaction
+/// open, and the pool would hand the connection on
+/// (<https://github.com/transact-rs/sqlx/issues/4385>).
 #[derive(Debug)]
 pub struct CloseUnlessDone<DB: Database> {
     connection: PoolConnection<DB>,
@@ -58,7 +59,7 @@ pub struct CloseUnlessDone<DB: Database> {
 }
 
 impl<DB: Database> CloseUnlessDone<DB> {
-    /// Something is about to begin on the connection.
+    /// Guards a connection on which a transaction or a setting is about to begin.
     #[must_use]
     pub fn new(connection: PoolConnection<DB>) -> Self {
         Self {
@@ -67,12 +68,12 @@ impl<DB: Database> CloseUnlessDone<DB> {
         }
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn connection(&mut self) -> &mut DB::Connection {
         &mut self.connection
     }
 
-    /// What was begun is finished: the pool may have the connection back.
+    /// Hands the connection back to the pool: nothing is open on it.
     pub fn done(mut self) {
         self.is_done = true;
     }

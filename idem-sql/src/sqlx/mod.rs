@@ -1,4 +1,4 @@
-//! What stores on sqlx share.
+//! The part that stores on sqlx share.
 
 mod connections;
 mod error;

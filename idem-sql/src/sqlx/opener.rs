@@ -1,15 +1,16 @@
-//! [`Opener`]: makes connections and judges them before they are used again.
+//! [`Opener`]: makes connections, and checks them before they are used again.
 
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use sqlx::{Connection, Database};
 
-/// A connection that was idle for longer is asked whether it still lives before it is used.
+/// The store pings a connection that was idle for longer before it uses it.
 const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 
-/// A connection that is older is replaced, as by sqlx's own pool: what a server keeps for a connection goes with it, and
-/// a name that has come to mean another server is looked up again.
+/// The store replaces a connection that is older, as sqlx's own pool does. The state that a server
+/// keeps for a connection goes with it, and the name is looked up again, which may lead to another
+/// server by then.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 pub(crate) type OptionsOf<DB> = <<DB as Database>::Connection as Connection>::Options;

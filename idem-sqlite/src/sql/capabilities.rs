@@ -1,7 +1,7 @@
 //! The statements of checkpoints and watermarks.
 
-/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the stored form of the checkpoint. One row comes back when the claim
-/// was held: ownership is judged under the write lock, as by a renewal.
+/// `?1..?3` key, `?4` token, `?5` attempt id, `?6` the stored form of the checkpoint. One row comes
+/// back when the claim was held: ownership is judged under the write lock, as by a renewal.
 pub(crate) const CHECKPOINT: &str = concat!(
     "UPDATE {table} SET result = ?6 WHERE ",
     owned!(),
@@ -10,8 +10,8 @@ pub(crate) const CHECKPOINT: &str = concat!(
     " RETURNING 1",
 );
 
-/// `?1..?3` key, `?4` token, `?5` attempt id. One row comes back when the claim is held; ownership and checkpoint are of
-/// one commit.
+/// `?1..?3` key, `?4` token, `?5` attempt id. One row comes back when the claim is held; ownership
+/// and checkpoint are of one commit.
 pub(crate) const LAST_CHECKPOINT: &str = concat!(
     "SELECT result FROM {table} WHERE ",
     owned!(),
@@ -19,8 +19,9 @@ pub(crate) const LAST_CHECKPOINT: &str = concat!(
     now!(),
 );
 
-/// `?1..?3` source, `?4` version. A mark that is as high already: the answer to what is stale or a repetition, by a read
-/// that takes no write lock. That there is none proves nothing; [`RAISE`] decides.
+/// `?1..?3` source, `?4` version. Reads a mark that is as high already: the answer to a stale
+/// version or a repetition, without the write lock. An empty answer proves nothing; [`RAISE`]
+/// decides.
 pub(crate) const RAISED: &str = concat!(
     "SELECT version FROM {marks} WHERE ",
     key!(),
@@ -30,8 +31,9 @@ pub(crate) const RAISED: &str = concat!(
 
 /// `?1..?3` source, `?4` version, `?5` retention.
 ///
-/// Runs under the write lock, so the mark it judges is the latest, and of any number with one version the first finds it
-/// below. No row comes back when it was raised as high since it was read: asking again sees it.
+/// Runs under the write lock, so the mark that it judges is the latest. Of any number of statements
+/// with one version, the first finds a lower mark. No row comes back when the mark was raised as
+/// high since it was read: a repeated advance sees it.
 pub(crate) const RAISE: &str = concat!(
     "INSERT INTO {marks} AS m (scope, operation, id, version, expires_at)
 SELECT ?1, ?2, ?3, ?4, now + ?5 FROM (SELECT ",

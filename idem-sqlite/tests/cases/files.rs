@@ -23,10 +23,10 @@ pub(super) const A_COMMIT_INTO_A_FILE_THAT_IS_GONE_IS_AN_ERROR: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What befalls a file.
+/// A change to a file.
 type Fate = fn(&Path) -> std::io::Result<()>;
 
-/// What may become of a file.
+/// The changes to a file.
 const FATES: &[(&str, Fate)] = &[
     ("deleted", |file| fs::remove_file(file)),
     ("deleted with its log", |file| {
@@ -51,7 +51,7 @@ fn beside(file: &Path, end: &str) -> PathBuf {
     path
 }
 
-/// A store in a folder of its own, and one on a pool of the caller's, of the same file.
+/// Opens a store in a folder of its own, and one on a caller's pool, of the same file.
 async fn stores(cx: &Context, name: &str) -> CaseResult<(PathBuf, [SqliteStore; 2])> {
     let folder = format!("{}/{name}", cx.namespace());
     fs::create_dir(&folder)?;
@@ -66,13 +66,13 @@ async fn stores(cx: &Context, name: &str) -> CaseResult<(PathBuf, [SqliteStore; 
 fn is_clear<T: std::fmt::Debug>(fate: &str, told: Result<T, Error>) {
     let error = told.expect_err(fate);
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{fate}: {error}");
-    // Of a batch the error is underneath.
+    // The error of a batch is the source.
     let source = std::error::Error::source(&error).map(ToString::to_string);
     let text = format!("{error}: {source:?}");
     assert!(text.contains("open the store anew"), "{fate}: {text}");
 }
 
-/// Nothing is acknowledged that is written into it, and nothing is replayed from it.
+/// Writes into the file are not acknowledged, and reads of it are not replayed.
 async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
     for (number, (fate, befalls)) in FATES.iter().enumerate() {
         for at in 0..2 {
@@ -105,7 +105,7 @@ async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// In a caller's transaction the check comes before the commit, and `Transactions` check after it too.
+/// In a caller's transaction the check comes before the commit; `Transactions` check after it, too.
 async fn a_commit_into_a_file_that_is_gone_is_an_error(cx: &Context) -> CaseResult {
     for (number, (fate, befalls)) in FATES.iter().enumerate() {
         let (file, stores) = stores(cx, &number.to_string()).await?;

@@ -31,7 +31,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Far less than SQLite's own time-out of 5 s, and more than the bound.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The store's own connections, and a pool of the caller's whose connections wait for the lock for a minute.
+/// Opens a store on its own connections, and one on a caller's pool whose connections wait for the
+/// lock for a minute.
 async fn stores(cx: &Context) -> CaseResult<[SqliteStore; 2]> {
     let file = Path::new(cx.namespace()).join("idem.db");
     let options = SqliteConnectOptions::new()
@@ -52,7 +53,7 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
         let claim = cx.claim(&done).await?;
         cx.store().complete(&claim, &response, HOUR).await?;
         let other = support::store(cx.namespace()).await?;
-        // Of another pool, then of the store's own.
+        // A transaction of another pool, then one of the store's own.
         for (holder, pool) in [("another", other.pool()), ("its own", store.pool())] {
             let transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
             let begun = Instant::now();
@@ -81,7 +82,7 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A caller who reads on the one connection of `pool()` is in nobody's way.
+/// A caller that reads on the one connection of `pool()` blocks nobody.
 async fn a_connection_without_the_lock_keeps_nobody_from_writing(cx: &Context) -> CaseResult {
     let store = support::store(cx.namespace()).await?;
     let held = store.pool().acquire().await?;

@@ -1,4 +1,4 @@
-//! Cases that only SQLite has, beside those of the suite.
+//! Cases for SQLite alone, beside those of the suite.
 
 mod files;
 mod locks;
@@ -12,7 +12,7 @@ pub(crate) use schema::migrate_as_child;
 
 use idem_conformance::{Case, CaseFuture, Context};
 
-/// All of them.
+/// All cases of this crate.
 pub(crate) const ALL: &[Case] = &[
     reads::DUPLICATES_LEAVE_THE_FILES_AS_THEY_ARE,
     reads::DUPLICATES_ARE_ANSWERED_WHILE_ANOTHER_PROCESS_WRITES,
@@ -43,7 +43,7 @@ pub(crate) const ALL: &[Case] = &[
     watermarks::AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE,
 ];
 
-/// A case of this crate.
+/// Creates a case of this crate.
 const fn case(law: u8, name: &'static str, run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Case {
     Case {
         law,

@@ -1,4 +1,4 @@
-//! Law 15 as the files show it.
+//! Law 15, observed in the files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) const DUPLICATES_ARE_ANSWERED_WHILE_A_CALLER_WRITES: Case = case(
 
 async fn a_thousand_duplicates_leave_the_files_as_they_are(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
-    // Only fresh keys, so that the first duplicates come unexpected.
+    // Only fresh keys, so that the first duplicates are unexpected.
     for number in 0..50 {
         cx.hold(&cx.request(&cx.key(format!("fresh-{number}"))))
             .await?;
@@ -45,7 +45,7 @@ async fn a_thousand_duplicates_leave_the_files_as_they_are(cx: &Context) -> Case
     Ok(())
 }
 
-/// A duplicate needs no write lock: it is answered while another connection holds it.
+/// A duplicate needs no write lock: it is answered while another connection holds the lock.
 async fn duplicates_are_answered_while_another_connection_writes(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
     let options = SqliteConnectOptions::new().filename(Path::new(cx.namespace()).join("idem.db"));
@@ -67,7 +67,8 @@ async fn duplicates_are_answered_while_another_connection_writes(cx: &Context) -
     Ok(writer.close().await?)
 }
 
-/// The same while a transaction of the store's own pool holds it, and where all keys were fresh so far.
+/// The same while a transaction of the store's own pool holds the lock, and where all keys were
+/// fresh so far.
 async fn unexpected_duplicates_are_answered_while_a_caller_writes(cx: &Context) -> CaseResult {
     let requests = duplicates(cx).await?;
     let store = support::store(cx.namespace()).await?;
@@ -85,7 +86,7 @@ async fn unexpected_duplicates_are_answered_while_a_caller_writes(cx: &Context) 
     Ok(transaction.rollback().await?)
 }
 
-/// Requests for a key in each state, and one in conflict.
+/// Returns requests for a key in each state, and one in conflict.
 async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     let hour = Duration::from_secs(3600);
     let [done, failed, held] = ["done", "failed", "held"].map(|id| cx.request(&cx.key(id)));
@@ -103,7 +104,7 @@ async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     Ok([done, failed, held, conflict].map(again).into())
 }
 
-/// The bytes of the database and of its write-ahead log.
+/// Returns the bytes of the database and of its write-ahead log.
 fn files(cx: &Context) -> CaseResult<[Vec<u8>; 2]> {
     let read = |name| std::fs::read(Path::new(cx.namespace()).join(name));
     Ok([read("idem.db")?, read("idem.db-wal")?])

@@ -35,7 +35,7 @@ pub(super) const A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK: Case =
         Box::pin(a_clock_that_was_set_back_takes_no_token_back(cx))
     });
 
-/// A token from the future is what a clock that was set back leaves behind.
+/// A clock that was set back leaves a token from the future behind.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let pool = support::store(cx.namespace()).await?.pool().clone();
     let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
@@ -55,10 +55,10 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// The folder whose database a child process is to migrate.
+/// The folder whose database a child process migrates.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
-/// The answer of a child process that was started to migrate.
+/// Migrates, if this is a child process that was started for that.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     let folder = std::env::var(CHILD).ok()?;
     let migrate = async {

@@ -1,4 +1,5 @@
-//! Settings of connections and files that change what statements mean, and tables that are not the store's.
+//! Settings of connections and files that change the meaning of statements, and tables that are not
+//! the store's.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -28,7 +29,7 @@ pub(super) const TABLES_THAT_DIFFER_ARE_REFUSED: Case =
         Box::pin(tables_that_differ_are_refused(cx))
     });
 
-/// A store on one connection of the caller's with these settings.
+/// Opens a store on one caller's connection with these settings.
 async fn set(cx: &Context, pragmas: &[(&'static str, &'static str)]) -> CaseResult<SqliteStore> {
     let file = Path::new(cx.namespace()).join("idem.db");
     let mut options = SqliteConnectOptions::new().filename(file);
@@ -63,7 +64,7 @@ async fn settings_that_break_promises_are_refused(cx: &Context) -> CaseResult {
         let text = error.to_string();
         assert!(text.contains(name) && text.contains("set it to"), "{text}");
     }
-    // The file of this case is in WAL mode, so another for the journals.
+    // The file of this case is in WAL mode, so the journals are tested on another.
     for (mode, is_refused) in [("OFF", true), ("MEMORY", true), ("DELETE", false)] {
         let file = Path::new(cx.namespace()).join(format!("{mode}.db"));
         let options = SqliteConnectOptions::new()
@@ -82,7 +83,7 @@ async fn settings_that_break_promises_are_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// With these `vfs` there is no shared memory, and with one of them no lock.
+/// These `vfs` have no shared memory, and one of them has no lock.
 async fn a_file_without_wal_is_refused(cx: &Context) -> CaseResult {
     for vfs in ["unix-none", "unix-dotfile"] {
         let url = format!("sqlite:{}/{vfs}.db?vfs={vfs}", cx.namespace());
@@ -92,7 +93,7 @@ async fn a_file_without_wal_is_refused(cx: &Context) -> CaseResult {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("WAL mode"), "{error}");
     }
-    // Connections that see neither locks nor changes, and such as see what is not committed.
+    // Connections that see neither locks nor changes, and connections that see uncommitted data.
     for setting in ["immutable=1", "cache=shared"] {
         let url = format!("sqlite:{}/idem.db?{setting}", cx.namespace());
         let store = SqliteStore::connect(&url, Config::new()).await?;
@@ -141,7 +142,7 @@ async fn a_file_that_is_no_database_is_named_so(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The schema with one change each, and what `verify()` says about it.
+/// The schema with one change each, and the message of `verify()` about it.
 const CHANGES: &[(&str, &str, &str)] = &[
     ("token         INTEGER", "token         TEXT", "`token`"),
     ("token         INTEGER", "token         REAL", "`token`"),
@@ -230,7 +231,7 @@ async fn tables_that_differ_are_refused(cx: &Context) -> CaseResult {
         let script = format!("{schema};\n{statement};");
         verified(cx, 100 + number, script, part).await?;
     }
-    // A column of the caller's own is nobody's business.
+    // A column of the caller's own does not matter.
     let url = format!("sqlite:{}/more.db", cx.namespace());
     let store = SqliteStore::connect(&url, Config::new()).await?;
     store.migrate().await?;

@@ -39,7 +39,8 @@ pub(super) const A_TRANSACTION_DROPPED_AT_ANY_POLL_IS_NOT_LEFT_OPEN: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store and a table of payments in its file, without any constraint that would hide a second row.
+/// A store, and a table of payments in its file without any constraint that would hide a second
+/// row.
 struct Shop {
     store: SqliteStore,
     transactions: Transactions,
@@ -167,7 +168,8 @@ async fn a_lost_claim_rolls_the_business_row_back(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Connections that do not wait for the lock at all: every transaction that meets it fails, and is repeated.
+/// Connections that do not wait for the lock at all: every transaction that meets it fails, and is
+/// repeated.
 async fn transactions_that_meet_a_lock_are_repeated(cx: &Context) -> CaseResult {
     const KEYS: usize = 12;
     let shop = Shop::open(cx).await?;

@@ -1,4 +1,4 @@
-//! Watermarks and checkpoints as the file shows them, and in a caller's transaction.
+//! Watermarks and checkpoints, observed in the file, and in a caller's transaction.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) const AN_INSTALLATION_WITHOUT_WATERMARKS_GETS_THEIR_TABLE: Case = cas
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A mark, a checkpoint and a row that the event is for are there together, or not at all.
+/// A mark, a checkpoint and the event's row are all stored, or none of them.
 async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     let store = support::store(cx.namespace()).await?;
     sqlx::raw_sql("CREATE TABLE events (version INTEGER)")
@@ -63,7 +63,7 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// What is stale or a repetition is answered while another connection holds the write lock.
+/// A stale version or a repetition is answered while another connection holds the write lock.
 async fn stale_versions_need_no_write_lock(cx: &Context) -> CaseResult {
     let store = support::store(cx.namespace()).await?;
     let source = cx.key("source");
@@ -80,7 +80,7 @@ async fn stale_versions_need_no_write_lock(cx: &Context) -> CaseResult {
     Ok(writer.close().await?)
 }
 
-/// What was installed before there were watermarks gets their table, and keeps its records.
+/// An installation from before watermarks gets their table, and keeps its records.
 async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("held"))).await?;
     let store = support::store(cx.namespace()).await?;

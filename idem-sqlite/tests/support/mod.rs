@@ -1,4 +1,4 @@
-//! How the tests reach SQLite.
+//! Access of the tests to SQLite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use sqlx::{SqlitePool, SqliteTransaction};
 /// Each namespace is a folder with one database; the locator is its path.
 pub(crate) struct SqliteHarness;
 
-/// A store on the file in this folder.
+/// Opens a store on the file in this folder.
 pub(crate) async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
     let file = Path::new(folder).join("idem.db");
     let url = format!("sqlite:{}", file.display());
@@ -126,7 +126,8 @@ impl CallerTransaction for Begun {
     }
 }
 
-/// The same on pools of the caller's, whose files and connections are set as differently as they may be.
+/// The same on callers' pools, whose files and connections have the most different settings
+/// possible.
 pub(crate) struct Hostile;
 
 /// Settings of a connection that must change nothing.
@@ -156,11 +157,11 @@ const PRAGMAS: &[(&str, &str)] = &[
     ("synchronous", "EXTRA"),
 ];
 
-/// A pool on the file in this folder.
+/// Opens a pool on the file in this folder.
 async fn hostile_pool(folder: &str) -> Result<SqlitePool, BoxError> {
     let mut options = SqliteConnectOptions::new()
         .filename(Path::new(folder).join("idem.db"))
-        // Of a new file.
+        // Applies to a new file only.
         .pragma("encoding", "'UTF-16be'")
         .page_size(512)
         .auto_vacuum(SqliteAutoVacuum::Full)

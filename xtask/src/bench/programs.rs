@@ -31,6 +31,15 @@ pub(crate) fn build(options: &BenchOptions) -> Command {
     benches(options, &["build", "--release", "--quiet", "--bins"])
 }
 
+/// Builds the program of the crate `idempotent`, which declares a newer compiler than idem's but
+/// builds with it, too.
+pub(crate) fn build_rival(target: &Path) -> Command {
+    let mut command = cargo(&["build", "--release", "--quiet", "--ignore-rust-version"]);
+    command.args(["--locked", "--manifest-path", "benches/idempotent/Cargo.toml"]);
+    command.arg("--target-dir").arg(target);
+    command
+}
+
 /// Load generators that some distributions do not ship with the server.
 const GENERATORS: [(&str, &str); 3] = [
     ("redis", "redis-tools"),

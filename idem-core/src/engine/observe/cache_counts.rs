@@ -4,21 +4,21 @@ use metrics::counter;
 
 use super::metric::names;
 
-/// What a cache in front of a store has counted, to be published from time to time: each time that metrics are read,
-/// say. `idem-hybrid` has these numbers.
+/// The counts of a cache in front of a store, to publish from time to time, for example each time
+/// that metrics are read. `idem-hybrid` has these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounts {
     /// Replays from the cache.
     pub hits: u64,
-    /// Looks into the cache in vain.
+    /// Lookups that the cache did not answer.
     pub misses: u64,
     /// Calls that failed.
     pub errors: u64,
     /// Calls that were not made.
     pub skipped: u64,
-    /// Entries put in.
+    /// Entries stored.
     pub promotions: u64,
-    /// Entries that it would not store.
+    /// Entries that the cache refused to store.
     pub refusals: u64,
 }
 

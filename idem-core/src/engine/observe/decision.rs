@@ -1,10 +1,10 @@
-//! [`Decision`]: what a run was told about its key.
+//! [`Decision`]: what the store decided about a run's key.
 
-/// What a run was told about its key, once per run.
+/// What the store decided about a run's key, once per run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Nobody has asked before: the work runs.
+    /// The first claim of the key: the work runs.
     New,
     /// Another attempt did not end with a result: the work runs again.
     Takeover,
@@ -12,16 +12,16 @@ pub enum Decision {
     Duplicate,
     /// It has failed for good: the failure is replayed.
     Failed,
-    /// Somebody else works on it, also after the wait that the policy allows.
+    /// Another run works on it, also after the wait that the policy allows.
     InFlight,
     /// The key is in use for another request.
     Conflict,
-    /// The store gave no verdict.
+    /// The store gave no decision.
     Unknown,
 }
 
 impl Decision {
-    /// One word for logs and metrics.
+    /// Returns one word for logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

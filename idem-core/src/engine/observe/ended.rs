@@ -16,12 +16,12 @@ pub enum Ending {
     Released,
     /// Left to its lease, as the policy says, or handed over.
     Lapsed,
-    /// The store did not take its last step: the lease runs out, or another has the key.
+    /// The store did not take its last step: the lease runs out, or another attempt has the key.
     Unsettled,
 }
 
 impl Ending {
-    /// One word for logs and metrics.
+    /// Returns one word for logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,8 +40,9 @@ impl Ending {
 pub struct Ended {
     /// How it ended.
     pub ending: Ending,
-    /// From when the key was first seen, by any attempt, to the seal; for sealed ones only, where it is known. After a
-    /// takeover, and for a claim that was handed over, it is read from the record.
+    /// The time from when any attempt first saw the key to the seal; for sealed claims only, where
+    /// it is known. After a takeover, and for a claim that was handed over, it is read from the
+    /// record.
     pub since_first_seen: Option<Duration>,
     /// Why it is unsettled.
     pub error: Option<ErrorKind>,

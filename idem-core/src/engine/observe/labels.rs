@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use metrics::SharedString;
 
-/// What the operations beyond the bound are called.
+/// The label of the operations beyond the bound.
 const OTHER: &str = "other";
 
-/// The first so many names that are seen are told apart.
+/// Distinguishes a bounded number of names: the first ones seen.
 #[derive(Debug)]
 pub(super) struct OperationLabels {
     most: usize,
@@ -30,7 +30,7 @@ impl OperationLabels {
         seen.into_iter().map(|name| name.to_string())
     }
 
-    /// The operation's label.
+    /// Returns the operation's label.
     pub(super) fn of(&self, operation: &str) -> SharedString {
         if let Some(name) = self.known(operation) {
             return name;
@@ -44,7 +44,7 @@ impl OperationLabels {
         SharedString::from_shared(name)
     }
 
-    /// Known by name, or because there is no room for another one.
+    /// Returns the label of a known name, or `other` when there is no room for a new one.
     fn known(&self, operation: &str) -> Option<SharedString> {
         let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
         match seen.get(operation) {

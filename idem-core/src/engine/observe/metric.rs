@@ -1,12 +1,12 @@
-//! What is measured, by name.
+//! The metrics, by name.
 
 /// The names of all metrics.
 pub mod names {
-    /// Runs by what they were told about their key.
+    /// Runs by the decision about their key.
     pub const DECISIONS: &str = "idem_decisions_total";
     /// Claims by how they ended.
     pub const ENDINGS: &str = "idem_endings_total";
-    /// From when a key was first seen to its seal.
+    /// The time from when a key was first seen to its seal.
     pub const FIRST_SEEN_TO_SEALED: &str = "idem_first_seen_to_sealed_seconds";
     /// Claims lost while their work ran.
     pub const LEASE_LOSSES: &str = "idem_lease_losses_total";
@@ -18,19 +18,19 @@ pub mod names {
     pub const WAITS: &str = "idem_wait_seconds";
     /// Replays from the cache.
     pub const CACHE_HITS: &str = "idem_cache_hits_total";
-    /// Looks into the cache in vain.
+    /// Lookups that the cache did not answer.
     pub const CACHE_MISSES: &str = "idem_cache_misses_total";
     /// Calls of the cache that failed.
     pub const CACHE_ERRORS: &str = "idem_cache_errors_total";
     /// Calls of the cache that were not made.
     pub const CACHE_SKIPPED: &str = "idem_cache_skipped_total";
-    /// Entries put into the cache.
+    /// Entries stored in the cache.
     pub const CACHE_PROMOTIONS: &str = "idem_cache_promotions_total";
-    /// Entries that the cache would not store.
+    /// Entries that the cache refused to store.
     pub const CACHE_REFUSALS: &str = "idem_cache_refusals_total";
 }
 
-/// What kind of a metric it is.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
     /// It only grows.
@@ -51,7 +51,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// Its meaning.
     pub help: &'static str,
 }
 
@@ -69,7 +69,7 @@ const fn metric(
     }
 }
 
-/// Every metric that there is.
+/// Every metric.
 pub const METRICS: [Metric; 13] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [

@@ -13,7 +13,8 @@ use super::scope_class::ScopeClass;
 use super::{Decision, Ended, LeaseLoss, METRICS, MetricKind, Observer, Retry};
 use crate::Key;
 
-/// Counts and measures through the `metrics` facade, for whatever exporter is installed. [`METRICS`] lists what there is.
+/// Counts and measures through the `metrics` facade, for any installed exporter. [`METRICS`] lists
+/// the metrics.
 ///
 /// ```
 /// use idem_core::engine::observe::MetricsObserver;
@@ -26,10 +27,10 @@ use crate::Key;
 /// # let _ = idem;
 /// ```
 ///
-/// The number of time series is bounded: the label `operation` has at most 100 values
-/// ([`with_max_operations`](Self::with_max_operations)), what comes later is `other`; `scope_class` is what a function
-/// of the application makes of a scope ([`with_scope_class`](Self::with_scope_class)), `all` unless told. No label holds
-/// a scope or an id.
+/// The number of time series is bounded. The label `operation` has at most 100 values
+/// ([`with_max_operations`](Self::with_max_operations)); later ones become `other`. `scope_class`
+/// is the result of the application's function ([`with_scope_class`](Self::with_scope_class)), by
+/// default `all`. No label holds a scope or an id.
 #[derive(Debug)]
 pub struct MetricsObserver {
     operations: OperationLabels,
@@ -46,23 +47,23 @@ impl Default for MetricsObserver {
 }
 
 impl MetricsObserver {
-    /// 100.
+    /// 100 operations.
     pub const DEFAULT_MAX_OPERATIONS: usize = 100;
 
-    /// With at most 100 names of operations, and one class for all scopes.
+    /// Creates an observer with at most 100 names of operations, and one class for all scopes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells at most so many operations apart, the first that are seen.
+    /// Distinguishes at most this many operations: the first ones seen.
     #[must_use]
     pub fn with_max_operations(mut self, most: usize) -> Self {
         self.operations = OperationLabels::new(most, self.operations.names());
         self
     }
 
-    /// Tells these operations apart, whichever are seen first, and no others.
+    /// Distinguishes exactly these operations, in whatever order they are seen.
     #[must_use]
     pub fn with_operations<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
@@ -70,7 +71,7 @@ impl MetricsObserver {
         self
     }
 
-    /// The class of a scope, such as `free` and `paying`, or a region: few.
+    /// Sets the class of a scope, such as `free` and `paying`, or a region; keep the classes few.
     #[must_use]
     pub fn with_scope_class(
         mut self,
@@ -80,7 +81,8 @@ impl MetricsObserver {
         self
     }
 
-    /// Tells the installed recorder what each metric is, and its unit. Once, after the recorder is installed.
+    /// Describes each metric and its unit to the installed recorder. Call it once, after the
+    /// recorder is installed.
     pub fn describe() {
         for metric in METRICS {
             match metric.kind {
@@ -97,7 +99,7 @@ impl MetricsObserver {
         self.operations.of(key.operation())
     }
 
-    /// One more of those with this label.
+    /// Counts one more with this label.
     fn count(&self, name: &'static str, key: &Key, label: &'static str, value: &'static str) {
         let scope_class = self.scope_class.of(key.scope());
         let labels = [

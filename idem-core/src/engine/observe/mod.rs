@@ -1,4 +1,4 @@
-//! What is seen of runs: [`Observer`], and those for `tracing` and `metrics`.
+//! Observation of runs: [`Observer`], and the observers for `tracing` and `metrics`.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,9 +21,9 @@
 //! # let _ = idem;
 //! ```
 //!
-//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs what is worth it; it shows the
-//! beginning of the key's hash, or with `with_plain_keys` the key. With `metrics`, `MetricsObserver` counts and measures,
-//! for whatever exporter is installed.
+//! With the feature `tracing`, `TracingObserver` opens a span around each run and logs notable
+//! events; it shows the beginning of the key's hash, or with `with_plain_keys` the key. With
+//! `metrics`, `MetricsObserver` counts and measures, for any installed exporter.
 //!
 //! # Metrics
 //!
@@ -43,9 +43,10 @@
 //! | `idem_cache_promotions_total` | counter | | entries stored in the cache |
 //! | `idem_cache_refusals_total` | counter | | entries that the cache refused to store |
 //!
-//! The number of series is bounded: `operation` has at most 100 values, then `other` (`with_max_operations`,
-//! `with_operations`). `scope_class` is the result of `with_scope_class`, by default `all`. No label holds a scope or an id.
-//! The cache's numbers come from `HybridStore::metrics` of `idem-hybrid`, through `CacheCounts::publish`.
+//! The number of series is bounded: `operation` has at most 100 values, then `other`
+//! (`with_max_operations`, `with_operations`). `scope_class` is the result of `with_scope_class`,
+//! by default `all`. No label holds a scope or an id. The cache's numbers come from
+//! `HybridStore::metrics` of `idem-hybrid`, through `CacheCounts::publish`.
 
 #[cfg(feature = "metrics")]
 mod cache_counts;

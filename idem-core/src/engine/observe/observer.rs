@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::{Decision, Ended, LeaseLoss, Retry};
 use crate::Key;
 
-/// Hears what becomes of runs.
+/// Receives what happens to runs.
 ///
-/// Called in the midst of runs, by many at once: an observer is quick and does not block. What it hears changes nothing.
+/// Runs call their observers concurrently and in between their own steps, so an observer must be
+/// quick and must not block. It cannot change anything.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// A run knows what it is to do. One that is dropped before is not heard of.
+    /// A run has its decision. A run that is dropped before that is not reported.
     fn decided(&self, _key: &Key, _decision: Decision) {}
 
     /// A claim has ended, also where the run was dropped.
@@ -25,10 +26,11 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A run begins to wait for another's result.
     fn wait_began(&self, _key: &Key) {}
 
-    /// It waits no longer; told for each that began, in whatever way it ended.
+    /// A run waits no longer; called for each wait that began, however it ended.
     fn wait_ended(&self, _key: &Key, _waited: Duration) {}
 
-    /// The span that encloses a run; of several observers the first one that has one gives it.
+    /// Returns the span that encloses a run; the first of several observers that has one provides
+    /// it.
     #[cfg(feature = "tracing")]
     fn span(&self, _key: &Key) -> tracing::Span {
         tracing::Span::none()

@@ -1,4 +1,4 @@
-//! [`Observers`]: all who hear of one run.
+//! [`Observers`]: all observers of one run.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use super::span::RunSpan;
 use super::{Decision, Ended, Ending, LeaseLoss, Observer, Retry};
 use crate::{Error, ErrorKind, Key};
 
-/// All who hear of one run, and its span.
+/// All observers of one run, and its span.
 #[derive(Clone)]
 pub(in crate::engine) struct Observers {
     all: Arc<[Arc<dyn Observer>]>,
@@ -24,12 +24,12 @@ impl Observers {
         Self { all, span }
     }
 
-    /// Whether nobody hears.
+    /// Returns whether there is no observer.
     pub(in crate::engine) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The future within the run's span.
+    /// Returns the future within the run's span.
     pub(in crate::engine) fn around<F: Future>(
         &self,
         future: F,
@@ -60,7 +60,7 @@ impl Observers {
         );
     }
 
-    /// It ended without a seal.
+    /// Reports an end without a seal.
     pub(in crate::engine) fn ended_without(
         &self,
         key: &Key,
@@ -91,7 +91,7 @@ impl Observers {
         self.tell(|observer| observer.retried(key, Retry { call, kind }));
     }
 
-    /// The run waits until this is dropped.
+    /// Reports that the run waits, until the returned value is dropped.
     pub(in crate::engine) fn waits(&self, key: &Key) -> Waits {
         self.tell(|observer| observer.wait_began(key));
         Waits {

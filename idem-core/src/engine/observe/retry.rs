@@ -8,19 +8,19 @@ use crate::ErrorKind;
 pub struct Retry {
     /// The call: `claim`, `renew`, `complete`, `fail`, `release` and the like.
     pub call: &'static str,
-    /// What came of the try before.
+    /// The error of the try before.
     pub kind: ErrorKind,
 }
 
 impl Retry {
-    /// The kind in one word for logs and metrics.
+    /// Returns the kind in one word for logs and metrics.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         kind_name(self.kind)
     }
 }
 
-/// One word for each kind.
+/// Returns one word for each kind.
 pub(super) fn kind_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::InvalidInput => "invalid_input",

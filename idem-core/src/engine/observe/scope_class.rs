@@ -1,4 +1,4 @@
-//! [`ScopeClass`]: from scopes, of which there are many, to classes, of which there are few.
+//! [`ScopeClass`]: maps scopes, of which there are many, to classes, of which there are few.
 
 use std::fmt;
 use std::sync::Arc;

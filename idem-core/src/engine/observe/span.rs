@@ -9,7 +9,7 @@ use tracing::Instrument;
 use super::Observer;
 use crate::Key;
 
-/// Encloses what belongs to a run; nothing without the feature `tracing`.
+/// Encloses the parts of a run; does nothing without the feature `tracing`.
 #[derive(Debug, Clone)]
 pub(super) struct RunSpan {
     #[cfg(feature = "tracing")]

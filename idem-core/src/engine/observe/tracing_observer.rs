@@ -11,18 +11,18 @@ use crate::Key;
 
 /// Opens a span around each run, and logs.
 ///
-/// The span `idem.run` (level info) encloses the claim, the work and the last step, so that what the work logs is
-/// within it. Its fields are `operation`, `key`, `scope_class`, and, once they are known, `decision` and `ending`.
-/// Events carry `operation` and `key` as well:
+/// The span `idem.run` (level info) encloses the claim, the work and the last step, so that what
+/// the work logs is within it. Its fields are `operation`, `key`, `scope_class`, and, once they are
+/// known, `decision` and `ending`. Events carry `operation` and `key` as well:
 ///
 /// | level | event |
 /// | --- | --- |
-/// | warn | a claim is lost; its last step was not taken; a key is in use for another request; there is no verdict |
+/// | warn | a claim is lost; its last step was not taken; a key is in use for another request; the store gave no decision |
 /// | info | the work of another attempt is taken over |
 /// | debug | any other decision or ending; a call of the store is repeated; a wait has ended |
 ///
-/// `key` is the beginning of the key's hash ([`Key::hashed`]): neither scope nor id are shown, unless
-/// [asked for](Self::with_plain_keys).
+/// `key` is the beginning of the key's hash ([`Key::hashed`]): scope and id are not shown, except
+/// [with plain keys](Self::with_plain_keys).
 #[derive(Debug, Clone, Default)]
 pub struct TracingObserver {
     plain_keys: bool,
@@ -30,7 +30,7 @@ pub struct TracingObserver {
 }
 
 impl TracingObserver {
-    /// With hashed keys, and `all` as the class of every scope.
+    /// Creates an observer with hashed keys, and `all` as the class of every scope.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -63,7 +63,7 @@ impl TracingObserver {
     }
 }
 
-/// An event about a key: nothing is computed for one that nobody sees.
+/// Logs an event about a key; computes nothing when no subscriber sees it.
 macro_rules! tell {
     ($self:ident, $level:ident, $key:ident, $($rest:tt)+) => {
         if enabled!(Level::$level) {

@@ -8,8 +8,8 @@ use crate::backend::Redacted;
 
 /// Why a text or file of policies was refused: where, which key, and the reason.
 ///
-/// Shown as `policies.toml:7:1: operations.build.lease: …`.
-/// Names and values of the file may be quoted in it; of the parser's own error `Debug` shows the class only.
+/// Shown as `policies.toml:7:1: operations.build.lease: …`. It may quote names and values of the
+/// file; of the parser's own error, `Debug` shows the class only.
 pub struct PolicyFileError {
     file: Option<PathBuf>,
     line: Option<usize>,
@@ -31,7 +31,7 @@ impl PolicyFileError {
         }
     }
 
-    /// At this line and column, both from 1.
+    /// Sets the line and column, both from 1.
     pub(super) fn at(mut self, position: Option<(usize, usize)>) -> Self {
         self.line = position.map(|(line, _)| line);
         self.column = position.map(|(_, column)| column);
@@ -53,32 +53,32 @@ impl PolicyFileError {
         self
     }
 
-    /// The file; `None` for a text that was given as such.
+    /// Returns the file; `None` for policies that were given as text.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// The line, from 1; `None` when it is not about a place in the text.
+    /// Returns the line, from 1; `None` when the error has no position in the text.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The column, from 1, in characters.
+    /// Returns the column, from 1, in characters.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
         self.column
     }
 
-    /// The key with its tables, such as `operations."payments.create".lease`; `None` when the text cannot be read at
-    /// all.
+    /// Returns the key with its tables, such as `operations."payments.create".lease`; `None` when
+    /// the text cannot be read at all.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// What is wrong, and what would be right.
+    /// Returns what is wrong, and how to correct it.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason

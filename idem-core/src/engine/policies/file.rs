@@ -1,4 +1,4 @@
-//! [`PolicyFile`]: policies that are read again.
+//! [`PolicyFile`]: policies that can be reloaded.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,10 +10,11 @@ use super::read::read;
 use super::{LivePolicies, Policies, PolicyFileError};
 use crate::Limits;
 
-/// A larger file is none of policies.
+/// A larger file is not a file of policies.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A file of policies, in TOML or YAML by its extension, that can be read again while runs are under way.
+/// A file of policies, in TOML or YAML by its extension, that can be read again while runs are
+/// under way.
 ///
 /// ```toml
 /// [default]                        # operations without a table; the base of the others
@@ -33,11 +34,12 @@ const MAX_BYTES: u64 = 1 << 20;
 /// on_stale = "take_over"           # or "fail"
 /// ```
 ///
-/// Each table has the keys of [`Policy`](crate::Policy), and `preset`: `default`, `at_most_once`, `build`, `fix`,
-/// `deploy`, `delete`, `api_write`, `webhook`, or `batch` with `run = "2h"`, the expected run. YAML has the same tables.
+/// Each table has the keys of [`Policy`](crate::Policy), and `preset`: `default`, `at_most_once`,
+/// `build`, `fix`, `deploy`, `delete`, `api_write`, `webhook`, or `batch` with `run = "2h"`, the
+/// expected run. YAML has the same tables.
 ///
-/// A file with an error, or with a value that no store accepts, is refused as a whole; the policies from before stay.
-/// The error has file, line, key and reason:
+/// A file with an error, or with a value that no store accepts, is refused as a whole; the earlier
+/// policies stay. The error has file, line, key and reason:
 ///
 /// ```text
 /// policies.toml:7:1: operations."payments.create".leese: there is no key `leese`; did you mean `lease`?
@@ -58,7 +60,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # }
 /// ```
 ///
-/// Clones are the same file.
+/// Clones share the file and its policies.
 #[derive(Debug, Clone)]
 pub struct PolicyFile {
     shared: Arc<Shared>,
@@ -69,12 +71,13 @@ struct Shared {
     path: PathBuf,
     base: Policies,
     live: LivePolicies,
-    /// One at a time, so that the latest text is what stays.
+    /// Reloads run one at a time, so that the latest text wins.
     reloading: Mutex<()>,
 }
 
 impl Policies {
-    /// Policies from a file, once: TOML or YAML by its extension. See [`PolicyFile`] for its form.
+    /// Reads policies from a file, once: TOML or YAML by its extension. See [`PolicyFile`] for its
+    /// form.
     ///
     /// # Errors
     ///
@@ -97,7 +100,8 @@ impl PolicyFile {
         Self::load_over(path, Policies::default())
     }
 
-    /// Reads the file on top of policies made in code: its operations are added to theirs, and win over them.
+    /// Reads the file on top of policies made in code: its operations are added to theirs, and win
+    /// over them.
     ///
     /// # Errors
     ///
@@ -114,24 +118,24 @@ impl PolicyFile {
         Ok(file)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
-    /// What holds for runs that start now.
+    /// Returns the policies for runs that start now.
     #[must_use]
     pub fn policies(&self) -> Arc<Policies> {
         self.shared.live.get()
     }
 
-    /// Reads the file again, and tells whether the policies are others now. Runs that start from now on follow them.
-    /// The file is small and read at once: this blocks for that long.
+    /// Reads the file again, and returns whether the policies have changed. Runs that start from
+    /// now on follow them. The call blocks while it reads the file, which is small.
     ///
     /// # Errors
     ///
-    /// As for [`load`](Self::load); what held before still holds.
+    /// As for [`load`](Self::load); the earlier policies still hold.
     pub fn reload(&self) -> Result<bool, PolicyFileError> {
         let _one = self.one_at_a_time();
         self.text().and_then(|text| self.install(&text))

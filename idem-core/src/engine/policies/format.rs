@@ -22,13 +22,13 @@ pub(super) enum Format {
 /// Why a document was not read to its end.
 struct Stop {
     position: Option<(usize, usize)>,
-    /// What stands there.
+    /// The word at that position.
     word: Option<String>,
     reason: String,
 }
 
 impl Format {
-    /// By the file's extension.
+    /// Chooses the format by the file's extension.
     pub(super) fn of(path: &Path) -> Result<Self, PolicyFileError> {
         let extension = path.extension().and_then(|text| text.to_str());
         match extension.map(str::to_ascii_lowercase).as_deref() {
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// The document's values.
+    /// Returns the document's values.
     pub(super) fn tree(self, text: &str) -> Result<Value, PolicyFileError> {
         let path = RefCell::default();
         self.read(text, Tree(&path)).map_err(|stop| {
@@ -61,7 +61,7 @@ impl Format {
         })
     }
 
-    /// Line and column of a key.
+    /// Returns line and column of a key.
     pub(super) fn locate(self, text: &str, path: &[String]) -> Option<(usize, usize)> {
         self.read(text, Locate(path)).err()?.position
     }
@@ -106,7 +106,7 @@ impl Stop {
             .map(|location| (location.line(), location.column()));
         let mut reason = error.to_string();
         if let Some((line, column)) = position {
-            // It is told in another place.
+            // The error reports the position elsewhere.
             let tail = format!(" at line {line} column {column}");
             if let Some(at) = reason.find(&tail) {
                 reason.replace_range(at..at + tail.len(), "");
@@ -120,7 +120,7 @@ impl Stop {
     }
 }
 
-/// A path as TOML writes it.
+/// Writes a path as TOML does.
 pub(super) fn written(path: &[String]) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let parts = path.iter().map(|part| {
@@ -133,7 +133,7 @@ pub(super) fn written(path: &[String]) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// The reason without the tables that the parser of YAML puts before it.
+/// Returns the reason without the tables that the parser of YAML puts before it.
 fn without_path(reason: String, path: &[String]) -> String {
     let parent = &path[..path.len().saturating_sub(1)];
     [path, parent]

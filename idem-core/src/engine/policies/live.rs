@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Policies;
 
-/// What runs look at when they start. Clones are the same.
+/// The policies that runs read when they start. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct LivePolicies(Arc<RwLock<Arc<Policies>>>);
 

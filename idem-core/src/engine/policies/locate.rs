@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-/// Walks down to the key at the end of this path and fails there: the parser then tells where that is.
+/// Walks down to the key at the end of this path and fails there: the parser then reports the
+/// position.
 pub(super) struct Locate<'p>(pub(super) &'p [String]);
 
 impl<'de> DeserializeSeed<'de> for Locate<'_> {

@@ -1,4 +1,4 @@
-//! Names of keys: which there are, and which was meant.
+//! Names of keys: the known ones, and the one that was meant.
 
 use serde::Deserialize;
 use serde::de::value::Error as Stop;
@@ -7,15 +7,15 @@ use serde::forward_to_deserialize_any;
 
 use super::super::Policy;
 
-/// The keys of a policy, as its own form has them.
+/// Returns the keys of a policy, as its own form has them.
 pub(super) fn policy_keys() -> Vec<&'static str> {
     let mut names: &'static [&'static str] = &[];
-    // Ends in an error always: nothing is read.
+    // Always ends in an error: nothing is read.
     let _ = Policy::deserialize(Listen(&mut names));
     names.to_vec()
 }
 
-/// Hears which fields a struct asks for.
+/// Records which fields a struct has.
 struct Listen<'n>(&'n mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Listen<'_> {
@@ -41,7 +41,7 @@ impl<'de> Deserializer<'de> for Listen<'_> {
     }
 }
 
-/// That a key is not known, and which was probably meant.
+/// Says that a key is not known, and which one was probably meant.
 pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many characters have to be put in, taken out or changed.
+/// Returns how many characters have to be inserted, deleted or replaced.
 fn distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (above, a) in from.chars().enumerate() {

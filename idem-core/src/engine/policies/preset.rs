@@ -21,8 +21,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// | [`batch`](Self::batch) | the expected run and a day | released |
 /// | [`at_most_once`](Self::at_most_once) | 24 h | recorded |
 impl Policy {
-    /// A job that a person may ask for twice by accident: while it runs, and for this long after it has succeeded,
-    /// the same request is a duplicate. What failed or was cancelled is none: the next request runs.
+    /// For a job that a person may request twice by accident. While it runs, and for this long
+    /// after it has succeeded, the same request is a duplicate. A job that failed or was cancelled
+    /// does not count: the next request runs.
     #[must_use]
     pub fn ghost_job(window: Duration) -> Self {
         Self::default()
@@ -33,38 +34,38 @@ impl Policy {
             .with_on_failed(FailedPolicy::Retry)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 60 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 60 s.
     #[must_use]
     pub fn build() -> Self {
         Self::ghost_job(MINUTE)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 30 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 30 s.
     #[must_use]
     pub fn fix() -> Self {
         Self::ghost_job(MINUTE / 2)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 300 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 300 s.
     #[must_use]
     pub fn deploy() -> Self {
         Self::ghost_job(MINUTE * 5)
     }
 
-    /// A [`ghost_job`](Self::ghost_job) with a window of 600 s.
+    /// Returns a [`ghost_job`](Self::ghost_job) with a window of 600 s.
     #[must_use]
     pub fn delete() -> Self {
         Self::ghost_job(MINUTE * 10)
     }
 
-    /// A write over an API: results are kept for 24 h, the least that clients should be able to rely on. Where they
-    /// retry over a weekend, give it a [retention](Self::with_retention) of 72 h.
+    /// For a write over an API: results are kept for 24 h, the least that clients should be able to
+    /// rely on. Where they retry over a weekend, set a [retention](Self::with_retention) of 72 h.
     #[must_use]
     pub fn api_write() -> Self {
         Self::default().with_retention(DAY)
     }
 
-    /// A delivery of a webhook: 14 days, longer than any sender repeats one.
+    /// For a delivery of a webhook: 14 days, longer than any sender repeats one.
     #[must_use]
     pub fn webhook() -> Self {
         Self::default()
@@ -72,8 +73,8 @@ impl Policy {
             .with_failure_retention(DAY * 14)
     }
 
-    /// A batch that is expected to run for so long: its items are kept for that and a day, so that a batch that is
-    /// started again finds what it has done.
+    /// For a batch that is expected to run for this long: its items are kept for that and a day, so
+    /// that a restarted batch finds what it has done.
     #[must_use]
     pub fn batch(run: Duration) -> Self {
         let retention = run.saturating_add(DAY);
@@ -83,7 +84,7 @@ impl Policy {
     }
 }
 
-/// The presets that files name, but for `batch`, which needs its run.
+/// The presets that files name, except `batch`, which needs its run.
 #[cfg(any(feature = "toml", feature = "yaml"))]
 pub(super) const PRESETS: [&str; 8] = [
     "default",
@@ -96,7 +97,7 @@ pub(super) const PRESETS: [&str; 8] = [
     "webhook",
 ];
 
-/// The preset of this name.
+/// Returns the preset of this name.
 #[cfg(any(feature = "toml", feature = "yaml"))]
 pub(super) fn named(preset: &str) -> Option<Policy> {
     match preset {

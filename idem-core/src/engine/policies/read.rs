@@ -1,4 +1,4 @@
-//! From a document to [`Policies`].
+//! Reads a document into [`Policies`].
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::preset::{PRESETS, named};
 use super::{Policies, PolicyFileError};
 use crate::{Key, Limits};
 
-/// What is wrong with the key at the end of a path.
+/// The fault of the key at the end of a path.
 struct Fault {
     path: Vec<String>,
     reason: String,
@@ -24,18 +24,18 @@ type Table = Map<String, Value>;
 static EMPTY: LazyLock<Table> = LazyLock::new(Map::new);
 
 impl Policies {
-    /// Policies from a TOML text; see [`PolicyFile`](crate::engine::PolicyFile) for its form.
+    /// Reads policies from a TOML text; see [`PolicyFile`](crate::engine::PolicyFile) for its form.
     ///
     /// # Errors
     ///
-    /// [`PolicyFileError`] with line and key for a text that is no TOML, a key that is not known or given twice, and
-    /// a value that is none or outside its limits.
+    /// [`PolicyFileError`] with line and key for a text that is not TOML, a key that is unknown or
+    /// given twice, and a value that is invalid or outside its limits.
     #[cfg(feature = "toml")]
     pub fn from_toml(text: &str) -> Result<Self, PolicyFileError> {
         read(Format::Toml, text, Self::default(), &Limits::DEFAULT)
     }
 
-    /// Policies from a YAML text, of the same form.
+    /// Reads policies from a YAML text, of the same form.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Policies {
     }
 }
 
-/// The base with what the text says on top.
+/// Returns the base, overlaid with the text.
 pub(super) fn read(
     format: Format,
     text: &str,
@@ -76,7 +76,7 @@ fn document(tree: &Value, base: Policies, limits: &Limits) -> Result<Policies, F
     };
     let (default, operations) = (part("default")?, part("operations")?);
     if default.is_empty() && operations.is_empty() {
-        // Or a file that is being written would be taken for one without policies.
+        // Otherwise a file that is being written would count as one without policies.
         let reason = "it has no policies: there is nothing in `default` and `operations`";
         return Err(fault(&[], reason));
     }
@@ -109,7 +109,7 @@ fn table<'v>(value: &'v Value, path: &[&str]) -> Result<&'v Table, Fault> {
     }
 }
 
-/// An operation, or a beginning of some with a `*`.
+/// Checks the name of an operation, or a prefix of names with a `*`.
 fn check_name(name: &str) -> Result<(), String> {
     let start = name.strip_suffix('*').unwrap_or(name);
     if start.is_empty() && name == "*" {
@@ -139,7 +139,7 @@ impl<'r> Reader<'r> {
         fault(&[self.path, &[key]].concat(), reason)
     }
 
-    /// The base, or the preset, with each key on top.
+    /// Returns the base, or the preset, with each key on top.
     fn policy(&self, table: &Table, base: Policy) -> Result<Policy, Fault> {
         let known = policy_keys();
         let beside = ["preset", "run", "window"];
@@ -204,7 +204,7 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// The policy with another value for one of its fields.
+/// Returns the policy with another value for one of its fields.
 fn overlaid(policy: &Policy, field: &str, value: &Value) -> Result<Policy, String> {
     let mut fields = match serde_json::to_value(policy) {
         Ok(Value::Object(fields)) => fields,

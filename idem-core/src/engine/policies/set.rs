@@ -1,4 +1,4 @@
-//! [`Policies`]: which policy an operation has.
+//! [`Policies`]: a policy for each operation.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use crate::{Limits, Result};
 
 /// A default policy, and others by operation.
 ///
-/// A name that ends in `*` stands for every operation that begins so. An exact name wins over these, and of these
-/// the longest.
+/// A name that ends in `*` matches every operation that begins so. An exact name wins over a
+/// prefix, and a longer prefix over a shorter one.
 ///
 /// ```
 /// use idem_core::{Policies, Policy};
@@ -23,7 +23,8 @@ use crate::{Limits, Result};
 /// assert_eq!(**policies.policy_for("reports"), Policy::default());
 /// ```
 ///
-/// With the features `toml` and `yaml` they are read from files: see `PolicyFile` in [`engine`](crate::engine).
+/// With the features `toml` and `yaml` they can be read from files: see `PolicyFile` in
+/// [`engine`](crate::engine).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
     default: Arc<Policy>,
@@ -33,7 +34,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// This policy for every operation.
+    /// Creates policies with this one for every operation.
     #[must_use]
     pub fn new(default: Policy) -> Self {
         Self {
@@ -42,14 +43,14 @@ impl Policies {
         }
     }
 
-    /// The same with another policy for the operations that have none of their own.
+    /// Sets another policy for the operations that have none of their own.
     #[must_use]
     pub fn with_default(mut self, policy: Policy) -> Self {
         self.default = Arc::new(policy);
         self
     }
 
-    /// The same with a policy for this operation, or for all that begin with what is before a final `*`.
+    /// Sets a policy for this operation, or for all operations with the prefix before a final `*`.
     #[must_use]
     pub fn with_operation(mut self, operation: impl Into<String>, policy: Policy) -> Self {
         let (mut operation, policy) = (operation.into(), Arc::new(policy));
@@ -65,13 +66,13 @@ impl Policies {
         self
     }
 
-    /// The policy of the operations that have none of their own.
+    /// Returns the policy of the operations that have none of their own.
     #[must_use]
     pub fn default_policy(&self) -> &Arc<Policy> {
         &self.default
     }
 
-    /// The policy of this operation.
+    /// Returns the policy of this operation.
     #[must_use]
     pub fn policy_for(&self, operation: &str) -> &Arc<Policy> {
         let by_prefix = || {
@@ -84,7 +85,8 @@ impl Policies {
             .unwrap_or(&self.default)
     }
 
-    /// Each name that has a policy of its own, in no order; those with `*` stand for many.
+    /// Returns each name that has a policy of its own, in no order; a name with `*` stands for many
+    /// operations.
     pub fn operations(&self) -> impl Iterator<Item = (String, &Policy)> {
         let exact = self.exact.iter();
         let exact = exact.map(|(name, policy)| (name.clone(), &**policy));
@@ -92,7 +94,7 @@ impl Policies {
         exact.chain(prefixes.map(|(prefix, policy)| (format!("{prefix}*"), &**policy)))
     }
 
-    /// Whether a store with these limits accepts what each of them will ask of it.
+    /// Checks that a store with these limits accepts the claims of each policy.
     ///
     /// # Errors
     ///

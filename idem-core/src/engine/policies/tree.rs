@@ -6,7 +6,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads a document. The path is that of the key that is being read: where it failed, if it did.
+/// Reads a document. The path is that of the key that is being read: of the failed key, if reading
+/// failed.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'p>(pub(super) &'p RefCell<Vec<String>>);
 
@@ -80,7 +81,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 }
 
-/// A key that is not there yet.
+/// A key that must not exist yet.
 struct NewKey<'t> {
     tree: Tree<'t>,
     entries: &'t Map<String, Value>,

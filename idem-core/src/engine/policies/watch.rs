@@ -1,4 +1,4 @@
-//! [`PolicyWatch`]: a file of policies is read again when it changes.
+//! [`PolicyWatch`]: reloads a file of policies when it changes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,16 +30,17 @@ impl Default for WatchOptions {
 }
 
 impl WatchOptions {
-    /// For how long the text has to stay the same before it is read as policies; 100 ms unless told. A file that is
-    /// written in place is seen half written otherwise: better to write another and rename it.
+    /// Sets how long the text has to stay unchanged before it is read as policies. Default: 100 ms.
+    /// A file that is written in place is otherwise seen half written: better write another file
+    /// and rename it.
     #[must_use]
     pub fn with_settle(mut self, settle: Duration) -> Self {
         self.settle = settle;
         self
     }
 
-    /// How often it is looked at where the system does not tell of changes, or misses one, as on network file systems
-    /// or when a folder above is replaced; 5 s unless told.
+    /// Sets how often the file is checked. Default: 5 s. The check finds changes that the system
+    /// does not report or misses, as on network file systems or when a folder above is replaced.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll.max(Duration::from_millis(1));
@@ -57,11 +58,13 @@ pub struct PolicyWatch {
 }
 
 impl PolicyFile {
-    /// Reads the file again whenever it changes, in a thread of its own, until what is returned is dropped. `told`
-    /// hears of new policies, and of a file that is refused, while what held before still holds; once for each change. With
-    /// the feature `tracing` both are logged as well.
+    /// Reads the file again whenever it changes, in a thread of its own, until the returned value
+    /// is dropped. It calls `told` once for each change: with the new policies, or with the error
+    /// of a refused file, while the earlier policies still hold. With the feature `tracing` both
+    /// are logged as well.
     ///
-    /// Files that are written, replaced by a rename, or swapped by a symbolic link, as Kubernetes does, are all seen.
+    /// It sees files that are written, replaced by a rename, or swapped by a symbolic link, as
+    /// Kubernetes does.
     ///
     /// # Errors
     ///
@@ -99,7 +102,7 @@ impl PolicyFile {
 }
 
 impl PolicyWatch {
-    /// Whether the system tells of changes; otherwise the file is looked at from time to time.
+    /// Returns whether the system reports changes; otherwise the file is checked from time to time.
     #[must_use]
     pub fn is_notified(&self) -> bool {
         self.watcher.is_some()
@@ -109,7 +112,7 @@ impl PolicyWatch {
 impl Drop for PolicyWatch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // If there is a wake-up already, that one does.
+        // A wake-up that is already queued suffices.
         let _ = self.wake.try_send(());
     }
 }
@@ -123,7 +126,7 @@ impl fmt::Debug for PolicyWatch {
     }
 }
 
-/// Watches the folder, because files are replaced by others of their name.
+/// Watches the folder, because files are replaced by others of the same name.
 fn watcher(path: &Path, wake: SyncSender<()>) -> Option<RecommendedWatcher> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -139,7 +142,7 @@ fn watcher(path: &Path, wake: SyncSender<()>) -> Option<RecommendedWatcher> {
     Some(watcher)
 }
 
-/// That somebody reads the file is none, or each look would lead to the next.
+/// A read of the file is not a change, or each check would lead to the next.
 fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
@@ -156,13 +159,13 @@ struct Looking<T> {
     told: T,
     stop: Arc<AtomicBool>,
     woken: Receiver<()>,
-    /// What was looked at last, with its verdict.
+    /// What was read last, and whether it was accepted.
     seen: Option<(Seen, bool)>,
 }
 
 impl<T: FnMut(Result<(), PolicyFileError>)> Looking<T> {
     fn run(mut self) {
-        // What has changed since it was loaded is seen at once.
+        // A change since the file was loaded is seen at once.
         loop {
             self.look();
             match self.woken.recv_timeout(self.options.poll) {

@@ -11,7 +11,7 @@ use crate::backend::Redacted;
 
 /// How a saga ended, for good: sealed under its key, and replayed.
 ///
-/// `Debug` shows names, no values.
+/// `Debug` shows names, not values.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SagaEnd {
@@ -20,7 +20,7 @@ pub enum SagaEnd {
         /// The values of the steps, by name.
         results: BTreeMap<String, Value>,
     },
-    /// A step failed for good, and what was done before it is undone.
+    /// A step failed for good, and the steps before it are undone.
     Compensated {
         /// The step that failed.
         failed_step: String,
@@ -32,7 +32,7 @@ pub enum SagaEnd {
 }
 
 impl SagaEnd {
-    /// Whether every step is done.
+    /// Returns whether every step is done.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         matches!(self, Self::Completed { .. })
@@ -80,11 +80,13 @@ impl fmt::Debug for NotUndone {
 
 /// Why a run of a saga stopped before its end. Its key is released: run it again to go on.
 ///
-/// Neither `Display` nor `Debug` shows the text of a reason, which may quote data; the fields have it.
+/// Neither `Display` nor `Debug` shows the text of a reason, which may quote data; the fields hold
+/// it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SagaStop {
-    /// A step did not come to an end: a temporary error, somebody else at work on it, or a store without a verdict.
+    /// A step did not come to an end: a temporary error, another run at work on it, or no decision
+    /// of the store.
     #[error("the step `{step}` did not come to an end")]
     Step {
         /// The step.
@@ -94,8 +96,8 @@ pub enum SagaStop {
         reason: BoxError,
     },
 
-    /// A step failed for good, and not all that was done before it could be undone. The compensations that succeeded
-    /// are not run again.
+    /// A step failed for good, and some steps before it could not be undone. The compensations that
+    /// succeeded are not run again.
     #[error("the step `{failed_step}` failed, and {} of the steps before could not be undone: {}", .failures.len(), listed(.failures))]
     Compensation {
         /// The step that failed.
@@ -108,7 +110,7 @@ pub enum SagaStop {
         failures: Vec<NotUndone>,
     },
 
-    /// The saga's claim was lost between two steps: somebody else may be at work on it.
+    /// The saga's claim was lost between two steps: another run may be at work on it.
     #[error("the saga's claim is lost: somebody else may be at work on it")]
     Lost,
 }

@@ -16,20 +16,23 @@ use crate::{
 };
 
 impl<R: Serialize + Send + Sync + 'static> Saga<R> {
-    /// Runs the saga, or what is left of it, unless it has ended under this key before; then its end is replayed.
+    /// Runs the saga, or the rest of it. If it has ended under this key before, its end is
+    /// replayed.
     ///
-    /// The policy is that of the key's operation, with these exceptions. The saga's own claim can always be taken over,
-    /// and is released whenever a run stops before the end. Steps and compensations are released after an error; one
-    /// that a run before this one may still hold is waited for, a little longer than its lease.
+    /// The policy is that of the key's operation, with these exceptions. The saga's own claim can
+    /// always be taken over, and is released whenever a run stops before the end. Steps and
+    /// compensations are released after an error. A run waits for a step that an earlier run may
+    /// still hold, a little longer than its lease.
     ///
     /// # Errors
     ///
-    /// [`RunError::Work`] with a [`SagaStop`] when it stopped and is to be run again; others as for
-    /// [`Idempotency::run`]. [`RunError::Store`] with `InvalidInput` for a saga without steps, or with two of one name.
+    /// [`RunError::Work`] with a [`SagaStop`] when the saga stopped and has to be run again; others
+    /// as for [`Idempotency::run`]. [`RunError::Store`] with `InvalidInput` for a saga without
+    /// steps, or with two steps of one name.
     ///
     /// # Panics
     ///
-    /// With what a step or a compensation panics with. The saga can be run again.
+    /// With the panic of a step or a compensation. The saga can be run again.
     ///
     /// # Cancellation
     ///
@@ -84,7 +87,7 @@ struct Execution<'s, R> {
     results: Arc<BTreeMap<String, Value>>,
 }
 
-/// What a step came to.
+/// The result of a step.
 enum Passed {
     Done(Value),
     Refused(String),
@@ -200,7 +203,7 @@ impl<R: Send + Sync + 'static> Execution<'_, R> {
     }
 }
 
-/// A step that failed for good is sealed as such: that is the decision to undo the others.
+/// A step that failed for good is sealed as such: this decides that the others are undone.
 fn refused(error: StepError) -> Result<Sealed, StepError> {
     match error {
         StepError::Permanent(reason) => Ok(Sealed::Refused(reason.to_string())),

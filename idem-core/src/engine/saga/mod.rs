@@ -1,4 +1,4 @@
-//! [`Saga`]: steps that are each done once, and undone in reverse when one cannot be.
+//! [`Saga`]: steps that each run once, and are undone in reverse order when one cannot be done.
 //!
 //! ```
 //! use idem_core::engine::{Saga, SagaEnd, SagaStep, StepError};
@@ -21,12 +21,13 @@
 //!
 //! # What happens in a run
 //!
-//! The saga holds its own key while it runs, so that nobody else goes on with it at the same time. Each step, and each
-//! compensation, is a run of its own under a key that is derived from the saga's and the step's name: what is sealed
-//! there is not done again. Whoever runs a saga again that was interrupted (by a kill, a lost store, a temporary error)
-//! passes over what is sealed and goes on behind it, forwards or backwards.
+//! The saga holds its own key while it runs, so that no other run goes on with it at the same time.
+//! Each step, and each compensation, is a run of its own under a key that is derived from the
+//! saga's and the step's name: a sealed step is not run again. A saga may be interrupted by a kill,
+//! a lost store or a temporary error. Its next run skips the sealed steps and goes on behind them,
+//! forwards or backwards.
 //!
-//! | a step | comes to |
+//! | a step | consequence |
 //! | --- | --- |
 //! | returns `Ok` | its value is sealed, the next step begins |
 //! | returns [`StepError::Temporary`] | its key is released; the run ends with [`SagaStop::Step`]; the next run tries the step again |
@@ -34,17 +35,18 @@
 //! | is killed | the operation's [`StalePolicy`](crate::StalePolicy): done again, or recorded as abandoned |
 //! | is found recorded as failed (abandoned, cancelled, panicked, not storable) | it may have happened: it is undone with the steps before it |
 //!
-//! A compensation that fails is released and told in [`SagaStop::Compensation`]; the others are still run. The next run
-//! of the saga tries it again.
+//! A compensation that fails is released and reported in [`SagaStop::Compensation`]; the others
+//! still run. The next run of the saga tries it again.
 //!
-//! # What it asks for
+//! # Requirements
 //!
-//! * A step that was killed after its effect and before its seal is done again under
-//!   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver): give [`Work::derive`](crate::Work::derive)d keys to what it
-//!   calls, or seal its claim in its own transaction with [`SagaStep::response`].
-//! * A compensation has to bear that its step did not happen, when that is not known.
-//! * The operation's retention has to be longer than the longest time after which an interrupted saga is run again: what
-//!   is forgotten is done again.
+//! * A step that was killed after its effect and before its seal runs again under
+//!   [`StalePolicy::TakeOver`](crate::StalePolicy::TakeOver). So give
+//!   [`Work::derive`](crate::Work::derive)d keys to the systems that it calls, or seal its claim in
+//!   its own transaction with [`SagaStep::response`].
+//! * A compensation has to tolerate that its step did not happen, when that is unknown.
+//! * The operation's retention has to be longer than the longest time after which an interrupted
+//!   saga is run again: a step whose record is gone runs again.
 //! * A name is a step's identity. Do not give it to another step while sagas are under way.
 
 mod end;
@@ -78,7 +80,7 @@ impl<R> Default for Saga<R> {
 }
 
 impl<R> Saga<R> {
-    /// Without steps.
+    /// Creates a saga without steps.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -86,8 +88,9 @@ impl<R> Saga<R> {
 }
 
 impl<R: Send + Sync + 'static> Saga<R> {
-    /// The same with one step more, of a name that no other step has. Its value is kept as JSON. A step whose value
-    /// JSON does not carry (see [`Response::json`](crate::Response::json)) has happened and is undone with the others.
+    /// Adds a step, under a name that no other step has. Its value is kept as JSON. A step whose
+    /// value JSON does not carry (see [`Response::json`](crate::Response::json)) has happened and
+    /// is undone with the others.
     #[must_use]
     pub fn step<T, F, Fut>(mut self, name: impl Into<String>, action: F) -> Self
     where
@@ -103,8 +106,8 @@ impl<R: Send + Sync + 'static> Saga<R> {
         self
     }
 
-    /// The same with a compensation for the step that was added last. Its value is kept as JSON; an error of either
-    /// kind counts as a failure of this try. Before the first step it is without effect.
+    /// Adds a compensation to the step that was added last. Its value is kept as JSON; an error of
+    /// either kind counts as a failure of this try. Before the first step it has no effect.
     #[must_use]
     pub fn undone_by<T, F, Fut>(mut self, compensation: F) -> Self
     where

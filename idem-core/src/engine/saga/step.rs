@@ -1,4 +1,4 @@
-//! [`SagaStep`]: what a step is given.
+//! [`SagaStep`]: the argument of a step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::backend::Redacted;
 use crate::{BoxError, Error, Response, Result, Work, carried};
 
-/// One step or compensation as it is kept.
+/// One step or compensation as the saga keeps it.
 pub(super) struct Step<R> {
     pub(super) name: String,
     pub(super) action: Action<R>,
@@ -24,7 +24,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<Sealed, StepError>> + Send>>;
 
 pub(super) type Action<R> = Box<dyn Fn(SagaStep<R>) -> Answer + Send + Sync>;
 
-/// The action with its value as JSON.
+/// Returns the action with its value as JSON.
 pub(super) fn boxed<R, T, F, Fut>(action: F) -> Action<R>
 where
     R: Send + Sync + 'static,
@@ -38,14 +38,14 @@ where
     })
 }
 
-/// What a step or a compensation comes to, as it is sealed.
+/// The result of a step or a compensation, as it is sealed.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sealed {
     Done(Value),
     /// It did not happen, and never will.
     Refused(String),
-    /// It happened, and what it gave cannot be kept.
+    /// It happened, and its value cannot be kept.
     Unkept(String),
 }
 
@@ -58,7 +58,7 @@ impl Sealed {
     }
 }
 
-/// The value as it is kept.
+/// Returns the value in the form that is kept.
 fn kept<T: Serialize>(value: &T) -> Result<Value> {
     carried::check("the value", value)?;
     serde_json::to_value(value).map_err(|source| {
@@ -94,28 +94,28 @@ impl fmt::Debug for StepError {
 }
 
 impl StepError {
-    /// [`Temporary`](Self::Temporary).
+    /// Returns [`Temporary`](Self::Temporary).
     #[must_use]
     pub fn temporary(error: impl Into<BoxError>) -> Self {
         Self::Temporary(error.into())
     }
 
-    /// What the step gave as the reason.
+    /// Returns the reason that the step gave.
     pub(super) fn into_reason(self) -> BoxError {
         match self {
             Self::Temporary(reason) | Self::Permanent(reason) => reason,
         }
     }
 
-    /// [`Permanent`](Self::Permanent). Its text is kept, and replayed.
+    /// Returns [`Permanent`](Self::Permanent). Its text is kept, and replayed.
     #[must_use]
     pub fn permanent(error: impl Into<BoxError>) -> Self {
         Self::Permanent(error.into())
     }
 }
 
-/// What a step or a compensation is given: the saga's input, the values of the steps before, and its own
-/// [`Work`](crate::Work).
+/// The argument of a step or a compensation: the saga's input, the values of the steps before, and
+/// its own [`Work`](crate::Work).
 ///
 /// `Debug` shows neither input nor values.
 pub struct SagaStep<R> {
@@ -125,19 +125,19 @@ pub struct SagaStep<R> {
 }
 
 impl<R> SagaStep<R> {
-    /// The saga's input.
+    /// Returns the saga's input.
     #[must_use]
     pub fn input(&self) -> &R {
         &self.input
     }
 
-    /// The step's own run: its key, its claim, and whether it still holds it.
+    /// Returns the step's own run: its key, its claim, and whether it still holds the claim.
     #[must_use]
     pub fn work(&self) -> &Work {
         &self.work
     }
 
-    /// The value of a step that is done; `None` when it is not, or not known to be.
+    /// Returns the value of a step that is done; `None` when it is not, or not known to be.
     ///
     /// # Errors
     ///
@@ -155,12 +155,13 @@ impl<R> SagaStep<R> {
         })
     }
 
-    /// What the step's claim is sealed with for this value: for a step that seals it itself, in its own transaction.
+    /// Returns the response that seals the step's claim for this value: for a step that seals it
+    /// itself, in its own transaction.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or one that does not carry it:
-    /// see [`Response::json`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) when the value has no JSON form, or one
+    /// that does not carry it: see [`Response::json`].
     pub fn response<T: Serialize>(&self, value: T) -> Result<Response> {
         Response::json(&Sealed::Done(kept(&value)?))
     }

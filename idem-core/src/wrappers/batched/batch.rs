@@ -1,24 +1,27 @@
-//! [`Batch`]: what is asked for at once.
+//! [`Batch`]: the items of one call of the store.
 
 use super::queue::{Caller, Waiter};
 use super::work::Work;
 
-/// Items in the order of their keys, so that no two batches wait for each other's locks; no key twice.
+/// Items in the order of their keys, so that no two batches wait for each other's locks; no key
+/// twice.
 pub(super) struct Batch<W: Work> {
     pub(super) works: Vec<W>,
-    /// Who asks for each of the works.
+    /// The callers of each item.
     pub(super) callers: Vec<Callers<W>>,
 }
 
-/// Who asked for one item of a batch.
+/// The callers of one item of a batch.
 pub(super) struct Callers<W: Work> {
     pub(super) first: Caller<W>,
-    /// Those who asked for the same, and are told what the first is told unless that is for one only.
+    /// Callers with an identical item. They get the answer of the first, except when it is for one
+    /// caller only.
     pub(super) followers: Vec<Waiter<W>>,
 }
 
 impl<W: Work> Batch<W> {
-    /// The batch, and who is not in it, because another asks for something else of the same key.
+    /// Returns the batch, and the callers left out of it, because an earlier caller sends something
+    /// else for the same key.
     pub(super) fn new(mut waiters: Vec<Waiter<W>>) -> (Self, Vec<Waiter<W>>) {
         waiters.sort_by(|one, other| one.work.key().cmp(other.work.key()));
         let mut later = Vec::new();

@@ -1,4 +1,4 @@
-//! What runs on a lane while somebody waits.
+//! The loop that a lane runs while callers wait.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::work::Work;
 use crate::backend::LockedKeys;
 use crate::{BatchStore, Effect, Error, ErrorKind, Key, Result};
 
-/// Makes one batch after the other until nobody waits.
+/// Sends one batch after the other until no caller waits.
 pub(super) async fn run<S: BatchStore, W: Work>(
     store: Arc<S>,
     locked: LockedKeys,
@@ -26,12 +26,13 @@ pub(super) async fn run<S: BatchStore, W: Work>(
         let (later, unclear) = ask(&*store, &locked, batch).await;
         lane.put_back(later);
         ask_alone(&store, &locked, unclear).await;
-        // Those who were answered come first, and may ask at once: they are in the next batch then.
+        // Callers that got their answers run first, and may send again at once: they are in the
+        // next batch then.
         tokio::task::yield_now().await;
     }
 }
 
-/// Somebody whose answer was an error of the batch, perhaps for what another asked.
+/// A caller whose answer was an error of the batch, perhaps because of another caller's item.
 struct Unclear<W: Work> {
     work: W,
     caller: Caller<W>,
@@ -39,7 +40,8 @@ struct Unclear<W: Work> {
     effect: Effect,
 }
 
-/// Asks for the batch and answers it; gives back who is asked for in another batch, and who alone.
+/// Sends the batch and answers its callers; returns those for a later batch, and those to send
+/// alone.
 async fn ask<S: BatchStore, W: Work>(
     store: &S,
     locked: &LockedKeys,
@@ -90,14 +92,14 @@ fn never_sent<W: Work>(waiter: Waiter<W>) -> Unclear<W> {
     }
 }
 
-/// Remembers the key of an error that says that somebody holds it.
+/// Remembers the key of an error that says that another caller holds it.
 pub(super) fn note(locked: &LockedKeys, key: &Key, error: Option<&Error>) {
     if error.is_some_and(|error| error.kind() == ErrorKind::Contention) {
         locked.found_locked(key);
     }
 }
 
-/// Whether an error is about what this caller asked, whoever else is in the batch.
+/// Returns whether an error is about this caller's own item, whatever else is in the batch.
 fn is_its_own(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -113,8 +115,9 @@ fn unanswered() -> Error {
     )
 }
 
-/// Asks for each by itself, so that no caller fails because of another. The lane waits for the answers, so that a
-/// store in trouble does not get ever more of them; not for those of locked keys, which may take long.
+/// Sends each item by itself, so that no caller fails because of another. The lane waits for the
+/// answers, so that a store in trouble does not get ever more of them. It does not wait for those
+/// of locked keys, which may take long.
 async fn ask_alone<S: BatchStore, W: Work>(
     store: &Arc<S>,
     locked: &LockedKeys,
@@ -138,7 +141,7 @@ async fn ask_alone<S: BatchStore, W: Work>(
     while asked.join_next().await.is_some() {}
 }
 
-/// An error after an earlier one of this effect.
+/// Returns an error after an earlier one of this effect.
 fn after(error: Error, earlier: Effect) -> Error {
     match earlier {
         Effect::None => error,
@@ -146,7 +149,7 @@ fn after(error: Error, earlier: Effect) -> Error {
     }
 }
 
-/// The answer for who is told none: the task that asked is gone.
+/// Returns the answer for a caller that gets none: the task that sent its item is gone.
 pub(super) fn lost<T>(operation: &'static str, backend: &'static str) -> Result<T> {
     let error = Error::new(
         ErrorKind::Unavailable,

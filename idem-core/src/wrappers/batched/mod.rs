@@ -1,4 +1,4 @@
-//! [`Batched`]: callers who wait anyway share a round trip.
+//! [`Batched`]: callers that wait anyway share a round trip.
 
 mod batch;
 mod lane;
@@ -22,25 +22,29 @@ use crate::{
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another: claims and completions that come while a round trip is under way go together in the next
-/// one, as a batch of the store.
+/// Adds batching to a store: claims and completions that arrive while a round trip is under way go
+/// together in the next one, as a batch of the store.
 ///
-/// There is no timer. A caller who comes while a lane is free asks at once, alone, in its own task; who comes while all
-/// lanes are busy waits for the first that is done, and goes with whoever waits by then. A lane is the right to make one
-/// call at a time; claims and completions have lanes of their own.
+/// There is no timer. A caller that arrives while a lane is free sends at once, alone, in its own
+/// task. One that arrives while all lanes are busy waits for the first that is done, and shares a
+/// batch with all that wait by then. A lane is the right to make one call at a time; claims and
+/// completions have lanes of their own.
 ///
-/// Each caller is answered for itself, as if it had asked alone:
-/// * An error that a batch met may be another's: those who got it are asked for once more, each alone. Without
-///   [`with_timeout`](Self::with_timeout) a caller may so wait for twice the store's time-out.
-/// * A caller who stops waiting changes nothing for the others; if its operation was not sent yet, it never is.
-/// * Identical claims in one batch are sent once. Who loses is told with the others; what was granted was granted to one.
-///   An attempt that is asked again asks alone, beside the lanes: it may be the holder.
+/// Each caller gets the answer that it would have got alone:
+/// * An error of a batch may be caused by another caller's item: the items that got it are sent
+///   once more, each alone. Without [`with_timeout`](Self::with_timeout) a caller may therefore
+///   wait for twice the store's time-out.
+/// * A caller that stops waiting changes nothing for the others; if its operation was not sent yet,
+///   it never is.
+/// * Identical claims in one batch are sent once. The losers share the answer; an acquired claim
+///   belongs to one caller. A repeated attempt is sent alone, beside the lanes: it may be the
+///   holder.
 /// * Keys go in order within a batch, each once.
-/// * A key that a store answered with `Contention` is asked for alone for a second or two, beside the lanes: an open
-///   transaction that holds it locked keeps no batch waiting.
+/// * A key that a store answered with `Contention` is sent alone for a second or two, beside the
+///   lanes: an open transaction that keeps it locked delays no batch.
 ///
-/// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other operations go through as
-/// they are, batches too.
+/// A batch has at most [`with_max_batch`](Self::with_max_batch) items, and about 1 MiB. All other
+/// operations are forwarded unchanged, batches too.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,8 +58,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Batches run in tasks of the runtime of whoever asked. When that runtime ends, who is left waits for nobody: the next
-/// caller takes over.
+/// Batches run in tasks of the caller's runtime. When that runtime ends, the remaining callers do
+/// not hang: the next one takes over.
 pub struct Batched<S> {
     store: Arc<S>,
     bounds: Bounds,
@@ -66,7 +70,8 @@ pub struct Batched<S> {
 }
 
 impl<S: BatchStore> Batched<S> {
-    /// In front of this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000 callers who wait.
+    /// Wraps this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000
+    /// waiting callers.
     pub fn new(store: S) -> Self {
         let bounds = Bounds {
             lanes: 2,
@@ -83,37 +88,37 @@ impl<S: BatchStore> Batched<S> {
         }
     }
 
-    /// How many calls are made at once, of claims and of completions each; at least 1. A lane needs a connection: more than
-    /// the store has are of no use.
+    /// Sets how many calls run at once, of claims and of completions each; at least 1. A lane needs
+    /// a connection: more lanes than the store has connections are useless.
     #[must_use]
     pub fn with_lanes(self, lanes: u16) -> Self {
         let lanes = usize::from(lanes.max(1));
         self.with_bounds(|bounds| bounds.lanes = lanes)
     }
 
-    /// How many items a batch has at most; 1 to [`MAX_BATCH`].
+    /// Sets how many items a batch has at most; 1 to [`MAX_BATCH`].
     #[must_use]
     pub fn with_max_batch(self, items: u32) -> Self {
         let batch = items.clamp(1, MAX_BATCH) as usize;
         self.with_bounds(|bounds| bounds.batch = batch)
     }
 
-    /// How many callers wait at most, for claims and for completions each. One who comes then is told `Unavailable` at once, and
-    /// nothing was sent.
+    /// Sets how many callers wait at most, for claims and for completions each. A further one gets
+    /// `Unavailable` at once, and nothing was sent.
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
         self.with_bounds(|bounds| bounds.waiting = callers as usize)
     }
 
-    /// How long a caller waits for the answer of a batch, in the queue and in the store together; without limit by default.
-    /// Then it gets `Unavailable`, without effect if its operation was not sent. A caller who asks alone waits as
-    /// long as the store lets it.
+    /// Sets how long a caller waits for the answer of a batch, in the queue and in the store
+    /// together. Default: no limit. After that time it gets `Unavailable`, without effect if its
+    /// operation was not sent. A caller that sends alone waits as long as the store lets it.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with_bounds(|bounds| bounds.timeout = timeout)
     }
 
-    /// Nobody waits yet, so the queues are made anew.
+    /// No caller waits yet, so the queues are created anew.
     fn with_bounds(mut self, set: impl FnOnce(&mut Bounds)) -> Self {
         set(&mut self.bounds);
         self.claims = Queue::new(self.bounds);
@@ -121,12 +126,12 @@ impl<S: BatchStore> Batched<S> {
         self
     }
 
-    /// The store behind.
+    /// Returns the wrapped store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Asks alone where a lane is free, and in a batch where none is.
+    /// Sends alone where a lane is free, and in a batch where none is.
     async fn ask<W: Work, F>(
         &self,
         queue: &Arc<Queue<W>>,
@@ -155,7 +160,7 @@ impl<S: BatchStore> Batched<S> {
         answer
     }
 
-    /// What comes within the time-out.
+    /// Returns the answer if it comes within the time-out.
     async fn in_time<F: Future>(&self, answer: F) -> Option<F::Output> {
         match self.bounds.timeout {
             Duration::MAX => Some(answer.await),
@@ -177,7 +182,7 @@ impl<S: BatchStore> Batched<S> {
         answer
     }
 
-    /// Asks for those who wait, in a task of its own: this caller has its answer.
+    /// Sends for the waiting callers, in a task of its own: this caller has its answer.
     fn go_on<W: Work>(&self, lane: Lane<W>) {
         if lane.is_wanted()
             && let Ok(runtime) = Handle::try_current()
@@ -209,7 +214,7 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let alone = || self.store.claim(request);
-        // It may be the holder: only the store knows, and tells only this attempt.
+        // It may be the holder: only the store knows, and answers so to this attempt only.
         if !request.is_first() {
             return self.noted(request.key(), alone().await);
         }

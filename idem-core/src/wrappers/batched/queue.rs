@@ -1,4 +1,4 @@
-//! [`Queue`]: who waits, and which lanes are busy.
+//! [`Queue`]: the waiting callers, and the busy lanes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use super::work::Work;
 use crate::{Effect, Error, ErrorKind, Result};
 
-/// Most bytes in one batch, about; an item that is larger is a batch by itself. Well below what servers accept in one
-/// statement.
+/// Most bytes in one batch, about; a larger item is a batch by itself. This is well below what
+/// servers accept in one statement.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// How much is gathered.
+/// The bounds of lanes, batches and waiting callers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) lanes: usize,
@@ -26,8 +26,9 @@ pub(super) struct Bounds {
 
 /// The queue of one kind of operation.
 ///
-/// A lane is the right to make one call of the store. Who comes while one is free takes it and does not wait; who comes while
-/// all are busy waits for a batch. Whenever somebody waits, all lanes are busy.
+/// A lane is the right to make one call of the store. A caller that arrives while one is free takes
+/// it and does not wait; one that arrives while all are busy waits for a batch. Whenever a caller
+/// waits, all lanes are busy.
 pub(super) struct Queue<W: Work> {
     bounds: Bounds,
     state: Mutex<State<W>>,
@@ -39,19 +40,19 @@ struct State<W: Work> {
     next_id: u64,
 }
 
-/// A caller who waits, and for what.
+/// A waiting caller, and its item.
 pub(super) struct Waiter<W: Work> {
     id: u64,
     pub(super) work: W,
     pub(super) caller: Caller<W>,
 }
 
-/// A caller who waits for an answer, who may have gone.
+/// A caller that waits for an answer, and may have gone.
 pub(super) struct Caller<W: Work>(oneshot::Sender<Told<W>>);
 
 impl<W: Work> Caller<W> {
     pub(super) fn answer(self, answer: Result<W::Answer>) {
-        // A caller who has gone wants none.
+        // A caller that has gone needs no answer.
         let _ = self.0.send(Told::Answer(answer));
     }
 
@@ -60,14 +61,14 @@ impl<W: Work> Caller<W> {
     }
 }
 
-/// What a caller who waits is told.
+/// The message to a waiting caller.
 pub(super) enum Told<W: Work> {
     Answer(Result<W::Answer>),
-    /// The lane is the caller's: whoever had it is gone.
+    /// The lane is the caller's: its previous owner is gone.
     Lead(Lane<W>),
 }
 
-/// What becomes of a caller who comes.
+/// The result of [`Queue::enter`].
 pub(super) enum Entry<W: Work> {
     Leads(Lane<W>),
     Waits {
@@ -98,7 +99,7 @@ impl<W: Work> Queue<W> {
         if let Some(lane) = self.free_lane(&mut self.state())? {
             return Ok(Entry::Leads(lane));
         }
-        // What it costs to copy the work is nobody else's wait.
+        // The copy of the work is made outside the lock, so that no other caller waits for it.
         let work = work();
         let (told, answer) = oneshot::channel();
         let mut state = self.state();
@@ -115,7 +116,7 @@ impl<W: Work> Queue<W> {
         Ok(Entry::Waits { id, answer })
     }
 
-    /// Takes a caller out of the queue; whether it was still in it, and so never sent.
+    /// Takes a caller out of the queue; returns whether it was still in it, and so never sent.
     pub(super) fn leave(&self, id: u64) -> bool {
         let mut state = self.state();
         let position = state.waiting.iter().position(|waiter| waiter.id == id);
@@ -140,7 +141,7 @@ impl<W: Work> Queue<W> {
         Error::new(ErrorKind::Unavailable, Effect::None, message)
     }
 
-    /// The next batch, or nothing and the lane is free.
+    /// Returns the next batch; if it is empty, the lane is free.
     fn take(&self) -> Vec<Waiter<W>> {
         let mut state = self.state();
         let mut batch = Vec::new();
@@ -165,7 +166,7 @@ impl<W: Work> Queue<W> {
         batch
     }
 
-    /// The first who waits and is still there is given the lane, or it is free.
+    /// Hands the lane to the first waiting caller that is still there, or frees it.
     fn hand_over(self: Arc<Self>) {
         loop {
             let mut state = self.state();
@@ -186,19 +187,19 @@ impl<W: Work> Queue<W> {
     }
 }
 
-/// The right to make one call of the store at a time. Dropped, it is somebody else's.
+/// The right to make one call of the store at a time. Its drop passes it on.
 pub(super) struct Lane<W: Work> {
     queue: Option<Arc<Queue<W>>>,
 }
 
 impl<W: Work> Lane<W> {
-    /// Whether somebody waits.
+    /// Returns whether a caller waits.
     pub(super) fn is_wanted(&self) -> bool {
         let queue = self.queue.as_ref();
         queue.is_some_and(|queue| !queue.state().waiting.is_empty())
     }
 
-    /// Who is asked for next. With nobody the lane is given back.
+    /// Returns the callers to send for next. If there are none, the lane is given back.
     pub(super) fn take(&mut self) -> Vec<Waiter<W>> {
         let Some(queue) = &self.queue else {
             return Vec::new();
@@ -210,7 +211,7 @@ impl<W: Work> Lane<W> {
         batch
     }
 
-    /// Puts some back before all others.
+    /// Puts callers back before all others.
     pub(super) fn put_back(&self, waiters: Vec<Waiter<W>>) {
         if let Some(queue) = &self.queue {
             let mut state = queue.state();

@@ -1,4 +1,4 @@
-//! [`Work`]: what is gathered into batches.
+//! [`Work`]: the operations that are batched.
 
 use std::future::Future;
 
@@ -14,13 +14,13 @@ pub(super) trait Work: Clone + Send + Sync + 'static {
 
     fn key(&self) -> &Key;
 
-    /// About how long it is on the wire.
+    /// Returns about how many bytes it has on the wire.
     fn bytes(&self) -> usize;
 
-    /// Whether another is told the same, unless [`granted`](Self::granted).
+    /// Returns whether both get the same answer, except when it was [`granted`](Self::granted).
     fn is_same(&self, other: &Self) -> bool;
 
-    /// Whether the answer is for one only.
+    /// Returns whether the answer is for one caller only.
     fn granted(answer: &Self::Answer) -> bool;
 
     fn alone<S: BatchStore>(&self, store: &S) -> impl Future<Output = Result<Self::Answer>> + Send;

@@ -1,0 +1,187 @@
+//! Lets callers use the crate `idempotent`, for the benchmarks of idem.
+//!
+//! `idem-bench-idempotent memory|redis://… claim|fresh|replayed` reads a round from each line of its
+//! standard input, `CALLERS OPERATIONS` or `CALLERS NANOSECONDSns`, and answers each with a line:
+//! `OPERATIONS NANOSECONDS`, or the error.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idempotent::memory::MemoryStore;
+use idempotent::valkey::ValkeyStore;
+use idempotent::{
+    CachedResponse, ClaimOutcome, ExecutionOutcome, IdempotencyKey, IdempotencyStore, Metadata,
+};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// As long as the scope and operation of idem's keys.
+const PREFIX: &str = "benchpayments.create";
+/// What idem's benchmarks store.
+const BODY: &str = r#"{"id":"ch_8f14e45fceea167a5a36dedd4bea2543","status":"succeeded","amount":1200,"currency":"EUR"}"#;
+const LEASE: Duration = Duration::from_secs(30);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many completed keys are replayed in turns.
+const KEYS: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// A claim of a fresh key.
+    Claim,
+    /// A run of a fresh key.
+    Fresh,
+    /// A run of a completed key.
+    Replayed,
+}
+
+#[derive(Clone, Copy)]
+enum Length {
+    Operations(u64),
+    Time(Duration),
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [store, call] = &arguments[..] else {
+        return Err("usage: idem-bench-idempotent memory|redis://… claim|fresh|replayed".into());
+    };
+    let call = match &**call {
+        "claim" => Call::Claim,
+        "fresh" => Call::Fresh,
+        "replayed" => Call::Replayed,
+        other => return Err(format!("{other} is none of claim, fresh, replayed").into()),
+    };
+    match &**store {
+        "memory" => serve(MemoryStore::builder().try_build()?, call).await,
+        url => serve(ValkeyStore::with_url(url).try_build().await?, call).await,
+    }
+}
+
+/// Answers each line.
+async fn serve<S>(store: S, call: Call) -> Result<()>
+where
+    S: IdempotencyStore + Send + Sync + 'static,
+    S::Error: Error + Send + Sync + 'static,
+{
+    let store = Arc::new(store);
+    let used: Vec<String> = (0..KEYS).map(|_| id()).collect();
+    if call == Call::Replayed {
+        for id in &used {
+            step(&*store, Call::Fresh, id).await?;
+        }
+    }
+    let used = Arc::new(used);
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        match round(&store, call, &used, &line).await {
+            Ok((operations, elapsed)) => println!("{operations} {}", elapsed.as_nanos()),
+            Err(error) => println!("{error}"),
+        }
+    }
+    Ok(())
+}
+
+async fn round<S>(
+    store: &Arc<S>,
+    call: Call,
+    used: &Arc<Vec<String>>,
+    line: &str,
+) -> Result<(u64, Duration)>
+where
+    S: IdempotencyStore + Send + Sync + 'static,
+    S::Error: Error + Send + Sync + 'static,
+{
+    let (callers, length) = line.split_once(' ').ok_or("no length")?;
+    let callers: u64 = callers.parse()?;
+    let begin = Instant::now();
+    let mut shifts = Vec::new();
+    for number in 0..callers {
+        let length = match length.strip_suffix("ns") {
+            Some(nanoseconds) => Length::Time(Duration::from_nanos(nanoseconds.parse()?)),
+            None => {
+                let all: u64 = length.parse()?;
+                Length::Operations(all / callers + u64::from(number < all % callers))
+            }
+        };
+        let (store, used) = (Arc::clone(store), Arc::clone(used));
+        shifts.push(tokio::spawn(shift(
+            store, call, used, number, begin, length,
+        )));
+    }
+    let (mut operations, mut last) = (0, begin);
+    for shift in shifts {
+        let (done, ended) = shift.await??;
+        operations += done;
+        last = last.max(ended);
+    }
+    Ok((operations, last - begin))
+}
+
+/// One caller: how many operations it did, and when the last ended.
+async fn shift<S>(
+    store: Arc<S>,
+    call: Call,
+    used: Arc<Vec<String>>,
+    number: u64,
+    begin: Instant,
+    length: Length,
+) -> Result<(u64, Instant)>
+where
+    S: IdempotencyStore + Send + Sync + 'static,
+    S::Error: Error + Send + Sync + 'static,
+{
+    let mut next = usize::try_from(number)?;
+    let (mut operations, mut last) = (0, begin);
+    loop {
+        let is_over = match length {
+            Length::Operations(count) => operations >= count,
+            Length::Time(length) => operations > 0 && last - begin >= length,
+        };
+        if is_over {
+            return Ok((operations, last));
+        }
+        match call {
+            Call::Replayed => step(&*store, call, &used[next % used.len()]).await?,
+            Call::Claim | Call::Fresh => step(&*store, call, &id()).await?,
+        }
+        next += 1;
+        operations += 1;
+        last = Instant::now();
+    }
+}
+
+/// One call, as an application makes it.
+async fn step<S>(store: &S, call: Call, id: &str) -> Result<()>
+where
+    S: IdempotencyStore,
+    S::Error: Error + Send + Sync + 'static,
+{
+    let key = IdempotencyKey::new([PREFIX, id].concat())?;
+    let claim = store
+        .claim(&key, LEASE)
+        .fingerprint("payments.create", b"request");
+    if call == Call::Claim {
+        return match claim.try_insert().await? {
+            ClaimOutcome::Claimed(_guard) => Ok(()),
+            ClaimOutcome::Exists { .. } => Err("the key was not fresh".into()),
+        };
+    }
+    let work = |_token| async { Ok(CachedResponse::new(200, Metadata::new(), BODY.into())) };
+    let is_fresh = match claim.execute_or_replay(DAY, work).await? {
+        ExecutionOutcome::Executed(_) => true,
+        ExecutionOutcome::Replayed(_) => false,
+        _ => return Err("the key is in flight".into()),
+    };
+    match is_fresh == (call == Call::Fresh) {
+        true => Ok(()),
+        false => Err("a fresh key was replayed, or a completed one ran again".into()),
+    }
+}
+
+/// 32 hexadecimal digits in no order.
+fn id() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
