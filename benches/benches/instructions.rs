@@ -1,10 +1,10 @@
 //! Instructions that a client executes per operation, counted by callgrind: stable numbers, unlike
 //! times.
 //!
-//! Needs `valgrind` and `gungraun-runner` in the version of the crate `gungraun`, on the path or
-//! named by `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`: `cargo bench -p
-//! idem-benches --features instructions --bench instructions`, with `--save-summary=json` after
-//! `--` for machine-readable numbers. Each count is of [`OPERATIONS`] operations. Valgrind knows
+//! Needs `valgrind`, and `gungraun-runner` in the version of the crate `gungraun`, on the path or
+//! named by `GUNGRAUN_RUNNER`. So it is built only with the feature `instructions`: `cargo bench -p
+//! idem-benches --features instructions --bench instructions`. `--save-summary=json` after `--`
+//! writes machine-readable numbers. Each count is of [`OPERATIONS`] operations. Valgrind knows
 //! fewer instructions than processors do: hashing takes more of them here than on a processor with
 //! SHA-256 instructions.
 

@@ -98,7 +98,7 @@ impl Orders {
 
     /// Places an order once per key.
     ///
-    /// It reads first, because most repetitions come when the order exists, and the work before an
+    /// It reads first, because most repetitions come when the order exists. The work before an
     /// insert (a check of the stock, a call to another service) must not be repeated for them. The
     /// read decides nothing: the insert does, by the unique constraint, and a refused insert reads
     /// again. `ON CONFLICT` waits for a transaction that is about to commit the same key, so that

@@ -48,8 +48,8 @@ const DEFAULT: [HeaderName; 14] = [
 /// `Content-Language`, `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`,
 /// `Location`, `Retry-After`, `Vary`, `WWW-Authenticate`.
 ///
-/// Never stored or replayed, even if added: `Set-Cookie`, the hop-by-hop headers of RFC 9110,
-/// 7.6.1, those that the response's `Connection` names, and those that a server sets itself:
+/// Never stored or replayed, even if added: `Set-Cookie`; the hop-by-hop headers of RFC 9110,
+/// 7.6.1; headers that the response's `Connection` names; and headers that a server sets itself:
 /// `Content-Length`, `Date`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayedHeaders(Vec<HeaderName>);

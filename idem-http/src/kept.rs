@@ -16,8 +16,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 /// Which requests are kept, and what is masked in them before they reach the store.
 ///
-/// The layer keeps the JSON body of each handled request for as long as its response, in a record
-/// of its own under a key derived from the request's. A conflict then carries `differences`: a JSON
+/// The layer keeps the JSON body of each handled request for as long as its response, in a separate
+/// record under a key derived from the request's. A conflict then carries `differences`: a JSON
 /// Patch (RFC 6902) from the first body to this one. Bodies that are not JSON, or over the limit,
 /// are not kept. Keeping and finding them never fails a request; if it does not work, the conflict
 /// has no `differences`.

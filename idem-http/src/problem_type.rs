@@ -21,10 +21,10 @@ use http::StatusCode;
 /// A problem means that nothing ran for this request, except while the server shuts down: then the
 /// retry shows whether it ran.
 ///
-/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`; `retryAfter`
-/// in seconds where there is a `Retry-After`; `documentation`, and a `Link` with
-/// `rel="describedby"`, if the policy names a page. The extensions of the response carry this type,
-/// so that a layer outside can word the problem in another way.
+/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
+/// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has
+/// `documentation`, and the response a `Link` with `rel="describedby"`. The extensions of the
+/// response carry this type, so that an outer layer can word the problem in another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemType {

@@ -1,9 +1,9 @@
 //! Many claims or completions at once.
 //!
 //! For operations whose claims mostly meet a record, one command reads all keys of a batch, so
-//! duplicates share one round trip. Writes go key by key, a few at a time: `bulkWrite` (MongoDB
-//! 8.0) and an `update` with many statements answer with counts, which do not prove that a single
-//! item has won.
+//! duplicates share one round trip. Writes go key by key, a few at a time, because batched writes
+//! answer with counts, which do not prove that a single item has won. This holds for `bulkWrite`
+//! (MongoDB 8.0) and for an `update` with many statements.
 
 use std::collections::HashMap;
 

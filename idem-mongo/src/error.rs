@@ -178,8 +178,8 @@ pub(crate) fn is_write_conflict(error: &MongoError) -> bool {
 
 /// Returns whether the caller should repeat the whole transaction after this error. That holds if
 /// the error or one of its sources carries the label `TransientTransactionError`, as write
-/// conflicts (112) in a transaction do, or is a [`Contention`](ErrorKind::Contention) of this
-/// crate.
+/// conflicts (112) in a transaction do. It also holds for a [`Contention`](ErrorKind::Contention)
+/// of this crate.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);

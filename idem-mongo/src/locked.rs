@@ -1,7 +1,7 @@
 //! Writes with a short wait for other callers' open transactions.
 //!
-//! When a write outside a transaction meets a document that an open transaction has written, the
-//! server itself repeats it, until that transaction ends or the write's `maxTimeMS` is over:
+//! A write outside a transaction may meet a document that an open transaction has written. Then the
+//! server itself repeats the write, until that transaction ends or the write's `maxTimeMS` is over:
 //! <https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts>.
 //! So each deciding write gets [`MAX_LOCK_WAIT`]. Its end by `maxTimeMS` may have two other
 //! reasons, a slow server and members that confirm slowly, and neither may fail a write:
@@ -9,18 +9,19 @@
 //! * members that confirm slowly: the server answers with the document and a write concern error.
 //!   The store repeats the write, which changes nothing, with all the remaining time, and gives
 //!   later writes longer ([`Patience`]);
-//! * before it wrote: a transaction of the store's own touches the document and is aborted. In a
-//!   transaction the server answers a conflict at once (112), so this distinguishes a lock from a
-//!   slow server, for which the store repeats the write with more time.
+//! * a slow server: the write ended before it wrote. To distinguish this from a lock, a transaction
+//!   of the store's own touches the document and is aborted, because in a transaction the server
+//!   answers a conflict at once (112). Without a conflict, the store repeats the write with more
+//!   time.
 //!
 //! That transaction runs in the session of the write. A server refuses a statement of a session
-//! that is older than one it has already taken (`TransactionTooOld`), so a first try of the driver
+//! that is older than one it has already taken (`TransactionTooOld`). So a first try of the driver
 //! that is still under way cannot take effect after it:
 //! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 //!
 //! At most one caller of a process waits for one key. A key that was found locked is refused
-//! without a wait for 100 ms to 1 s, and looked up once in 25 ms. Observed on secantusd: a write
-//! outside waits for the transaction's end or its `maxTimeMS` (50), a write inside another
+//! without a wait for 100 ms to 1 s, and looked up once in 25 ms. On secantusd, a write outside
+//! waits for the transaction's end or its `maxTimeMS` (50). There a write inside another
 //! transaction gets 112 at once, and an upsert of a key that is being inserted conflicts likewise.
 //! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
 
@@ -139,7 +140,7 @@ impl Looked {
 }
 
 /// How long a write may take before the store checks whether its document is locked:
-/// [`MAX_LOCK_WAIT`], or longer if members confirm slowly, because a checked write is sent twice.
+/// [`MAX_LOCK_WAIT`], or longer if members confirm slowly. A checked write is sent twice.
 #[derive(Debug)]
 pub(crate) struct Patience(AtomicU64);
 
@@ -231,9 +232,9 @@ impl Operations {
         }
     }
 
-    /// Returns the error for a holder whose claim no statement has found: `ClaimLost`, or
-    /// `Contention` while an open transaction holds the document, because the claim may be in that
-    /// transaction. Returns `None` when the claim was committed meanwhile: repeat the statement.
+    /// Returns the error for a holder whose claim no statement has found: `ClaimLost`. While an
+    /// open transaction holds the document, the claim may be in that transaction, so the error is
+    /// `Contention`. Returns `None` when the claim was committed meanwhile: repeat the statement.
     pub(crate) async fn lost(
         &self,
         session: &mut Session<'_>,

@@ -125,9 +125,9 @@ impl Row {
         self.stored(result, now)?.record().map(Some)
     }
 
-    /// Returns the outcome of a claim's update: the claim, if the record carries this attempt's id
-    /// in flight; a failure, if the update has failed the record; `None`, if another caller was
-    /// first.
+    /// Returns the outcome of a claim's update. If the record carries this attempt's id in flight,
+    /// it is the claim. If the update has failed the record, it is a failure. If another caller was
+    /// first, it is `None`.
     ///
     /// The end of the lease, or the time of the failure, shows the clock of the update.
     pub(crate) fn decided(

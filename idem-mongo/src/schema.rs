@@ -92,9 +92,9 @@ impl MongoStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MongoDB 5.0, or when the collection has a
-    /// collation, is capped, a view or a time series, has other indexes under the same names, or
-    /// has a later version; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than MongoDB 5.0, or when the collection is
+    /// unsuitable. It must not have a collation, be capped, a view or a time series, have other
+    /// indexes under the same names, or have a later version. `Unavailable` as usual.
     ///
     /// # Cancellation
     ///

@@ -4,15 +4,15 @@
 //! the document as it is at the write. Of two concurrent updates one is undone and repeated, by the
 //! server or by this crate (112). See
 //! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is
-//! the key, so the index that every collection has admits one record for each key, on every shard
-//! if the shard key is the `_id`.
+//! the key, and every collection has an index on it. That index admits one record for each key, on
+//! every shard if the shard key is the `_id`.
 //!
 //! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate
 //! stores microseconds. The server reads it before any wait: a slightly old instant lets a lease
 //! look live for longer, never stale too early.
 //!
-//! Conditions are in the pipeline of an upsert, because servers refuse `$expr` in its filter (224),
-//! and dates are made from numbers, because not every server can add to a date.
+//! Conditions are in the pipeline of an upsert, because servers refuse `$expr` in its filter (224).
+//! Dates are made from numbers, because not every server can add to a date.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite tests each of them on the store.
@@ -24,9 +24,9 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 
 /// The delay, in microseconds, after which the server itself may delete a record: a minute. The TTL
-/// monitor uses the clock of the current primary. If that is ahead by less than this delay, the
-/// monitor deletes no record that another member still counts as live, and no token that another
-/// member's clock has not passed.
+/// monitor uses the clock of the current primary. If that clock is ahead by less than this delay,
+/// the monitor deletes no record that is live for another member. Nor does it delete a token that
+/// another member's clock has not passed.
 pub(crate) const TTL_MARGIN: i64 = 60_000_000;
 
 /// The server's clock in microseconds.
@@ -166,10 +166,10 @@ impl<'r> ClaimParams<'r> {
 /// write.
 ///
 /// Of any number of claims of a free key one inserts. The others meet its document, at once or when
-/// they are sent again after 11000 or 112, and the pipeline leaves it as it is: it replaces the
-/// document by itself, of which the server writes nothing. The returned document carries this
-/// attempt's id in a record in flight if, and only if, the attempt has won. `failure` is the stored
-/// form of the failure of a stale record that may not be taken over.
+/// they are sent again after 11000 or 112. For them the pipeline replaces the document by itself,
+/// of which the server writes nothing. The returned document carries this attempt's id in a record
+/// in flight if, and only if, the attempt has won. `failure` is the stored form of the failure of a
+/// stale record that may not be taken over.
 pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     let decided = bson!({ "$switch": {
         "branches": [

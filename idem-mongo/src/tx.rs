@@ -24,11 +24,13 @@ use crate::store::{BACKEND, MongoStore};
 /// has transactions on replica sets (also of one member) and sharded clusters; elsewhere beginning
 /// one returns `Misconfigured`.
 ///
-/// There are two ways. Claim outside, and run only [`complete_in`](Self::complete_in) in the
-/// transaction that writes the business documents: other callers see the key in flight while the
-/// work runs. Or run both [`claim_in`](Self::claim_in) and `complete_in` in it: other claims of the
-/// key get `Contention` within about 100 ms, or the outcome by the committed record, and an abort
-/// leaves no trace of the claim.
+/// There are two ways:
+///
+/// * Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that writes
+///   the business documents. Other callers see the key in flight while the work runs.
+/// * Run both [`claim_in`](Self::claim_in) and `complete_in` in it. Other claims of the key get
+///   `Contention` within about 100 ms, or the outcome by the committed record. An abort leaves no
+///   trace of the claim.
 ///
 /// Start a transaction on the session before the first of these calls; without one each statement
 /// commits by itself. The read and write concern are the transaction's, so start it with `snapshot`

@@ -42,8 +42,8 @@ type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 /// change.
 ///
 /// The mark decides which event *begins*. A handler that was paused after that, for longer than a
-/// newer event takes, still writes last. If such a write must not overwrite newer data, write
-/// [`Event::version`] along with it and refuse a smaller one (`WHERE version <= …`), or commit the
+/// newer event takes, still writes last. If it must not overwrite newer data, store
+/// [`Event::version`] with the data and refuse a smaller one (`WHERE version <= …`), or commit the
 /// write and the claim together.
 ///
 /// # Cancellation

@@ -1,23 +1,22 @@
-//! A retry storm: at-least-once delivery, workers that are killed, effects that happen exactly
-//! once.
+//! A retry storm: at-least-once delivery, killed workers, and effects that happen exactly once.
 //!
-//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed (every request
+//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed: every request
 //! several times, in random order, some deliveries with another payload under the same key, some
-//! with a crash), starts the worker processes, and sends each delivery again until it is
+//! with a crash. It starts the worker processes, and sends each delivery again until it is
 //! acknowledged. A worker claims the request's key, does the work, and commits the effect (a row of
 //! an append-only ledger without any unique constraint) together with the answer. At the end the
-//! parent audits (`audit.rs`) the ledger against every answer it was given.
+//! parent audits (`audit.rs`) the ledger against every answer that it received.
 //!
 //! # What makes it exactly once
 //!
 //! A worker takes the claim **outside** of the transaction, with a short lease; the effect's row
-//! and `complete_in` commit in **one** transaction. The claim is outside because then every worker
-//! sees at once that the request is in progress, and no one waits for a database lock while the
-//! work runs (`claim_in` would hold SQLite's only write lock for all of it). The lease is short
-//! because a killed worker leaves its claim behind, and the others should not wait for long. The
-//! transaction makes the effect exact: `complete_in` returns an error to a worker that has lost its
-//! claim, and its rollback removes the effect's row. A lease that is too short costs time, never a
-//! second effect.
+//! and `complete_in` commit in **one** transaction. With the claim outside, every worker sees at
+//! once that the request is in progress, and no worker waits for a database lock during the work.
+//! (`claim_in` would hold SQLite's only write lock for all of it.) The lease is short because a
+//! killed worker leaves its claim behind, and the others should not wait for long. The transaction
+//! makes the effect exact: `complete_in` returns an error to a worker that has lost its claim, and
+//! its rollback removes the effect's row. A lease that is too short costs time, never a second
+//! effect.
 //!
 //! Redis has no such transaction. There the effect is a call to a service that has one effect for
 //! one key (`backend/redis`), and the derived key makes it exact. A cache in front

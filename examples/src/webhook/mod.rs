@@ -1,5 +1,5 @@
-//! A receiver of GitHub's webhooks under difficult conditions: every event of a file, delivered at
-//! least once, shuffled, in parallel, some forged, some by a sender that disconnects before the
+//! A receiver of GitHub's webhooks under difficult conditions. Every event of a file is delivered
+//! at least once, shuffled, in parallel, some forged, some by a sender that disconnects before the
 //! answer.
 //!
 //! The receiver is in `bin/webhook.rs`; this module has the sender and the audit.

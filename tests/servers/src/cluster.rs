@@ -183,8 +183,8 @@ impl Cluster {
     ///
     /// Galera: fails if the others are no majority (two were killed at once) or none runs; use
     /// [`restart_all`](Self::restart_all) then. Redis: a master with a running replica waits for
-    /// that replica's takeover and comes back as its replica; one without comes back with its data
-    /// on disk, which in a fast cluster is nothing.
+    /// that replica's takeover and comes back as its replica. A master without one comes back with
+    /// its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?;
         group(self.server.cluster).restart(&mut self.nodes, node)

@@ -1,10 +1,11 @@
 //! Real database servers for tests: found, started, killed, removed.
 //!
 //! Each database comes from the first of these sources that has it: a URL in the environment
-//! (`IDEM_POSTGRES_URL`), a container if an engine answers, programs on this machine, and on Debian
-//! and Ubuntu as root the distribution's packages, installed on demand. The packages of MySQL and
-//! Valkey are only unpacked, into their own folder, without root; cargo builds the stand-in for
-//! MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one source.
+//! (`IDEM_POSTGRES_URL`), a container if an engine answers, programs on this machine, and the
+//! distribution's packages. Packages are installed on demand, on Debian and Ubuntu as root. Those
+//! of MySQL and Valkey are only unpacked, into their own folder, without root; cargo builds the
+//! stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one
+//! source.
 //!
 //! A test that needs any server calls [`url_for`]. A test that kills its server starts a private
 //! one:

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer
 /// together. A store without such a transaction sends the effect to a service with its own
-/// idempotency keys ([`Claim::derive`] is for that), and completes the claim after it; the audit
-/// then reads that service's ledger.
+/// idempotency keys, by [`Claim::derive`], and completes the claim after it. The audit then reads
+/// that service's ledger.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
     /// Returns a handle on the store.

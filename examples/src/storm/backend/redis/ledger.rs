@@ -32,7 +32,8 @@ impl Ledger {
     }
 
     /// Requests the effect under a key. Returns the one effect that this key ever has, of this
-    /// caller or of an earlier one; `None` for a caller that comes after one with a greater token.
+    /// caller or of an earlier one. Returns `None` for a caller that comes after one with a greater
+    /// token.
     pub(super) async fn ask(
         &self,
         server: &Server,

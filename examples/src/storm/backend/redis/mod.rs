@@ -1,9 +1,9 @@
 //! Redis and Valkey, also as a cluster: records there, and effects in a service with its own
 //! idempotency keys.
 //!
-//! No transaction holds a record and an effect: the effect happens elsewhere, such as at a payment
-//! provider, and the worker may be killed after it and before the claim is completed. The effect
-//! happens once because the provider gets the same key at each attempt
+//! No transaction holds a record and an effect. The effect happens elsewhere, such as at a payment
+//! provider, and the worker may be killed between the effect and the completion. The effect happens
+//! once because the provider gets the same key at each attempt
 //! ([`Claim::derive`](idem_core::Claim::derive)), and has one effect for one key. The attempt that
 //! takes over the claim repeats the call, receives the first result, and stores it. The call also
 //! carries the fencing token, so that the provider can refuse a worker that was paused and has lost
