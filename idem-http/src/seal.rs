@@ -14,11 +14,11 @@ use crate::{Body, HttpPolicy, NotStored, media};
 /// The one header of a record whose response was not stored. No response has a header of this name.
 const MARKER: &str = ":idem-http";
 
-/// A response with its fate.
+/// A response, and the decision about it.
 pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
     /// Store this for later callers.
     StoredResult(Stored, Response<Body<B>>),
-    /// The key stays free.
+    /// The key is free again.
     Released(Response<Body<B>>),
 }
 

@@ -70,8 +70,8 @@ const MAX_DATABASE_BYTES: usize = 63;
 const MAX_COLLECTION_BYTES: usize = 120;
 
 impl Config {
-    /// The collection `idem_records` in the database that the URL names, or `idem`; results up to 8
-    /// MiB; journaled by a majority; 10 s for an operation.
+    /// Creates the default configuration: the collection `idem_records` in the database that the
+    /// URL names, or `idem`; results up to 8 MiB; journaled by a majority; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {

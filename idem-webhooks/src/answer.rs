@@ -20,7 +20,7 @@ use crate::run::{Broken, StoredResult};
 /// | [`Rejected`](Self::Rejected) | 401 or 400 | is not proven, or sends what cannot be read | nothing |
 /// | [`InFlight`](Self::InFlight) | 409, `Retry-After` | sends again | nothing more |
 /// | [`Conflict`](Self::Conflict) | 422 | has used the id for another body | nothing more |
-/// | [`Failed`](Self::Failed) | 422 | sends in vain | the failure, from before |
+/// | [`Failed`](Self::Failed) | 422 | sends without effect | the failure, from before |
 /// | [`Error`](Self::Error) | 500 | sends again | released, unless the policy records errors |
 /// | [`NotStored`](Self::NotStored) | 503, `Retry-After` | sends again | not known to be sealed |
 /// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where an operator has to act | sends again | not known |

@@ -17,8 +17,8 @@ type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 ///
 /// # What happens to a delivery
 ///
-/// 1. The receiver verifies the signature; before that it reads nothing else of the body, and
-///    stores nothing.
+/// 1. The receiver verifies the signature; before that it does not parse the body, and stores
+///    nothing.
 /// 2. It identifies the event. The key is `(scope, "webhook.<provider>", id)`.
 /// 3. It claims the key; a duplicate gets the answer of the first delivery.
 /// 4. Under the claim, it raises the source's watermark to the event's version. An older event ends
