@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::request::Parts;
 
-/// Returns the scope of a request: the account, tenant or API key that it was *authenticated* as.
+/// Extracts the scope of a request: the account, tenant or API key that it was *authenticated* as.
 ///
 /// A key is only looked up within its scope, so a client that may choose its scope freely can read
 /// the responses of others. Take the scope from the request's extensions, where the authentication

@@ -1,4 +1,4 @@
-//! [`Ticket`]: what a queued job carries.
+//! [`Ticket`]: the claim that travels with a queued job.
 
 use std::fmt;
 
