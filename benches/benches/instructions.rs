@@ -1,10 +1,12 @@
-//! Instructions that a client executes per operation, counted by callgrind: the numbers that do not wobble.
+//! Instructions that a client executes per operation, counted by callgrind: stable numbers, unlike
+//! times.
 //!
-//! Needs `valgrind` and `gungraun-runner` of the version of the crate `gungraun`, on the path or named by
-//! `GUNGRAUN_RUNNER`, so it is built only with the feature `instructions`:
-//! `cargo bench -p idem-benches --features instructions --bench instructions`, with `--save-summary=json` behind `--`
-//! for numbers that a program reads. Each count is of [`OPERATIONS`] operations. Valgrind knows fewer instructions
-//! than processors do: hashing takes more of them here than where SHA-256 is one.
+//! Needs `valgrind`, and `gungraun-runner` in the version of the crate `gungraun`, on the path or
+//! named by `GUNGRAUN_RUNNER`. So it is built only with the feature `instructions`: `cargo bench -p
+//! idem-benches --features instructions --bench instructions`. `--save-summary=json` after `--`
+//! writes machine-readable numbers. Each count is of [`OPERATIONS`] operations. Valgrind knows
+//! fewer instructions than processors do: hashing takes more of them here than on a processor with
+//! SHA-256 instructions.
 
 #![expect(
     missing_docs,
@@ -23,7 +25,7 @@ use idem_core::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// How many operations each benchmark does: with a thousand, what is done once no longer shows.
+/// How many operations each benchmark does: with a thousand, one-time costs no longer show.
 const OPERATIONS: u64 = 1000;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -31,7 +33,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// An order of about 200 bytes.
 const BODY: &str = r#"{"amount": 1200, "currency": "EUR", "customer": {"id": "cus_4QFJOjw2pOmAGJ", "name": "Zoë"}, "items": [{"sku": "A-17", "count": 2, "price": 349.5}, {"sku": "B-4", "count": 1, "price": 501.0}]}"#;
 
-/// What is made before counting begins. Returned by each benchmark, so that it is dropped after counting has ended.
+/// The state that is made before counting begins. Each benchmark returns it, so that it is dropped
+/// after counting has ended.
 struct Prepared<S> {
     runtime: Runtime,
     store: S,
@@ -136,7 +139,7 @@ fn batched_claim(prepared: Prepared<Batched<MemoryStore>>) -> Prepared<Batched<M
     prepared.claim_all()
 }
 
-// What a batch of this size costs the store itself, for comparison.
+// The cost of a batch of this size for the store itself, for comparison.
 #[library_benchmark(setup = memory)]
 fn memory_claim_many(prepared: Prepared<MemoryStore>) -> Prepared<MemoryStore> {
     let claim = prepared.store.claim_many(&prepared.requests);

@@ -1,7 +1,7 @@
 //! Criterion's pages of the paths: `cargo bench -p idem-benches --bench paths -- replay`.
 //!
-//! `IDEM_BENCH_BACKENDS` names the backends, with commas between; default: all whose servers are
-//! there.
+//! `IDEM_BENCH_BACKENDS` names the backends, separated by commas. Default: all whose servers are
+//! available.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use idem_core::BoxError;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-/// Hands each scene to the main thread, which criterion does not leave, and waits for it.
+/// Sends each scene to the main thread, which criterion does not leave, and waits for it.
 struct Scenes(mpsc::Sender<(Scene, oneshot::Sender<()>)>);
 
 #[async_trait]

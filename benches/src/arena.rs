@@ -12,11 +12,11 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes and opens a fresh namespace.
+    /// Creates and opens a fresh namespace.
     ///
     /// # Errors
     ///
-    /// The backend's.
+    /// The backend's error.
     pub async fn new(backend: &Arc<dyn Backend>) -> Result<Self, BoxError> {
         let namespace = backend.create().await?;
         match backend.open(&namespace).await {
@@ -40,13 +40,13 @@ impl Arena {
         &self.namespace
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn IdempotencyStore> {
         self.handle.store()
     }
 
-    /// A handle of its own for batches, where the backend has them.
+    /// Returns a separate handle for batches, if the backend has them.
     pub(crate) async fn batch(&self) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         Ok(match self.backend.open(&self.namespace).await? {
             Handle::Batch(store) => Some(store),
@@ -58,7 +58,7 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// The backend's.
+    /// The backend's error.
     pub async fn close(self) -> Result<(), BoxError> {
         drop(self.handle);
         self.backend.destroy(&self.namespace).await

@@ -1,4 +1,4 @@
-//! [`Backend`]: what is measured, and what it is compared with.
+//! [`Backend`]: a measured store, and its baselines.
 
 use std::sync::Arc;
 
@@ -6,52 +6,56 @@ use async_trait::async_trait;
 use idem_conformance::Harness;
 use idem_core::{BatchStore, BoxError, ClaimOutcome, ClaimRequest, IdempotencyStore};
 
-/// A backend. What it is compared with is optional.
+/// A backend. Its baselines are optional.
 ///
-/// The bare statements are those that one would write by hand, on a table of
-/// `(id PRIMARY KEY, response)`, through the store's driver, in the store's namespace. They keep no
-/// law: the first insert wins, nothing ends, nobody is fenced off.
+/// The bare statements are those that one would write by hand, on a table of `(id PRIMARY KEY,
+/// response)`, through the store's driver, in the store's namespace. They keep no law: the first
+/// insert wins, nothing expires, and no holder is fenced off.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Its name in reports: `postgres`.
+    /// Returns its name in reports, such as `postgres`.
     fn name(&self) -> &str;
 
-    /// Makes a fresh namespace, with the table of the bare statements.
+    /// Creates a fresh namespace, with the table of the bare statements.
     async fn create(&self) -> Result<String, BoxError>;
 
-    /// Opens the namespace, with connections of its own.
+    /// Opens the namespace, with its own connections.
     async fn open(&self, namespace: &str) -> Result<Handle, BoxError>;
 
     /// Removes the namespace.
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
 
-    /// How bare statements share connections at their best. Default: there are no bare statements.
+    /// Returns how bare statements share connections at their best. Default: there are no bare
+    /// statements.
     fn share(&self) -> Option<Share> {
         None
     }
 
-    /// Bare statements on a connection that the caller keeps, shared as [`share`](Self::share) says.
+    /// Opens bare statements on a connection that the caller keeps, shared as
+    /// [`share`](Self::share) says.
     async fn held(&self, _namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Err("there are no bare statements".into())
     }
 
-    /// Bare statements through the driver's pool with the driver's defaults, for all callers.
+    /// Opens bare statements through the driver's pool with the driver's defaults, for all callers.
     /// Default: the driver has no pool.
     async fn pooled(&self, _namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         Ok(None)
     }
 
-    /// How many rows [`fill`](Self::fill) makes in reasonable time. Default: it makes none.
+    /// Returns how many rows [`fill`](Self::fill) inserts in reasonable time. Default: it inserts
+    /// none.
     fn most_rows(&self) -> u64 {
         0
     }
 
-    /// Lets the server put so many rows into the store's table.
+    /// Lets the server insert `rows` rows into the store's table.
     async fn fill(&self, _namespace: &str, _rows: u64, _what: Rows) -> Result<(), BoxError> {
         Err("the table cannot be filled".into())
     }
 
-    /// Claims the key in a caller's transaction, which stays open. Default: there are none.
+    /// Claims the key in a caller's transaction, which stays open. Default: there are no
+    /// transactions.
     async fn lock(
         &self,
         _namespace: &str,
@@ -66,12 +70,12 @@ pub trait Backend: Send + Sync + 'static {
 pub enum Handle {
     /// A store with batches.
     Batch(Arc<dyn BatchStore>),
-    /// A store without.
+    /// A store without batches.
     Plain(Arc<dyn IdempotencyStore>),
 }
 
 impl Handle {
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn IdempotencyStore> {
         match self {
@@ -81,13 +85,13 @@ impl Handle {
     }
 }
 
-/// How connections are shared at their best.
+/// How callers share connections at their best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// One for each of at most so many tasks. More callers share the tasks: more connections would
-    /// only be in each other's way.
+    /// One connection for each of at most this many tasks. More callers share the tasks, because
+    /// more connections would only compete.
     Each(usize),
-    /// One for all.
+    /// One connection for all.
     One,
 }
 
@@ -104,7 +108,7 @@ pub trait Statements: Send + Sync + 'static {
     async fn select(&self, id: &str) -> Result<usize, BoxError>;
 }
 
-/// Fails unless there is exactly one row.
+/// Fails if the number of rows is not one.
 pub(crate) fn one_row(rows: u64) -> Result<(), BoxError> {
     match rows {
         1 => Ok(()),
@@ -122,7 +126,7 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// When the retention of such a row ends, in microseconds from now.
+    /// Returns when the retention of such a row ends, in microseconds from now.
     #[must_use]
     pub fn ends_in_micros(self) -> i64 {
         const HOUR: i64 = 3_600_000_000;
@@ -133,10 +137,10 @@ impl Rows {
     }
 }
 
-/// An open transaction. Dropped, it is rolled back.
+/// An open transaction. Dropping it rolls it back.
 pub type OpenTransaction = Box<dyn Send>;
 
-/// The transaction, in which the claim has to be acquired.
+/// Returns the transaction, in which the claim has to be acquired.
 pub(crate) fn holding(
     transaction: impl Send + 'static,
     outcome: &ClaimOutcome,
@@ -147,7 +151,7 @@ pub(crate) fn holding(
     }
 }
 
-/// The backend of a conformance suite's harness, compared with nothing.
+/// The backend of a conformance suite's harness, without baselines.
 #[derive(Debug, Clone)]
 pub struct Suite<H>(pub H);
 

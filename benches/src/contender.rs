@@ -1,4 +1,4 @@
-//! [`Contender`]: what is measured in turns with others.
+//! [`Contender`]: one side of a comparison.
 
 use std::time::Duration;
 
@@ -6,42 +6,43 @@ use async_trait::async_trait;
 use hdrhistogram::Histogram;
 use idem_core::BoxError;
 
-/// One way to do an operation, by many callers at once. The contenders of a scene take turns.
+/// One way to do an operation, with many concurrent callers. The contenders of a scene take turns.
 #[async_trait]
 pub trait Contender: Send + Sync {
-    /// Its name in reports: `idem`, `bare pooled`, `bare held`, `pgbench`.
+    /// Returns its name in reports: `idem`, `bare pooled`, `bare held`, `pgbench`.
     fn name(&self) -> &str;
 
-    /// Lets `callers` callers work, each of which waits for its answer before the next call.
+    /// Runs a round with `callers` callers, each of which waits for its answer before the next
+    /// call.
     ///
     /// # Errors
     ///
-    /// The operation's. A round with an error does not count.
+    /// The operation's error. A round with an error does not count.
     async fn round(&self, callers: usize, length: Length) -> Result<Round, BoxError>;
 }
 
-/// How long a round is.
+/// The length of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// About so long.
+    /// About this time.
     Time(Duration),
-    /// So many operations of all callers together.
+    /// This number of operations of all callers together.
     Operations(u64),
 }
 
-/// What a round comes to.
+/// The result of a round.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// How many operations were answered.
     pub operations: u64,
-    /// From the first call to the last answer.
+    /// The time from the first call to the last answer.
     pub elapsed: Duration,
-    /// How long each call took, in nanoseconds; `None` where a load generator does not tell.
+    /// How long each call took, in nanoseconds; `None` if a load generator does not report it.
     pub latencies: Option<Histogram<u64>>,
 }
 
 impl Round {
-    /// Operations per second.
+    /// Returns the operations per second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()

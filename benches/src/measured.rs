@@ -10,11 +10,11 @@ use idem_core::BoxError;
 use crate::operations::{Keys, Operation, Turns};
 use crate::{Contender, Length, Round};
 
-/// Nanoseconds: a minute. What takes longer counts as a minute.
+/// One minute, in nanoseconds. A longer latency counts as a minute.
 const LONGEST: u64 = 60_000_000_000;
 
-/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers are kept from round to round,
-/// so that connecting and preparing statements is done before the first round that counts.
+/// An [`Operation`] as a [`Contender`]: a task for each caller. Callers stay from round to round,
+/// so that they connect and prepare statements before the first round that counts.
 pub(crate) struct Measured<O: Operation> {
     name: String,
     operation: Arc<O>,
@@ -26,7 +26,7 @@ pub(crate) struct Measured<O: Operation> {
 type Caller<O> = (<O as Operation>::Connection, Turns);
 
 impl<O: Operation> Measured<O> {
-    /// The operation on fresh keys.
+    /// Creates a contender with the operation on fresh keys.
     pub(crate) fn new(name: impl Into<String>, operation: O) -> Self {
         Self {
             name: name.into(),
@@ -36,12 +36,12 @@ impl<O: Operation> Measured<O> {
         }
     }
 
-    /// The same as a contender.
+    /// Returns the same in a box.
     pub(crate) fn boxed(name: impl Into<String>, operation: O) -> Box<dyn Contender> {
         Box::new(Self::new(name, operation))
     }
 
-    /// The operation on other keys, as a contender.
+    /// Creates a contender with the operation on other keys.
     pub(crate) fn on(keys: &Keys, name: &str, operation: O) -> Box<dyn Contender> {
         Box::new(Self {
             keys: keys.clone(),
@@ -65,7 +65,7 @@ impl<O: Operation> Measured<O> {
     }
 }
 
-/// What one caller has seen in a round.
+/// The results of one caller in a round.
 struct Shift<O: Operation> {
     caller: Caller<O>,
     operations: u64,
@@ -73,7 +73,7 @@ struct Shift<O: Operation> {
     last: Instant,
 }
 
-/// One reading of the clock per step: the end of one is the beginning of the next.
+/// Reads the clock once per step: the end of one is the beginning of the next.
 async fn shift<O: Operation>(
     operation: Arc<O>,
     mut caller: Caller<O>,

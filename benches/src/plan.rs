@@ -1,22 +1,22 @@
-//! [`Plan`]: how often and for how long.
+//! [`Plan`]: number and length of turns.
 
 use std::time::Duration;
 
-/// How often each contender of a group has its turn, and for how long.
+/// Number and length of the turns of each contender of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Turns that count.
+    /// Number of turns that count.
     pub repetitions: usize,
-    /// The length of one.
+    /// The length of a turn.
     pub round: Duration,
-    /// The length of the first, which does not count.
+    /// The length of the first turn, which does not count.
     pub warm_up: Duration,
-    /// Whether only what is needed for a first impression is measured: fewer concurrencies, sizes and rows.
+    /// Whether the run gives only a first impression: fewer concurrencies, sizes and rows.
     pub quick: bool,
 }
 
 impl Plan {
-    /// Five turns of 350 ms, all there is to measure.
+    /// Returns a full plan: five turns of 350 ms.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Plan {
         }
     }
 
-    /// Three turns of 150 ms, and fewer of everything.
+    /// Returns a quick plan: three turns of 150 ms, and fewer of everything.
     #[must_use]
     pub const fn quick() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Plan {
         }
     }
 
-    /// Of two lists that of this plan.
+    /// Returns the list for this plan.
     #[must_use]
     pub fn pick<T: ?Sized>(self, full: &'static T, quick: &'static T) -> &'static T {
         if self.quick { quick } else { full }

@@ -5,13 +5,13 @@ use idem_core::BoxError;
 use crate::standings::Standings;
 use crate::{Contender, Length, Plan};
 
-/// The order of turns: each contender begins as often as any other.
+/// Returns the order of turns: each contender begins equally often.
 fn order(contenders: usize, repetition: usize) -> impl Iterator<Item = usize> {
     (0..contenders).map(move |index| (index + repetition) % contenders)
 }
 
 /// Lets the contenders take turns, `ABC BCA CAB …`, after a round each that does not count. So a
-/// disturbance of the machine meets all of them, and compared rounds are moments apart.
+/// disturbance of the machine affects all of them, and compared rounds are moments apart.
 ///
 /// A round that fails does not count; a line on standard error says so.
 ///
@@ -60,7 +60,7 @@ mod tests {
 
     type Log = Arc<Mutex<String>>;
 
-    /// Does so many operations in a second, and writes its name down.
+    /// Reports this many operations in a second, and logs its name.
     struct Fake(&'static str, u64, Log);
 
     #[async_trait]

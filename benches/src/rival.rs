@@ -1,4 +1,4 @@
-//! Another crate, in a program of its own.
+//! Another crate, in a separate program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::{Contender, Length, Round};
 
-/// The crate `idempotent`, 2.0. Its program is a package of its own, `benches/idempotent`, because
+/// The crate `idempotent`, 2.0. Its program is a separate package, `benches/idempotent`, because
 /// the crate declares a newer compiler than idem's.
 pub(crate) struct Rival {
     program: PathBuf,
@@ -25,15 +25,15 @@ pub(crate) struct Rival {
 struct Running {
     rounds: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
-    /// Its drop ends the program.
+    /// Dropping it ends the program.
     _child: Child,
 }
 
 impl Rival {
     pub(crate) const NAME: &str = "idempotent crate";
 
-    /// What is compared with this path of this backend; `None` where the crate has no such store or
-    /// call, or where its program is missing, with a line about that on standard error.
+    /// Returns the contender for this path of this backend. Returns `None` if the crate has no such
+    /// store or call, or, with a line on standard error, if its program is missing.
     pub(crate) fn of(path: &str, backend: &str, callers: usize) -> Option<Self> {
         let store = match backend {
             "memory" => "memory".to_owned(),
@@ -109,7 +109,7 @@ impl Contender for Rival {
     }
 }
 
-/// `OPERATIONS NANOSECONDS`.
+/// Parses `OPERATIONS NANOSECONDS`.
 fn figures(answer: &str) -> Option<(u64, Duration)> {
     let (operations, elapsed) = answer.split_once(' ')?;
     let elapsed = Duration::from_nanos(elapsed.parse().ok()?);

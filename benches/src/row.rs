@@ -7,13 +7,13 @@ use crate::{Figures, Ratio};
 /// One comparison: a store against its baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What is done: `claim_fresh`.
+    /// The operation, such as `claim_fresh`.
     pub path: String,
-    /// On what: `postgres`.
+    /// The backend, such as `postgres`.
     pub backend: String,
-    /// How many callers, each of which waits for its answer before the next call.
+    /// Number of callers, each of which waits for its answer before the next call.
     pub callers: usize,
-    /// Median over the repetitions; a count where there is a unit.
+    /// Median over the repetitions; a count if there is a unit.
     pub ratio: f64,
     /// The other side of the ratio: `bare held`.
     pub baseline: String,
@@ -21,14 +21,14 @@ pub struct Row {
     pub spread: [f64; 2],
     /// The unit of a count: `bytes`; empty for a ratio.
     pub unit: String,
-    /// What the store comes to.
+    /// The store's figures.
     pub idem: Option<Figures>,
-    /// What the baseline comes to.
+    /// The baseline's figures.
     pub bare: Option<Figures>,
 }
 
 impl Row {
-    /// A row without absolute figures.
+    /// Creates a row without absolute figures.
     pub fn new(
         (path, backend, callers): (&str, &str, usize),
         baseline: impl Into<String>,
@@ -47,7 +47,7 @@ impl Row {
         }
     }
 
-    /// A count of the memory store.
+    /// Creates a count of the memory store.
     #[must_use]
     pub fn count(path: &str, count: f64, unit: &str, baseline: &str) -> Self {
         let ratio = Ratio {
@@ -61,7 +61,8 @@ impl Row {
     }
 }
 
-/// `postgres claim_fresh 64: 0.93 (0.91-0.95) of bare held, 9300/s to 10000/s, p99 900 to 800 us`.
+/// Formats `postgres claim_fresh 64: 0.93 (0.91-0.95) of bare held, 9300/s to 10000/s, p99 900 to
+/// 800 us`.
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { path, backend, .. } = self;
@@ -88,6 +89,6 @@ impl std::fmt::Display for Row {
 /// The file that the programs write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The comparisons, in the order in which they were made.
+    /// The comparisons, in the order of measurement.
     pub rows: Vec<Row>,
 }

@@ -1,4 +1,4 @@
-//! [`Standings`]: what the rounds of a scene come to.
+//! [`Standings`]: the rounds of a scene.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use crate::Round;
 pub struct Figures {
     /// Median of the rounds' operations per second.
     pub per_second: f64,
-    /// Median of all latencies, microseconds.
+    /// Median of all latencies, in microseconds.
     pub p50_us: Option<f64>,
-    /// 99th percentile of all latencies, microseconds.
+    /// 99th percentile of all latencies, in microseconds.
     pub p99_us: Option<f64>,
 }
 
@@ -21,12 +21,12 @@ pub struct Figures {
 pub struct Ratio {
     /// Median of the rounds' ratios.
     pub median: f64,
-    /// The lowest and the highest of them.
+    /// The lowest and the highest ratio.
     pub spread: [f64; 2],
 }
 
 impl Ratio {
-    /// Of these values; `None` if there are none.
+    /// Returns the median and spread of these values; `None` if there are none.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
@@ -62,7 +62,7 @@ impl Standings {
         self.contenders[contender].1.iter().all(Option::is_none)
     }
 
-    /// The names, in the scene's order.
+    /// Returns the names, in the scene's order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.contenders.iter().map(|(name, _)| name.as_str())
     }
@@ -72,13 +72,13 @@ impl Standings {
         named.map_or(&[], |(_, rounds)| rounds)
     }
 
-    /// Operations per second of each round.
+    /// Returns the operations per second of each round.
     pub(crate) fn rates(&self, name: &str) -> Vec<f64> {
         let rounds = self.rounds(name).iter().flatten();
         rounds.map(Round::per_second).collect()
     }
 
-    /// What a contender comes to; `None` where it has no round.
+    /// Returns the figures of a contender; `None` if it has no round.
     pub(crate) fn figures(&self, name: &str) -> Option<Figures> {
         let latencies = merged(self.rounds(name));
         let quantile = |quantile| {
@@ -92,21 +92,21 @@ impl Standings {
         })
     }
 
-    /// Throughput of `ours` against that of `base`, within each repetition.
+    /// Returns throughput of `ours` against that of `base`, within each repetition.
     pub(crate) fn ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         self.compare(ours, base, |ours, base| {
             Some(ours.per_second() / base.per_second())
         })
     }
 
-    /// Time per operation of `ours` against that of `base`.
+    /// Returns time per operation of `ours` against that of `base`.
     pub(crate) fn time_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         self.compare(ours, base, |ours, base| {
             Some(base.per_second() / ours.per_second())
         })
     }
 
-    /// 99th percentile of latency of `ours` against that of `base`.
+    /// Returns the 99th percentile of latency of `ours` against that of `base`.
     pub(crate) fn p99_ratio(&self, ours: &str, base: &str) -> Option<Ratio> {
         let p99 = |round: &Round| Some(round.latencies.as_ref()?.value_at_quantile(0.99) as f64);
         self.compare(ours, base, |ours, base| Some(p99(ours)? / p99(base)?))

@@ -1,4 +1,4 @@
-//! A backend that is not of the family is measured, too.
+//! A backend from outside the family can be measured, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use idem_benches::{Backend, Plan, Suite, backends, measure};
 use idem_conformance::{Harness, Product, Profile, async_trait};
 use idem_core::{BoxError, IdempotencyStore, MemoryStore};
 
-/// Its one store.
+/// A backend with one store.
 #[derive(Default)]
 struct Foreign(MemoryStore);
 
@@ -38,7 +38,7 @@ impl Harness for Foreign {
     }
 }
 
-/// No time at all: each caller has one operation in a round.
+/// Takes no time: each caller has one operation in a round.
 const PLAN: Plan = Plan {
     repetitions: 2,
     round: Duration::ZERO,

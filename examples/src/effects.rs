@@ -1,7 +1,8 @@
-//! [`Effects`]: a store, and beside it a ledger that would show whether an effect happened twice.
+//! [`Effects`]: a store, and beside it a ledger that shows when an effect happened twice.
 //!
-//! The stores are those of [`storm`](crate::storm), and so is how an effect and its seal are one: a transaction holds
-//! both, or, on Redis, the ledger honours a key of its own.
+//! The stores are those of [`storm`](crate::storm). As there, an effect and its result commit
+//! together: one transaction holds both, or, on Redis, the ledger accepts an idempotency key of its
+//! own.
 
 use std::sync::Arc;
 
@@ -15,33 +16,34 @@ use crate::storm::url;
 
 const CONNECTIONS: u32 = 8;
 
-/// A store and a ledger of effects. The ledger has no unique constraint: what happens twice is there twice.
+/// A store and a ledger of effects. The ledger has no unique constraint: an effect that happens
+/// twice has two rows.
 #[derive(Debug)]
 pub struct Effects {
     backend: Box<dyn Backend>,
     place: Place,
-    /// What is removed when this ends.
+    /// A folder to remove at the end.
     _folder: Option<TempDir>,
 }
 
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
-    /// Of which event, message or job.
+    /// The id of the event, message or job.
     pub id: String,
-    /// What whoever did it wanted to note.
+    /// The note of the work.
     pub note: String,
     /// How often its claim had been acquired by then.
     pub attempts: i64,
 }
 
 impl Effects {
-    /// In this store, or in a SQLite file in a temporary folder; with tables or keys of their own, that begin with
-    /// `name`.
+    /// Creates tables or keys whose names begin with `name`, in this store, or in a SQLite file in
+    /// a temporary folder.
     ///
     /// # Errors
     ///
-    /// When the store cannot be used.
+    /// An error when the store cannot be used.
     pub async fn create(store: Option<&str>, name: &str) -> Result<Self, BoxError> {
         let folder = match store {
             Some(_) => None,
@@ -59,22 +61,24 @@ impl Effects {
         Ok(effects)
     }
 
-    /// In this store, with tables or keys that begin with `namespace`, made unless they are there; they stay.
+    /// Opens tables or keys that begin with `namespace` in this store, and creates missing ones;
+    /// they stay.
     ///
     /// # Errors
     ///
-    /// When the store cannot be used.
+    /// An error when the store cannot be used.
     pub async fn open(url: &str, namespace: &str) -> Result<Self, BoxError> {
         let effects = Self::join(url, namespace).await?;
         effects.backend.create().await?;
         Ok(effects)
     }
 
-    /// What another process has created, by its [`url`](Self::url) and [`namespace`](Self::namespace).
+    /// Opens the tables or keys of another process, by its [`url`](Self::url) and
+    /// [`namespace`](Self::namespace).
     ///
     /// # Errors
     ///
-    /// When the store cannot be used.
+    /// An error when the store cannot be used.
     pub async fn join(url: &str, namespace: &str) -> Result<Self, BoxError> {
         let place = Place {
             url: url.to_owned(),
@@ -90,29 +94,29 @@ impl Effects {
         })
     }
 
-    /// Where the store is.
+    /// Returns the URL of the store.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.place.url
     }
 
-    /// What its tables or keys begin with.
+    /// Returns the prefix of its tables or keys.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.place.namespace
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> Arc<dyn IdempotencyStore> {
         self.backend.store()
     }
 
-    /// Which software it is, and where.
+    /// Returns the product, and where it runs.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// An error when the store does not report its product.
     pub async fn product(&self) -> Result<String, BoxError> {
         let place = match (&self._folder, url::scheme(&self.place.url)) {
             (Some(_), _) => "temporary file".to_owned(),
@@ -122,11 +126,11 @@ impl Effects {
         Ok(format!("{} ({place})", self.backend.product().await?))
     }
 
-    /// Makes the effect happen and seals the work's claim with the response: both or neither.
+    /// Makes the effect happen and completes the work's claim with the response: both or neither.
     ///
     /// # Errors
     ///
-    /// When it is not known to have happened; the claim may be lost.
+    /// An error when the effect is not known to have happened; the claim may be lost.
     pub async fn commit(
         &self,
         work: &Work,
@@ -152,11 +156,11 @@ impl Effects {
         Ok(())
     }
 
-    /// Makes the effect happen, and nothing else: what goes wrong without a claim.
+    /// Only makes the effect happen: shows what goes wrong without a claim.
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached.
+    /// An error when the store is unreachable.
     pub async fn append(&self, id: &str, note: &str) -> Result<(), BoxError> {
         let entry = Entry {
             key: id.to_owned(),
@@ -169,11 +173,11 @@ impl Effects {
         self.backend.append(&entry).await
     }
 
-    /// Whether all of these have come to an end: done, or failed for good.
+    /// Returns whether all of these have ended: completed, or failed for good.
     ///
     /// # Errors
     ///
-    /// When the store does not say.
+    /// An error when the store does not answer.
     pub async fn are_over(&self, keys: &[Key]) -> Result<bool, BoxError> {
         let store = self.store();
         for key in keys {
@@ -185,11 +189,11 @@ impl Effects {
         Ok(true)
     }
 
-    /// All effects, in the order in which they were written.
+    /// Returns all effects, in the order in which they were written.
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached.
+    /// An error when the store is unreachable.
     pub async fn all(&self) -> Result<Vec<Effect>, BoxError> {
         let effect = |entry: Entry| Effect {
             id: entry.key,
@@ -209,7 +213,7 @@ impl Effects {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached.
+    /// An error when the store is unreachable.
     pub async fn remove(self) -> Result<(), BoxError> {
         self.backend.remove().await
     }

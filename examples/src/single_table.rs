@@ -1,5 +1,5 @@
-//! Orders whose table carries the idempotency key: no record beside the entity, no claim, no lease. It is enough where
-//! one request makes one row and does nothing else.
+//! Orders whose table carries the idempotency key: no separate record, no claim, no lease. It is
+//! enough where one request makes one row and does nothing else.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use idem_postgres::sqlx::{PgPool, query as pg};
 use idem_sqlite::sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use idem_sqlite::sqlx::{AssertSqlSafe, Row, SqlitePool, query as lite};
 
-/// An order as it is kept.
+/// A stored order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Its number, given by the database.
+    /// Its number, from the database.
     pub number: i64,
-    /// What is ordered.
+    /// The ordered article.
     pub what: String,
 }
 
-/// What a request comes to.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
-    /// The order is placed, now.
+    /// The order is new.
     New(Order),
     /// It was placed before.
     Before(Order),
@@ -47,15 +47,15 @@ impl fmt::Debug for Orders {
     }
 }
 
-/// A row as it is read: number, what, fingerprint.
+/// A row: number, article, fingerprint.
 type Found = (i64, String, Vec<u8>);
 
 impl Orders {
-    /// A new table of this name at `sqlite:PATH` or `postgres://…`.
+    /// Creates a table of this name at `sqlite:PATH` or `postgres://…`.
     ///
     /// # Errors
     ///
-    /// When the database cannot be used, or the URL is another one.
+    /// An error when the database cannot be used, or the URL has another form.
     pub async fn create(url: &str, table: &str) -> Result<Self, BoxError> {
         let pool = match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("sqlite") => {
@@ -98,14 +98,16 @@ impl Orders {
 
     /// Places an order once per key.
     ///
-    /// First a look, because most repetitions come when the order is there, and what precedes an insert (a check of the
-    /// stock, a call to somebody) is not to be done again for them. The look decides nothing: the insert does, by the
-    /// unique constraint, and whoever it refuses looks again. `ON CONFLICT` waits for a transaction that is about to
-    /// commit the same key, so that the second look finds it.
+    /// It reads first, because most repetitions come when the order exists. The work before an
+    /// insert (a check of the stock, a call to another service) must not be repeated for them. The
+    /// read decides nothing: the insert does, by the unique constraint, and a refused insert reads
+    /// again. `ON CONFLICT` waits for a transaction that is about to commit the same key, so that
+    /// the second read finds it.
     ///
     /// # Errors
     ///
-    /// When the database cannot be reached; the same call again tells whether the order was placed.
+    /// An error when the database is unreachable; repeating the call shows whether the order was
+    /// placed.
     pub async fn place(&self, key: &Key, what: &str) -> Result<Placed, BoxError> {
         let fingerprint = Fingerprint::of(what)?.to_bytes();
         if let Some(found) = self.find(key).await? {
@@ -146,7 +148,7 @@ impl Orders {
         })
     }
 
-    /// The number, if this call inserted the order.
+    /// Returns the number, if this call inserted the order.
     async fn insert(
         &self,
         key: &Key,
@@ -179,11 +181,11 @@ impl Orders {
         })
     }
 
-    /// How many orders there are.
+    /// Returns the number of orders.
     ///
     /// # Errors
     ///
-    /// When the database cannot be reached.
+    /// An error when the database is unreachable.
     pub async fn count(&self) -> Result<i64, BoxError> {
         let sql = format!("SELECT count(*) FROM {}", self.table);
         Ok(match &self.pool {
@@ -196,7 +198,7 @@ impl Orders {
     ///
     /// # Errors
     ///
-    /// When the database cannot be reached.
+    /// An error when the database is unreachable.
     pub async fn remove(self) -> Result<(), BoxError> {
         self.execute(format!("DROP TABLE {}", self.table)).await
     }

@@ -1,5 +1,5 @@
-//! Drives the real program over HTTP and WebSocket. Each case has
-//! its own keys in Redis, which end by themselves, or its own SQLite file.
+//! Drives the real program over HTTP and WebSocket. Each case has its own keys in Redis, which
+//! expire, or its own SQLite file.
 
 mod chat;
 
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Ignored visibly where there is no server; failed where one is required.
+/// Visibly ignored without a server; failed where a server is required.
 fn trial(name: &'static str, case: Case) -> Trial {
     let url = idem_servers::url_for("redis");
     let missing = || idem_servers::missing_reason("redis");

@@ -13,7 +13,7 @@ fn jobs(arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// The number in the row with this label.
+/// Returns the number in the row with this label.
 fn number(output: &str, label: &str) -> u64 {
     let mut rows = output.lines().map(str::split_whitespace);
     let found = rows.find_map(|mut words| (words.next() == Some(label)).then(|| words.next()));

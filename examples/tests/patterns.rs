@@ -1,4 +1,5 @@
-//! Drives the programs that show one pattern each, on the embedded store and on every server that there is.
+//! Drives the programs that show one pattern each, on the embedded store and on every available
+//! server.
 
 #[path = "support/servers.rs"]
 mod servers;
@@ -7,7 +8,7 @@ use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// What a program ended with and printed.
+/// Runs a program, and returns its exit status and its output.
 fn run(program: &str, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(program);
     let Output {
@@ -27,7 +28,7 @@ const JOBS: &str = env!("CARGO_BIN_EXE_jobs");
 const WEBHOOK: &str = env!("CARGO_BIN_EXE_webhook");
 const SINGLE_TABLE: &str = env!("CARGO_BIN_EXE_single_table");
 
-/// Succeeds, and says all of this.
+/// Checks that the program succeeds and prints all of this.
 #[track_caller]
 fn says(program: &str, arguments: &[&str], lines: &[&str]) {
     let (status, output) = run(program, arguments);
@@ -46,7 +47,7 @@ fn on_a_store(store: &str, product: &str) {
     says(WEBHOOK, &store, &[product, "Every event had one effect"]);
 }
 
-/// The file in `output`, which the README links to, shows what the program prints.
+/// Checks that the file in `output`, which the README links to, shows the program's output.
 #[track_caller]
 fn is_shown(file: &str, lines: &str) {
     for line in lines.lines() {
@@ -54,7 +55,7 @@ fn is_shown(file: &str, lines: &str) {
     }
 }
 
-/// A few are enough on each store: what the kills meet is a matter of chance.
+/// A few are enough on each store: the points of the kills are a matter of chance.
 fn payments_on_a_store(store: &str, product: &str) {
     let few = ["--store", store, "--payments=60", "--kills=3"];
     says(
@@ -92,7 +93,7 @@ fn ghost_jobs() {
         "{output}"
     );
     assert!(output.contains("Every build that was asked for was made exactly once."));
-    // Which tab of the storm wins is open.
+    // Any tab of the storm may win.
     is_shown(
         include_str!("output/ghost_jobs.txt"),
         &output[..output.find("worker  job storm").unwrap()],

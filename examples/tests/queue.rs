@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Ignored visibly where there is no server; failed where one is required.
+/// Visibly ignored without a server; failed where a server is required.
 fn on_nats(name: &'static str, case: fn(&str)) -> Trial {
     let url = idem_servers::url_for("nats");
     let missing = || idem_servers::missing_reason("nats");
@@ -59,7 +59,7 @@ fn queue(arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// The sum of the numbers in the rows with this label.
+/// Returns the sum of the numbers in the rows with this label.
 fn number(output: &str, label: &str) -> u64 {
     let rows = output
         .lines()

@@ -312,7 +312,7 @@ fn nothing_is_left_behind() {
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// How many tables are in the file.
+/// Returns the number of tables in the file.
 fn tables(file: &Path) -> i64 {
     use idem_sqlite::sqlx::{Connection, SqliteConnection, query_scalar};
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -382,7 +382,7 @@ fn interrupt_stops_it() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Its handler is set up before the first worker starts.
+    // The program sets up its handler before it starts the first worker.
     let id = storm.id().to_string();
     eventually(|| {
         let workers = Command::new("pgrep").args(["-P", &id]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Drives the real program: the receiver, and the sender that makes it hard.
+//! Drives the real program: the receiver, and its difficult sender.
 
 use std::process::{Command, Output};
 
@@ -13,7 +13,7 @@ fn webhook(arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// The number in the row with this label, and a remark that ends so.
+/// Returns the number in the row with this label and with a remark that ends so.
 fn number(output: &str, label: &str, remark: &str) -> u64 {
     let row = |line: &&str| line.trim_start().starts_with(label) && line.ends_with(remark);
     let line = output

@@ -1,4 +1,4 @@
-//! What a caller is told who does not get a handler's own response.
+//! Responses for callers that do not get a handler's own response.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{
     Body, FIRST_ANSWERED, HttpPolicy, IDEMPOTENT_REPLAYED, ProblemType, ReplayedHeaders, seal,
 };
 
-/// How long a client is asked to wait for the store.
+/// The `Retry-After` while the store is unavailable.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The stored response, or what stands for it.
+/// Returns the stored response, or the problem that replaces it.
 pub(crate) fn replay<B: HttpBody<Data = Bytes>>(
     stored: Stored,
     sealed_at: Timestamp,
@@ -38,7 +38,7 @@ pub(crate) fn replay<B: HttpBody<Data = Bytes>>(
     response
 }
 
-/// The stored response as it is, without saying that it is replayed.
+/// Returns the stored response without marking it as replayed.
 pub(crate) fn from_stored<B: HttpBody<Data = Bytes>>(stored: Stored) -> Option<Response<Body<B>>> {
     let (status, headers, body) = stored.into_parts();
     let mut response = Response::new(Body::from(body));
@@ -47,7 +47,7 @@ pub(crate) fn from_stored<B: HttpBody<Data = Bytes>>(stored: Stored) -> Option<R
     Some(response)
 }
 
-/// The answer to a key whose record says that it failed for good.
+/// Returns the response for a key whose record is a final failure.
 pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
     failed: &Failed,
     policy: &HttpPolicy,
@@ -100,13 +100,13 @@ pub(crate) fn reused(policy: &HttpPolicy, differences: Option<Value>) -> Problem
     }
 }
 
-/// Whether the store could not be reached, as opposed to being wrongly set up, or to have answered that the key is
-/// contended.
+/// Returns whether the store is unreachable, as opposed to misconfigured, or reachable with a
+/// contended key.
 pub(crate) fn is_unreachable(error: &Error) -> bool {
     error.is_retryable() && !is_contended(error)
 }
 
-/// Whether a transaction that is still open holds the key: somebody works on it.
+/// Returns whether an open transaction holds the key, so another caller works on it.
 fn is_contended(error: &Error) -> bool {
     error.kind() == ErrorKind::Contention
 }
@@ -126,7 +126,7 @@ pub(crate) fn store_failed(error: &Error) -> Problem {
     unavailable("Nothing was done. Send the request again later, with the same key.")
 }
 
-/// The answer of a server that ends while the request is handled.
+/// The response of a server that shuts down during the request.
 pub(crate) fn shutting_down() -> Problem {
     unavailable("The server is shutting down. Send the request again later, with the same key.")
 }

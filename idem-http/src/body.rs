@@ -1,4 +1,4 @@
-//! [`Body`]: what was read already, and the rest.
+//! [`Body`]: the part that was already read, and the rest.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,20 +8,20 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-/// The body of every response that the layer gives: bytes of its own, the service's body untouched, or what was
-/// read of that followed by the rest.
+/// The body of every response of the layer: its own bytes, the service's body untouched, or the
+/// part of that body already read, followed by the rest.
 ///
-/// It also serves as a request body where there is none that can be made of bytes, as with plain `hyper`: map
-/// requests with [`Body::new`] before the layer.
+/// It also serves as a request body where the service's request body cannot be made from bytes, as
+/// with plain `hyper`: map requests with [`Body::new`] before the layer.
 pub struct Body<B: HttpBody<Data = Bytes>> {
     read: VecDeque<Result<Frame<Bytes>, B::Error>>,
     rest: Option<Pin<Box<B>>>,
-    /// Whether there was a pause before the error that ends what was read.
+    /// Whether `poll_frame` has already paused before the error that ends the read part.
     has_paused: bool,
 }
 
 impl<B: HttpBody<Data = Bytes>> Body<B> {
-    /// This body, untouched.
+    /// Wraps this body, untouched.
     pub fn new(body: B) -> Self {
         Self {
             read: VecDeque::new(),
@@ -30,7 +30,7 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
         }
     }
 
-    /// Reads the whole body into memory, at most so many bytes of it.
+    /// Reads the whole body into memory, up to `limit` bytes.
     pub(crate) async fn collect(mut self, limit: usize) -> Collected<B> {
         let mut bytes = 0;
         while let Some(rest) = &mut self.rest {
@@ -56,7 +56,7 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
         Collected::Whole(self)
     }
 
-    /// The data that was read, in one piece.
+    /// Returns the data that was read, in one piece.
     pub(crate) fn read_bytes(&self) -> Bytes {
         let mut data = self.read.iter().filter_map(|frame| {
             let frame = frame.as_ref().ok()?;
@@ -73,7 +73,7 @@ impl<B: HttpBody<Data = Bytes>> Body<B> {
     }
 }
 
-/// What came of reading a body.
+/// The result of reading a body.
 pub(crate) enum Collected<B: HttpBody<Data = Bytes>> {
     /// All of it was read.
     Whole(Body<B>),
@@ -83,7 +83,7 @@ pub(crate) enum Collected<B: HttpBody<Data = Bytes>> {
     Broken(Body<B>),
 }
 
-/// Whether that many bytes are more than the limit.
+/// Returns whether the number of bytes is over the limit.
 pub(crate) fn size_is_over(bytes: u64, limit: usize) -> bool {
     usize::try_from(bytes).map_or(true, |bytes| bytes > limit)
 }
@@ -113,8 +113,8 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        // A server that is given the data and the error in one go drops the connection before it has sent the data. It
-        // sends when nothing more is there, so for a moment nothing is.
+        // A server that receives the data and the error in one go drops the connection before it
+        // has sent the data. It sends when no frame is ready, so this body pauses once.
         if matches!(self.read.front(), Some(Err(_))) && !self.has_paused {
             self.has_paused = true;
             context.waker().wake_by_ref();
@@ -142,7 +142,7 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Body<B> {
         let read = frames.map(data_len).sum::<usize>() as u64;
         let mut whole = SizeHint::new();
         whole.set_lower(size.lower() + read);
-        // A length that is known rules out trailers on HTTP/1, and promises what an error does not keep.
+        // A known length rules out trailers on HTTP/1, and an error breaks its promise.
         let is_plain =
             |frame: &Result<Frame<Bytes>, B::Error>| frame.as_ref().is_ok_and(Frame::is_data);
         if let Some(upper) = size.upper().filter(|_| self.read.iter().all(is_plain)) {

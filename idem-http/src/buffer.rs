@@ -12,7 +12,7 @@ use idem_core::BoxError;
 use crate::ProblemType;
 use crate::problem::Problem;
 
-/// The whole body, or why not.
+/// Returns the whole body, or the problem that prevents it.
 pub(crate) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Problem>
 where
     B: HttpBody + Send,
@@ -36,7 +36,7 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A limit of this layer or of one around it.
+/// Whether the error is a limit of this layer or of one around it.
 fn is_over_a_limit(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! Instants as HTTP writes them.
+//! Instants in HTTP's format.
 
 use idem_core::Timestamp;
 
@@ -7,7 +7,8 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// The instant as an IMF-fixdate (RFC 9110, 5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats the instant as an IMF-fixdate (RFC 9110, 5.6.7), such as `Sun, 06 Nov 1994 08:49:37
+/// GMT`.
 pub(crate) fn http_date(instant: Timestamp) -> String {
     let seconds = instant.as_micros().div_euclid(1_000_000);
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -28,8 +29,8 @@ fn index(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// Year, month and day in the Gregorian calendar, counted in years that begin in March, so that the leap day is
-/// the last.
+/// Returns year, month and day in the Gregorian calendar. It counts in years that begin in March,
+/// so that the leap day is the last.
 fn civil(days_since_1970: i64) -> (i64, i64, i64) {
     let days = days_since_1970 + 719_468;
     let era = days.div_euclid(146_097);

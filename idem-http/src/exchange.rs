@@ -20,7 +20,8 @@ use crate::guard::Guard;
 use crate::seal::{Judge, Judged};
 use crate::{Body, OnStoreError, answer, buffer, fingerprint, kept, problem::Problem};
 
-/// Reads the request, then handles it in a task of its own, which nobody's going away ends.
+/// Reads the request, then handles it in a task of its own, which a disconnected client does not
+/// end.
 ///
 /// A panic of the service reaches the caller, as it would without the layer.
 pub(crate) async fn run<S, B, R>(
@@ -80,11 +81,11 @@ struct Exchange<S, B> {
     service: S,
 }
 
-/// What the engine is told of an answer that does not use up the key.
+/// The work's error for a response that does not use up the key.
 enum Unkept<R: HttpBody<Data = Bytes>, E> {
     Response(Response<Body<R>>),
     Service(E),
-    /// The work was asked for twice, which the engine does not do.
+    /// The engine called the work twice, which it never does.
     Gone,
 }
 
@@ -138,7 +139,7 @@ where
             biased;
             ran = running => ran,
             () = given_up(gone, &has_begun) => {
-                // Nobody reads this.
+                // The client is gone, so this response reaches nobody.
                 return Ok(answer::shutting_down().into_response(&guard.policy));
             }
         };
@@ -160,7 +161,7 @@ where
 }
 
 impl Guard {
-    /// The answer to those who neither ran nor get a stored response.
+    /// The response for a caller that neither ran nor gets a stored response.
     async fn refuse<R, E>(
         &self,
         error: RunError<Unkept<R, E>, Stored>,
@@ -187,8 +188,8 @@ impl Guard {
     }
 }
 
-/// Ends when the client goes away before its request was begun, as while it waits for another's answer: there is
-/// nothing to finish then.
+/// Ends when the client goes away before its request began, such as while it waits for another's
+/// response: there is nothing to finish then.
 async fn given_up(gone: oneshot::Receiver<()>, has_begun: &AtomicBool) {
     let _ = gone.await;
     if has_begun.load(Ordering::Relaxed) {
@@ -196,7 +197,7 @@ async fn given_up(gone: oneshot::Receiver<()>, has_begun: &AtomicBool) {
     }
 }
 
-/// Whether the request is handled although the store could not be asked.
+/// Returns whether the request is handled although the store is unreachable.
 fn opens(guard: &Guard, error: &Error) -> bool {
     guard.policy.on_store_error == OnStoreError::Open && answer::is_unreachable(error)
 }

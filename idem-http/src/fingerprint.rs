@@ -1,4 +1,4 @@
-//! What makes two requests the same.
+//! The fingerprint of a request.
 
 use http::request::Parts;
 use idem_core::Fingerprint;
@@ -7,9 +7,11 @@ use idem_core::fingerprint::canonical_json;
 use crate::from_parts::FromParts;
 use crate::media;
 
-/// The fingerprint of method, path, query, media type and body, and of what the policy adds.
+/// Returns the fingerprint of method, path, query, media type and body, and of the policy's
+/// addition.
 ///
-/// A JSON body counts by its value. One that is not well-formed, and any other, counts by its bytes.
+/// A JSON body is compared by its value. A malformed one, and any other body, is compared by its
+/// bytes.
 pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -> Fingerprint {
     let essence = media::essence(&parts.headers);
     let canonical = media::is_json(&parts.headers, &essence)
@@ -31,7 +33,7 @@ pub(crate) fn of(parts: &Parts, body: &[u8], also: Option<&FromParts<String>>) -
     ]))
 }
 
-/// The parts with their lengths, so that no two lists of parts give the same bytes.
+/// Prefixes each part with its length, so that no two lists of parts give the same bytes.
 fn length_prefixed<const N: usize>(parts: [&[u8]; N]) -> Vec<u8> {
     let size: usize = parts.iter().map(|part| part.len() + 8).sum();
     let mut bytes = Vec::with_capacity(size);

@@ -1,4 +1,4 @@
-//! [`ResponseFuture`]: what a call of the service gives.
+//! [`ResponseFuture`]: the future of a call of the service.
 
 use std::fmt;
 use std::future::Future;
@@ -12,15 +12,16 @@ use pin_project_lite::pin_project;
 
 use crate::Body;
 
-/// A run in the making.
+/// A request with a key while it is handled.
 pub(crate) type Guarded<B, E> =
     Pin<Box<dyn Future<Output = Result<Response<Body<B>>, E>> + Send + 'static>>;
 
 pin_project! {
     /// The future of [`IdempotencyService`](crate::IdempotencyService).
     ///
-    /// A request without a key goes straight to the service. One with a key is read and then handled in a task of
-    /// its own: dropping this future after that leaves the handler running, and its answer is sealed.
+    /// A request without a key goes straight to the service. A request with a key is read, then
+    /// handled in a task of its own. Dropping this future after that leaves the handler running,
+    /// and the layer stores its response.
     pub struct ResponseFuture<F, B, E>
     where
         B: HttpBody<Data = Bytes>,
@@ -80,7 +81,7 @@ where
             StateProjection::Guarded { future } => future.as_mut().poll(context),
             StateProjection::Refused { response } => match response.take() {
                 Some(response) => Poll::Ready(Ok(response)),
-                // Polled after its end, which no caller may do.
+                // Polled after its end, which the contract of `Future` forbids.
                 None => Poll::Pending,
             },
         }

@@ -1,4 +1,4 @@
-//! [`Guard`]: what is known of a request with a key before its body is read.
+//! [`Guard`]: the facts about a request with a key, before its body is read.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::{
     HttpPolicy, IdempotencyKey, IdempotencyLayer, KeyError, ProblemType, Requirement, ScopeError,
 };
 
-/// A request with a key: whose, which, and by what rules.
+/// The key and the rules of a request.
 pub(crate) struct Guard {
     pub(crate) idempotency: Idempotency,
     pub(crate) policy: Arc<HttpPolicy>,
     pub(crate) key: Key,
-    /// The body as it is kept, once it is read.
+    /// The body to keep, once it is read.
     pub(crate) document: Option<serde_json::Value>,
 }
 
 impl Guard {
-    /// The guard of this request; `None` when it goes to the service as it is.
+    /// Returns the guard of this request; `None` when the request goes to the service unchanged.
     pub(crate) fn new(
         layer: &IdempotencyLayer,
         policy: &Arc<HttpPolicy>,
@@ -51,7 +51,7 @@ impl Guard {
         }))
     }
 
-    /// The route's limit, or the engine's where that is lower.
+    /// Returns the route's limit, or the engine's if that is lower.
     pub(crate) fn max_request_bytes(&self) -> usize {
         let engine = self.idempotency.policy_for(&self.key).max_request_bytes();
         self.policy
@@ -60,7 +60,7 @@ impl Guard {
     }
 }
 
-/// The engine, with the retention that the route asks for.
+/// Returns the engine with the retention of the route.
 fn with_retention(idempotency: &Idempotency, policy: &HttpPolicy, key: &Key) -> Idempotency {
     let idempotency = idempotency.clone();
     let Some(retention) = policy.retention else {

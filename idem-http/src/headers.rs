@@ -1,9 +1,10 @@
-//! [`ReplayedHeaders`]: which headers of a response are stored and replayed.
+//! [`ReplayedHeaders`]: the headers of a response that are stored and replayed.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Set by the first exchange for itself, by the connection, or by the server for each response anew.
+/// Headers that belong to the first exchange or its connection, or that the server sets on each
+/// response.
 const NEVER: [HeaderName; 15] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
@@ -40,39 +41,41 @@ const DEFAULT: [HeaderName; 14] = [
     header::WWW_AUTHENTICATE,
 ];
 
-/// The headers of a response that are stored with it and replayed. All others belong to the first exchange.
+/// The headers of a response that the layer stores and replays. All others belong to the first
+/// exchange.
 ///
-/// Unless told: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`, `Content-Language`,
-/// `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`, `Location`, `Retry-After`, `Vary`,
-/// `WWW-Authenticate`.
+/// Default: `Allow`, `Cache-Control`, `Content-Disposition`, `Content-Encoding`,
+/// `Content-Language`, `Content-Location`, `Content-Type`, `ETag`, `Last-Modified`, `Link`,
+/// `Location`, `Retry-After`, `Vary`, `WWW-Authenticate`.
 ///
-/// Never, also when asked for: `Set-Cookie`, the hop-by-hop headers of RFC 9110, 7.6.1, those that the response's
-/// `Connection` names, and what a server makes anew: `Content-Length`, `Date`.
+/// Never stored or replayed, even if added: `Set-Cookie`; the hop-by-hop headers of RFC 9110,
+/// 7.6.1; headers that the response's `Connection` names; and headers that a server sets itself:
+/// `Content-Length`, `Date`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayedHeaders(Vec<HeaderName>);
 
 impl ReplayedHeaders {
-    /// None.
+    /// Creates an empty set.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// The same and this one.
+    /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName) -> Self {
         self.0.push(name);
         self
     }
 
-    /// The same without this one.
+    /// Removes a header.
     #[must_use]
     pub fn without(mut self, name: &HeaderName) -> Self {
         self.0.retain(|allowed| allowed != name);
         self
     }
 
-    /// What is stored of these headers, in their order.
+    /// Returns the headers to store, in their order.
     pub(crate) fn stored(&self, headers: &HeaderMap) -> Vec<(String, Bytes)> {
         let nominated = nominated(headers);
         headers
@@ -88,7 +91,8 @@ impl ReplayedHeaders {
             .collect()
     }
 
-    /// What is replayed of stored headers: what may not be, whoever stored it, is left out.
+    /// Returns the headers to replay. It drops those that must never be replayed, even if a record
+    /// has them.
     pub(crate) fn replayed(stored: Vec<(String, Bytes)>) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(stored.len() + 2);
         for (name, value) in stored {
@@ -110,7 +114,7 @@ impl Default for ReplayedHeaders {
     }
 }
 
-/// The headers that `Connection` names.
+/// Returns the headers that `Connection` names.
 fn nominated(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::CONNECTION).iter();
     let texts = values.filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! [`KeptRequests`]: what came first, for those who send something else under the same key.
+//! [`KeptRequests`]: the first request of a key, kept to show how a conflicting one differs.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use crate::guard::Guard;
 use crate::mask::Mask;
 use crate::{HttpPolicy, media};
 
-/// How long keeping or finding a request may hold up its answer.
+/// The longest time that keeping or finding a request may delay its response.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Which requests are kept, and what is masked in them before they reach the store.
 ///
-/// The JSON body of a request that is handled is kept in a record of its own, under a key that is derived from the
-/// request's, for as long as its answer. A conflict then carries `differences`: a JSON Patch (RFC 6902) that turns
-/// the body that came first into this one. Bodies that are not JSON, or over the limit, are not kept. Keeping and
-/// finding them never fails a request; where it does not work, the conflict has no `differences`.
+/// The layer keeps the JSON body of each handled request for as long as its response, in a separate
+/// record under a key derived from the request's. A conflict then carries `differences`: a JSON
+/// Patch (RFC 6902) from the first body to this one. Bodies that are not JSON, or over the limit,
+/// are not kept. Keeping and finding them never fails a request; if it does not work, the conflict
+/// has no `differences`.
 ///
 /// ```
 /// let kept = idem_http::KeptRequests::new().with_masked("/card/number").with_masked("/items/*/secret");
@@ -37,10 +38,10 @@ pub struct KeptRequests {
 }
 
 impl KeptRequests {
-    /// 64 KiB.
+    /// The default limit of a body: 64 KiB.
     pub const DEFAULT_MAX_BYTES: usize = 64 << 10;
 
-    /// All JSON bodies of at most 64 KiB, nothing masked.
+    /// Keeps all JSON bodies of at most 64 KiB, without masks.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -49,16 +50,17 @@ impl KeptRequests {
         }
     }
 
-    /// The same with `***` in place of what this JSON Pointer (RFC 6901) names in the body, such as `/card/number`;
-    /// `*` stands for every element or member, as in `/cards/*/number`. What is masked is not stored and never
-    /// counts as a difference; a conflict over nothing else has an empty patch.
+    /// Replaces what this JSON Pointer (RFC 6901) names in the body with `***`, such as
+    /// `/card/number`; `*` stands for every element or member, as in `/cards/*/number`. A masked
+    /// value is not stored and never counts as a difference. A conflict that differs only in masked
+    /// values has an empty patch.
     #[must_use]
     pub fn with_masked(mut self, pointer: &str) -> Self {
         self.masks.push(Mask::new(pointer));
         self
     }
 
-    /// The same with another limit for bodies.
+    /// Sets the limit of a body.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -79,7 +81,7 @@ impl Default for KeptRequests {
     }
 }
 
-/// The body as it is kept, if it is.
+/// Returns the body to keep, if the policy keeps it.
 pub(crate) fn document(policy: &HttpPolicy, headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let kept = policy.kept_requests.as_ref()?;
     if body.len() > kept.max_bytes || !media::is_json(headers, &media::essence(headers)) {
@@ -88,7 +90,7 @@ pub(crate) fn document(policy: &HttpPolicy, headers: &HeaderMap, body: &[u8]) ->
     Some(kept.masked(serde_json::from_slice(body).ok()?))
 }
 
-/// The handler's answer, while its request is kept.
+/// Runs the handler while keeping its request.
 pub(crate) async fn beside<F: Future + Send>(
     handling: F,
     guard: &Guard,
@@ -118,12 +120,12 @@ async fn keep(guard: &Guard, fingerprint: Fingerprint) -> Result<()> {
             let kept = Response::json(document)?;
             store.complete(&claim, &kept, retention).await
         }
-        // An earlier try of the same request has kept it.
+        // An earlier attempt of the same request has kept it.
         _ => Ok(()),
     }
 }
 
-/// A JSON Patch from the request that came first to this one, if both were kept.
+/// Returns a JSON Patch from the first request to this one, if both were kept.
 pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Value> {
     let this = guard.document.as_ref()?;
     let kept = guard.policy.kept_requests.as_ref()?;
@@ -136,8 +138,8 @@ pub(crate) async fn differences(guard: &Guard, conflict: &Conflict) -> Option<Va
     serde_json::to_value(json_patch::diff(&first, this)).ok()
 }
 
-/// Where a request with this fingerprint is kept: requests that share a key one after the other, because the first
-/// was released, do not share this.
+/// Returns the key under which a request with this fingerprint is kept. After a release, another
+/// request may use the same key, so the fingerprint is part of it.
 fn side_key(key: &Key, fingerprint: &Fingerprint) -> Key {
     key.derive(&format!("idem-http/request/{fingerprint}"))
 }

@@ -1,4 +1,4 @@
-//! What stands for kept requests where there are none.
+//! Replaces the module `kept` when the feature `diff` is off.
 
 use std::future::{Future, Ready, ready};
 

@@ -1,4 +1,4 @@
-//! [`IdempotencyKey`]: what the header says.
+//! [`IdempotencyKey`]: the key in the header.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ use crate::{KeyForm, KeyFormat};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Why a header is no key. The messages quote nothing of it.
+/// Why a header is not a valid key. The messages quote nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The header occurs more than once.
     #[error("the header occurs more than once; send exactly one key")]
     Repeated,
-    /// There is nothing in it.
+    /// The header is empty.
     #[error("the key is empty; it needs 1 to 255 characters")]
     Empty,
-    /// There is nothing but blanks in it.
+    /// The header contains only blanks.
     #[error("the key has nothing but blanks; it needs another character")]
     Blank,
     /// It is longer than 255 characters.
@@ -43,19 +43,20 @@ pub enum KeyError {
         "the key has a character that is only allowed within double quotes, or is not printable ASCII"
     )]
     NotBare,
-    /// It is no UUID.
+    /// It is not a UUID.
     #[error("the key is not a UUID")]
     NotAUuid,
 }
 
 impl IdempotencyKey {
-    /// The key of a request or of a call's metadata; `None` when the header is not there.
+    /// Reads the key from the headers of a request or the metadata of a call; `None` without the
+    /// header.
     ///
-    /// Parameters of the structured field are ignored, as none are defined.
+    /// Parameters of the structured field are ignored, because none are defined.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] says what is wrong with it.
+    /// [`KeyError`] says why the header is not a valid key.
     pub fn from_headers(
         headers: &HeaderMap,
         name: &HeaderName,
@@ -84,7 +85,7 @@ impl IdempotencyKey {
         }
     }
 
-    /// The same in the one form that the format has for it.
+    /// Normalizes the key to the format.
     pub(crate) fn formatted(self, format: KeyFormat) -> Result<Self, KeyError> {
         match format {
             KeyFormat::Any => Ok(self),
@@ -93,7 +94,7 @@ impl IdempotencyKey {
         }
     }
 
-    /// Its text, without quotes and escapes.
+    /// Returns the text, without quotes and escapes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -116,9 +117,10 @@ fn quoted(value: &[u8]) -> Result<String, KeyError> {
     }
 }
 
-/// What could be the start of parameters or of a second value, or an escape, is left to the quoted form, and so is what
-/// begins like a value that is no string: whoever sends `:YWJj:` may mean the three bytes. Tokens and numbers are what
-/// clients send who know nothing of structured fields, so they are the text that they are: `1.0` is not `1`.
+/// The bare form excludes what could start parameters or a second value, escapes, and values of
+/// another type: `:YWJj:` may mean the three bytes. All of these need the quoted form. Clients that
+/// do not know structured fields send tokens and numbers, so these are compared as text: `1.0` is
+/// not `1`.
 fn bare(value: &[u8]) -> Result<String, KeyError> {
     let another_type = match value.first() {
         Some(b'?') => Some("a boolean"),

@@ -1,4 +1,4 @@
-//! [`IdempotencyLayer`]: keys for a service.
+//! [`IdempotencyLayer`]: idempotency keys for a service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::{HttpPolicy, IdempotencyService, ScopeExtractor};
 
 /// Handles requests with an `Idempotency-Key` once, and replays their responses.
 ///
-/// It goes around any service of requests whose body can be made of bytes, such as axum's. Put it inside of what
-/// authenticates callers and compresses responses, and outside of what handles requests. Cloning costs a few
-/// reference counts: give each route a clone with a policy of its own.
+/// It wraps any service of requests whose body can be made from bytes, such as axum's. Put it
+/// inside the layers that authenticate callers and compress responses, and outside the handlers. A
+/// clone costs a few reference counts: give each route a clone with its own policy.
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(crate) idempotency: Idempotency,
@@ -24,7 +24,8 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// A layer with [`HttpPolicy::default`]. The scope of each request is what `scope` says; there is no other.
+    /// Creates a layer with [`HttpPolicy::default`]. Each request has the scope that `scope`
+    /// returns; there is no default scope.
     pub fn new(idempotency: Idempotency, scope: impl ScopeExtractor) -> Self {
         Self {
             idempotency,
@@ -34,14 +35,14 @@ impl IdempotencyLayer {
         }
     }
 
-    /// The same with this policy.
+    /// Sets the policy.
     #[must_use]
     pub fn with_policy(mut self, policy: HttpPolicy) -> Self {
         self.policy = Arc::new(policy);
         self
     }
 
-    /// The same with a policy by request; where it gives none, the policy of the layer holds.
+    /// Sets a policy by request; when it returns `None`, the policy of the layer applies.
     #[must_use]
     pub fn with_policy_by(
         mut self,

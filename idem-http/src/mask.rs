@@ -1,17 +1,18 @@
-//! [`Mask`]: what is not shown of a JSON document.
+//! [`Mask`]: a part of a JSON document to hide.
 
 use serde_json::Value;
 
-/// What stands where a value was masked.
+/// The text that replaces a masked value.
 const MASKED: &str = "***";
 
-/// A JSON Pointer (RFC 6901) to what is masked, with `*` for every element of an array and every member of an
-/// object.
+/// A JSON Pointer (RFC 6901) to masked values, with `*` for every element of an array and every
+/// member of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask(Vec<String>);
 
 impl Mask {
-    /// A pointer that does not begin with `/` is read as if it did: better too much masked than too little.
+    /// Parses a pointer. One that does not begin with `/` is read as if it did: masking too much is
+    /// safer than too little.
     pub(crate) fn new(pointer: &str) -> Self {
         let pointer = pointer
             .strip_prefix('/')
@@ -24,7 +25,7 @@ impl Mask {
         )
     }
 
-    /// Masks what it points to, if that is there.
+    /// Masks the values that it points to, if they exist.
     pub(crate) fn apply(&self, document: &mut Value) {
         mask(document, &self.0);
     }

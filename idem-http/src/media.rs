@@ -1,9 +1,9 @@
-//! Media types: which bodies are JSON, which are streams.
+//! Media types: which bodies are JSON, and which are streams.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-/// Types whose bodies have no end that is worth waiting for, and gRPC, whose status comes in trailers.
+/// Types whose bodies are streams, and gRPC, whose status comes in trailers.
 const STREAMED: [&str; 7] = [
     "text/event-stream",
     "application/x-ndjson",
@@ -14,7 +14,7 @@ const STREAMED: [&str; 7] = [
     "application/grpc",
 ];
 
-/// Type and subtype in lower case, without parameters; empty where there is no readable one.
+/// Returns type and subtype in lower case, without parameters; empty when there is no readable one.
 pub(crate) fn essence(headers: &HeaderMap) -> String {
     let value = headers
         .get(CONTENT_TYPE)
@@ -23,7 +23,8 @@ pub(crate) fn essence(headers: &HeaderMap) -> String {
     essence.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether the body is JSON as it stands: `application/json` or a `+json` type, without a content coding.
+/// Returns whether the body is plain JSON: `application/json` or a `+json` type, without a content
+/// coding.
 pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
     let is_plain = headers
         .get_all(CONTENT_ENCODING)
@@ -32,7 +33,7 @@ pub(crate) fn is_json(headers: &HeaderMap, essence: &str) -> bool {
     is_plain && (matches!(essence, "application/json" | "text/json") || essence.ends_with("+json"))
 }
 
-/// Whether responses of this type pass through.
+/// Returns whether responses of this type pass through.
 pub(crate) fn is_streamed(essence: &str) -> bool {
     STREAMED.contains(&essence)
         || essence.starts_with("application/grpc+")

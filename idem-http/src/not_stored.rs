@@ -1,10 +1,11 @@
-//! [`NotStored`]: a response that is not to be stored.
+//! [`NotStored`]: marks a response that must not be stored.
 
-/// In the extensions of a response, says that it passes through: it is not read and not stored, and the key is
-/// free again at once. With axum, answer `(Extension(NotStored), body)`.
+/// In the extensions of a response, makes it pass through: the layer does not read or store it, and
+/// the key is free again at once. With axum, answer `(Extension(NotStored), body)`.
 ///
-/// For streams that the layer does not know by their media type, and for answers that must not lie in the store. It knows
-/// `text/event-stream`, `application/x-ndjson`, `application/ndjson`, `application/jsonl`, `application/json-seq`,
-/// `multipart/x-mixed-replace` and `application/grpc…`.
+/// Use it for streams that the layer does not recognize by their media type, and for responses that
+/// must not be in the store. The layer recognizes `text/event-stream`, `application/x-ndjson`,
+/// `application/ndjson`, `application/jsonl`, `application/json-seq`, `multipart/x-mixed-replace`
+/// and `application/grpc…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NotStored;

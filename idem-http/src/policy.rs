@@ -1,4 +1,4 @@
-//! [`HttpPolicy`]: how a route treats keys.
+//! [`HttpPolicy`]: the HTTP rules of a route.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::KeptRequests;
 use crate::from_parts::FromParts;
 use crate::{KeyForm, KeyFormat, OnStoreError, ReplayedHeaders, Requirement, Statuses};
 
-/// How a route treats keys: which it accepts, what it answers, what it stores.
+/// The HTTP rules of a route: which keys it accepts, what it answers, what it stores.
 ///
-/// Leases, patience, and what becomes of interrupted work are the engine's own
+/// Leases, time-outs and the handling of interrupted work are part of the engine's own
 /// [`Policy`](idem_core::Policy), by operation.
 ///
 /// | | [`ietf`](Self::ietf), the default | [`stripe`](Self::stripe) | [`square`](Self::square) |
 /// | --- | --- | --- | --- |
 /// | a key that was used for another request | `422` | `400` | `409` |
-/// | retention | the engine's, 24 h unless told | 24 h | the engine's |
+/// | retention | the engine's, by default 24 h | 24 h | the engine's |
 /// | methods | all but safe ones and `CONNECT` | `POST` | all but safe ones and `CONNECT` |
 #[derive(Debug, Clone)]
 pub struct HttpPolicy {
@@ -41,7 +41,7 @@ pub struct HttpPolicy {
     pub(crate) kept_requests: Option<KeptRequests>,
 }
 
-/// Where the operation of a key comes from.
+/// The source of a key's operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Named(String),
@@ -51,12 +51,12 @@ pub(crate) enum Operation {
 impl HttpPolicy {
     /// The operation of keys on routes that name none: `http`.
     pub const DEFAULT_OPERATION: &'static str = "http";
-    /// 2 MiB.
+    /// The default limit of a request body: 2 MiB.
     pub const DEFAULT_MAX_REQUEST_BYTES: usize = 2 << 20;
-    /// 1 MiB.
+    /// The default limit of a stored response body: 1 MiB.
     pub const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-    /// As the IETF draft has it, and lenient about the form of the key.
+    /// Follows the IETF draft, and also accepts the bare form of the key.
     #[must_use]
     pub fn ietf() -> Self {
         Self {
@@ -80,8 +80,8 @@ impl HttpPolicy {
         }
     }
 
-    /// As clients of Stripe expect it: `400` for a key that was used for another request, kept for 24 hours,
-    /// `POST` only.
+    /// Behaves as clients of Stripe expect: `400` for a key used for another request, retention of
+    /// 24 hours, `POST` only.
     #[must_use]
     pub fn stripe() -> Self {
         Self {
@@ -92,7 +92,7 @@ impl HttpPolicy {
         }
     }
 
-    /// As clients of Square expect it: `409` for a key that was used for another request.
+    /// Behaves as clients of Square expect: `409` for a key used for another request.
     #[must_use]
     pub fn square() -> Self {
         Self {
@@ -101,52 +101,52 @@ impl HttpPolicy {
         }
     }
 
-    /// Whether requests carry a key; optional unless told.
+    /// Sets whether requests carry a key. Default: optional.
     #[must_use]
     pub fn with_requirement(mut self, requirement: Requirement) -> Self {
         self.requirement = requirement;
         self
     }
 
-    /// The header that carries the key; `Idempotency-Key` unless told.
+    /// Sets the header that carries the key. Default: `Idempotency-Key`.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName) -> Self {
         self.header = name;
         self
     }
 
-    /// Which forms of the header are accepted; both unless told.
+    /// Sets the accepted forms of the header. Default: both.
     #[must_use]
     pub fn with_key_form(mut self, form: KeyForm) -> Self {
         self.form = form;
         self
     }
 
-    /// What a key has to look like; anything printable unless told.
+    /// Sets the required format of a key. Default: any printable ASCII.
     #[must_use]
     pub fn with_key_format(mut self, format: KeyFormat) -> Self {
         self.format = format;
         self
     }
 
-    /// The methods whose keys are looked at, instead of all but `GET`, `HEAD`, `OPTIONS`, `TRACE` and `CONNECT`. Of
-    /// these five none is ever.
+    /// Sets the methods whose keys count. `GET`, `HEAD`, `OPTIONS`, `TRACE` and `CONNECT` never do.
+    /// Default: all except these five.
     #[must_use]
     pub fn with_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
         self
     }
 
-    /// The operation of this route's keys, 1 to 128 bytes such as `payments.create`: keys of different operations
-    /// never meet, and metrics and the engine's policies go by it.
+    /// Sets the operation of this route's keys, 1 to 128 bytes such as `payments.create`. Keys of
+    /// different operations are independent; metrics and the engine's policies go by it.
     #[must_use]
     pub fn with_operation(mut self, name: impl Into<String>) -> Self {
         self.operation = Operation::Named(name.into());
         self
     }
 
-    /// The operation as a function of the request. Give few different names: a path with ids in it makes a metric
-    /// per id, and may be too long.
+    /// Sets the operation as a function of the request. Return few different names: a path with ids
+    /// makes a metric per id, and may be too long.
     #[must_use]
     pub fn with_operation_by(
         mut self,
@@ -156,8 +156,8 @@ impl HttpPolicy {
         self
     }
 
-    /// What else makes two requests different, beside method, path, query and body: an API version, or the path
-    /// that the client asked for where a router has shortened it.
+    /// Adds to the fingerprint of method, path, query, media type and body: an API version, or the
+    /// client's original path if a router has shortened it.
     #[must_use]
     pub fn with_also_fingerprinted(
         mut self,
@@ -167,67 +167,70 @@ impl HttpPolicy {
         self
     }
 
-    /// The status for a key that was used for another request; `422` unless told.
+    /// Sets the status for a key used for another request. Default: `422`.
     #[must_use]
     pub fn with_reuse_status(mut self, status: StatusCode) -> Self {
         self.reuse_status = status;
         self
     }
 
-    /// The statuses whose responses are sealed; [`Statuses::default`] unless told. After others the key is free
-    /// again, unless the engine's policy records errors: then every status is sealed.
+    /// Sets the statuses whose responses are stored. After others the key is free again, except
+    /// when the engine's policy records errors: then every status is stored. Default:
+    /// [`Statuses::default`].
     #[must_use]
     pub fn with_kept_statuses(mut self, statuses: Statuses) -> Self {
         self.kept = statuses;
         self
     }
 
-    /// The headers that are stored and replayed; [`ReplayedHeaders::default`] unless told.
+    /// Sets the headers that are stored and replayed. Default: [`ReplayedHeaders::default`].
     #[must_use]
     pub fn with_replayed_headers(mut self, headers: ReplayedHeaders) -> Self {
         self.replayed = headers;
         self
     }
 
-    /// The longest request body that is read for a fingerprint; a longer one is refused with `413`. 2 MiB unless
-    /// told. Requests without a key are not read.
+    /// Sets the longest request body that the layer reads for a fingerprint; a longer one gets
+    /// `413`. The layer does not read requests without a key. Default: 2 MiB.
     #[must_use]
     pub fn with_max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = bytes;
         self
     }
 
-    /// The longest response body that is stored; 1 MiB unless told, and never more than the store takes. A longer
-    /// one reaches its caller, and the record is sealed with a marker: a retry gets `410`, and nothing runs twice.
+    /// Sets the longest response body that the layer stores, at most the store's own limit. A
+    /// longer one reaches its caller, and the record is completed with a marker: a retry gets
+    /// `410`, and nothing runs twice. Default: 1 MiB.
     #[must_use]
     pub fn with_max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self
     }
 
-    /// How long answers are replayed, whatever the engine's policy says.
+    /// Sets how long responses are replayed, instead of the engine's retention.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// What happens while the store cannot be reached; closed unless told.
+    /// Sets what happens while the store is unreachable. Default: closed.
     #[must_use]
     pub fn with_on_store_error(mut self, choice: OnStoreError) -> Self {
         self.on_store_error = choice;
         self
     }
 
-    /// Where people read about keys on this route: each problem names it, in its body and as `Link` with
-    /// `rel="describedby"`.
+    /// Sets the page that documents keys on this route. Each problem names it, in its body and as
+    /// `Link` with `rel="describedby"`.
     #[must_use]
     pub fn with_documentation(mut self, uri: Uri) -> Self {
         self.documentation = Some(uri);
         self
     }
 
-    /// Keeps the JSON bodies of requests, so that a conflict tells what differs; they are not kept unless told.
+    /// Keeps the JSON bodies of requests, so that a conflict shows the difference. Default: not
+    /// kept.
     #[cfg(feature = "diff")]
     #[must_use]
     pub fn with_kept_requests(mut self, kept: KeptRequests) -> Self {
@@ -235,7 +238,7 @@ impl HttpPolicy {
         self
     }
 
-    /// Whether keys are looked at in requests of this method.
+    /// Returns whether keys count in requests of this method.
     pub(crate) fn guards(&self, method: &Method) -> bool {
         let is_mutating = !method.is_safe() && *method != Method::CONNECT;
         let is_chosen = |methods: &Vec<Method>| methods.contains(method);
@@ -252,7 +255,7 @@ impl HttpPolicy {
     }
 }
 
-/// [`HttpPolicy::ietf`].
+/// Returns [`HttpPolicy::ietf`].
 impl Default for HttpPolicy {
     fn default() -> Self {
         Self::ietf()

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Body, HttpPolicy, ProblemType};
 
-/// A problem that is being worded.
+/// A problem to send.
 pub(crate) struct Problem {
     kind: ProblemType,
     status: StatusCode,
@@ -46,13 +46,13 @@ impl Problem {
         self
     }
 
-    /// The same with an extension member.
+    /// Adds an extension member.
     pub(crate) fn with_member(mut self, name: &'static str, value: Value) -> Self {
         self.members.push((name, value));
         self
     }
 
-    /// The same with when to ask again, in whole seconds, at least one.
+    /// Sets when to retry, in whole seconds, at least one.
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         let whole = after.as_secs();
         let seconds = whole
@@ -63,7 +63,7 @@ impl Problem {
         self
     }
 
-    /// The same, asking the caller to authenticate.
+    /// Requires the caller to authenticate.
     pub(crate) fn with_challenge(mut self, challenge: HeaderValue) -> Self {
         self.headers.insert(WWW_AUTHENTICATE, challenge);
         self.with_status(StatusCode::UNAUTHORIZED)
@@ -92,7 +92,7 @@ impl Problem {
         response
     }
 
-    /// The members in the order in which people read them.
+    /// Returns the members in the order in which people read them.
     fn body(&self) -> Bytes {
         let standard = [
             ("type", json!(self.kind.uri())),
@@ -102,7 +102,7 @@ impl Problem {
         ];
         let members = standard.iter().chain(&self.members);
         let mut body = Vec::new();
-        // Strings and numbers can always be written to memory.
+        // Writing strings and numbers to memory cannot fail.
         let _ = serde_json::Serializer::new(&mut body)
             .collect_map(members.map(|(name, value)| (name, value)));
         body.into()

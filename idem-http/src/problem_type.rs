@@ -1,58 +1,60 @@
-//! [`ProblemType`]: what a problem is about.
+//! [`ProblemType`]: the type of a problem.
 
 use http::StatusCode;
 
-/// The type of a problem (RFC 9457), with which the layer refuses a request.
+/// The type of a problem (RFC 9457) with which the layer refuses a request.
 ///
 /// | `type` | status | when |
 /// | --- | --- | --- |
 /// | `urn:idem:problem:key-missing` | 400 | the route requires a key |
-/// | `urn:idem:problem:key-malformed` | 400 | the header is no key, or occurs twice; the detail gives the reason and quotes nothing |
-/// | `urn:idem:problem:key-reused` | 422, or as the policy says | the key belongs to another request |
+/// | `urn:idem:problem:key-malformed` | 400 | the header is not a valid key, or occurs twice; the detail gives the reason and quotes nothing |
+/// | `urn:idem:problem:key-reused` | 422, or the policy's status | the key belongs to another request |
 /// | `urn:idem:problem:request-in-flight` | 409, `Retry-After` | the first request is in progress (`Retry-After` is the end of its lease), or an open transaction holds the key for longer than the engine's policy waits; also on an open route |
 /// | `urn:idem:problem:request-too-large` | 413 | the body is over the limit |
 /// | `urn:idem:problem:request-unreadable` | 400 | the body ended with an error |
 /// | `urn:idem:problem:scope-unknown` | 403, or 401 with a challenge | the request has no scope: the caller is not known |
 /// | `urn:idem:problem:response-not-stored` | 410 | the request was handled and its response not stored; a retry will not get it either |
 /// | `urn:idem:problem:outcome-unknown` | 500 | the request was begun and recorded as panicked, failed or abandoned; it must not be handled again |
-/// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store cannot be reached (an open route handles the request instead), or the server is shutting down |
-/// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is no part of a key, or the store is not set up; the log says more |
+/// | `urn:idem:problem:store-unavailable` | 503, `Retry-After` | the store is unreachable (an open route handles the request instead), or the server is shutting down |
+/// | `urn:idem:problem:misconfigured` | 500 | a scope or an operation is not valid in a key, or the store is misconfigured; the log says more |
 ///
-/// A problem means that nothing ran for this request, except while the server shuts down: then the retry shows the truth.
+/// A problem means that nothing ran for this request, except while the server shuts down: then the
+/// retry shows whether it ran.
 ///
-/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`; `retryAfter` in seconds where
-/// there is a `Retry-After`; `documentation`, and a `Link` with `rel="describedby"`, if the policy names a page. The
-/// extensions of the response carry this type, so that a layer outside can word the problem in another way.
+/// The body is `application/problem+json` with `type`, `title`, `status` and `detail`. With a
+/// `Retry-After` it also has `retryAfter`, in seconds. If the policy names a page, it has
+/// `documentation`, and the response a `Link` with `rel="describedby"`. The extensions of the
+/// response carry this type, so that an outer layer can word the problem in another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemType {
     /// The route requires a key and there is none: `400`.
     KeyMissing,
-    /// The header is no key: `400`.
+    /// The header is not a valid key: `400`.
     KeyMalformed,
-    /// The key was used for another request: `422`, or as the policy says.
+    /// The key was used for another request: `422`, or the policy's status.
     KeyReused,
-    /// The request with this key is being worked on, or a transaction that is still open holds it: `409` with
+    /// The request with this key is in progress, or an open transaction holds the key: `409` with
     /// `Retry-After`.
     RequestInFlight,
     /// The request's body is over the limit: `413`.
     RequestTooLarge,
-    /// The request's body could not be read to its end: `400`.
+    /// The request's body ended with an error: `400`.
     RequestUnreadable,
-    /// Nobody is known on whose behalf the request is made: `403`, or `401` with a challenge.
+    /// The caller is not known: `403`, or `401` with a challenge.
     ScopeUnknown,
     /// The request was handled, and its response was not stored: `410`. It is not handled again.
     ResponseNotStored,
-    /// Handling the request was begun and given up, and that was recorded as final: `500`.
+    /// The request was begun and its end was recorded as a final failure: `500`.
     OutcomeUnknown,
-    /// The store cannot be reached, so nothing was done: `503` with `Retry-After`.
+    /// The store is unreachable, so nothing was done: `503` with `Retry-After`.
     StoreUnavailable,
-    /// The server is set up wrongly, so nothing was done: `500`.
+    /// The server is misconfigured, so nothing was done: `500`.
     Misconfigured,
 }
 
 impl ProblemType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 11] = [
         Self::KeyMissing,
         Self::KeyMalformed,
@@ -67,7 +69,7 @@ impl ProblemType {
         Self::Misconfigured,
     ];
 
-    /// The `type` of the problem. It never changes.
+    /// Returns the `type` of the problem. It never changes.
     #[must_use]
     pub const fn uri(self) -> &'static str {
         match self {
@@ -85,7 +87,7 @@ impl ProblemType {
         }
     }
 
-    /// The status that it has unless the policy says otherwise.
+    /// Returns the default status, which the policy may change.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
@@ -102,7 +104,7 @@ impl ProblemType {
         }
     }
 
-    /// The `title` of the problem.
+    /// Returns the `title` of the problem.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {

@@ -1,18 +1,18 @@
-//! [`ScopeExtractor`]: whose key it is.
+//! [`ScopeExtractor`]: the scope of a request's key.
 
 use http::HeaderValue;
 use http::request::Parts;
 
-/// Tells on whose behalf a request is made: the account, tenant or API key that it was *authenticated* as.
+/// Extracts the scope of a request: the account, tenant or API key that it was *authenticated* as.
 ///
-/// A key is only looked up within its scope, so a scope that a client may choose freely lets it read the answers
-/// given to others. Take it from what the authentication left in the request's extensions, not from a header
-/// that nobody checked.
+/// A key is only looked up within its scope, so a client that may choose its scope freely can read
+/// the responses of others. Take the scope from the request's extensions, where the authentication
+/// has put it, not from an unchecked header.
 ///
-/// A closure that gives `None` for a caller who is not known is an extractor: its requests are refused
-/// with `403`. There is no default; a service without callers says so with a constant.
+/// A closure that returns `None` for an unknown caller is an extractor: such requests get `403`.
+/// There is no default; a service without callers returns a constant.
 pub trait ScopeExtractor: Send + Sync + 'static {
-    /// The scope of this request: 1 to 255 bytes without control characters.
+    /// Returns the scope of this request: 1 to 255 bytes without control characters.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ pub enum ScopeError {
     /// The caller has to authenticate in this way: `401` with this as `WWW-Authenticate`.
     #[error("the caller has to authenticate")]
     Unauthenticated(HeaderValue),
-    /// What the authentication should have left is not there: `500`.
+    /// The authentication has not left the expected value: `500`.
     #[error("the authentication left no scope")]
     Misconfigured,
 }

@@ -1,4 +1,4 @@
-//! What becomes of a handler's response: sealed, marked as not stored, or passed through.
+//! The fate of a handler's response: stored, marked as not stored, or passed through.
 
 use bytes::Bytes;
 use http::header::CACHE_CONTROL;
@@ -14,15 +14,15 @@ use crate::{Body, HttpPolicy, NotStored, media};
 /// The one header of a record whose response was not stored. No response has a header of this name.
 const MARKER: &str = ":idem-http";
 
-/// A response, for its caller and for the store.
+/// A response, and the decision about it.
 pub(crate) enum Judged<B: HttpBody<Data = Bytes>> {
-    /// Seal this for later callers.
+    /// Store this for later callers.
     StoredResult(Stored, Response<Body<B>>),
-    /// The key is not used up.
+    /// The key is free again.
     Released(Response<Body<B>>),
 }
 
-/// What a response is judged by.
+/// The rules that decide about a response.
 pub(crate) struct Judge<'a> {
     http: &'a HttpPolicy,
     records_errors: bool,
@@ -39,7 +39,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Reads the body of what is to be stored.
+    /// Decides about a response, and reads the body of one to store.
     pub(crate) async fn judge<B: HttpBody<Data = Bytes>>(
         &self,
         response: Response<B>,
@@ -75,7 +75,7 @@ impl<'a> Judge<'a> {
             .min(self.limits.max_result_bytes)
     }
 
-    /// The stored form; the marker where its headers make it too large.
+    /// Returns the stored form; the marker if the headers make it too large.
     fn stored(&self, parts: &Parts, body: Bytes) -> Stored {
         let mut stored = Stored::new(parts.status.as_u16(), body);
         for (name, value) in self.http.replayed.stored(&parts.headers) {
@@ -92,7 +92,7 @@ fn marker() -> Stored {
     Stored::new(StatusCode::GONE.as_u16(), Bytes::new()).with_header(MARKER, "not stored")
 }
 
-/// Whether only the marker was stored.
+/// Returns whether the record holds only the marker.
 pub(crate) fn is_marker(stored: &Stored) -> bool {
     stored.headers().iter().any(|(name, _)| name == MARKER)
 }

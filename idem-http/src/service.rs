@@ -1,4 +1,4 @@
-//! [`IdempotencyService`]: a service whose requests may carry keys.
+//! [`IdempotencyService`]: a service behind the layer.
 
 use std::task::{Context, Poll};
 
@@ -13,10 +13,11 @@ use crate::{Body, IdempotencyLayer, ResponseFuture, exchange};
 
 /// A service behind an [`IdempotencyLayer`].
 ///
-/// Requests without a key reach the inner service untouched and unread. Requests with one are read whole, without
-/// their trailers, and handled in a task of their own: what the caller's task holds in task-local variables is not
-/// seen there; the `tracing` span is. The handler finds the run's [`Work`](idem_core::Work) in the request's
-/// extensions, to derive keys for what it calls itself, and to see whether it still holds the claim.
+/// Requests without a key reach the inner service untouched and unread. Requests with a key are
+/// read whole, without their trailers, and handled in a task of their own. That task does not see
+/// the caller's task-local variables; it keeps the `tracing` span. The handler finds the run's
+/// [`Work`](idem_core::Work) in the request's extensions: it can derive keys for its own calls, and
+/// check whether it still holds the claim.
 #[derive(Debug, Clone)]
 pub struct IdempotencyService<S> {
     inner: S,

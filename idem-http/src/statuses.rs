@@ -5,31 +5,31 @@ use std::ops::RangeInclusive;
 
 use http::StatusCode;
 
-/// A set of HTTP statuses: those whose responses are sealed.
+/// A set of HTTP statuses whose responses are stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Statuses(Vec<RangeInclusive<u16>>);
 
 impl Statuses {
-    /// None.
+    /// Creates an empty set.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Every status, 5xx too: what the first caller was told is what everyone is told.
+    /// Returns every status, including 5xx: all callers get the first response.
     #[must_use]
     pub fn all() -> Self {
         Self::none().with(0..=u16::MAX)
     }
 
-    /// The same and these.
+    /// Adds statuses.
     #[must_use]
     pub fn with(mut self, statuses: RangeInclusive<u16>) -> Self {
         self.0.push(statuses);
         self
     }
 
-    /// The same without these.
+    /// Removes statuses.
     #[must_use]
     pub fn without(self, statuses: RangeInclusive<u16>) -> Self {
         let (first, last) = statuses.into_inner();
@@ -50,14 +50,14 @@ impl Statuses {
         left
     }
 
-    /// Whether it is one of them.
+    /// Returns whether the set contains the status.
     #[must_use]
     pub fn contains(&self, status: StatusCode) -> bool {
         self.0.iter().any(|range| range.contains(&status.as_u16()))
     }
 }
 
-/// 2xx to 4xx, but for `429`: that says to come back later, and a 5xx may be better the next time.
+/// Returns 2xx to 4xx, except `429`: a retry after `429` or a 5xx may succeed.
 impl Default for Statuses {
     fn default() -> Self {
         Self::none().with(200..=499).without(429..=429)

@@ -1,8 +1,9 @@
 //! Many claims or completions at once.
 //!
-//! One command looks at all keys of a batch of claims whose operations mostly meet a record, so duplicates cost one round
-//! trip together. What is written is written key by key, some at a time: the answers of `bulkWrite` (MongoDB 8.0) and of an
-//! `update` with many statements are counts, which prove of no single item that it has won.
+//! For operations whose claims mostly meet a record, one command reads all keys of a batch, so
+//! duplicates share one round trip. Writes go key by key, a few at a time, because batched writes
+//! answer with counts, which do not prove that a single item has won. This holds for `bulkWrite`
+//! (MongoDB 8.0) and for an `update` with many statements.
 
 use std::collections::HashMap;
 
@@ -15,16 +16,16 @@ use crate::row::Row;
 use crate::session::Session;
 use crate::statements::ClaimParams;
 
-/// Most keys that are in hand at a time: of one look, for claims.
+/// Most keys in progress at a time; for claims, the keys of one read.
 const MAX_ITEMS: usize = 500;
 
-/// How many items are written at a time.
+/// Most items written at a time.
 const AT_A_TIME: usize = 32;
 
-/// An item's position in the batch, and what is told of it.
+/// An item's position in the batch, and its result.
 type Answer<T> = (usize, Result<T>);
 
-/// The positions of each key; those of one key are handled one after the other.
+/// Returns the positions of each key; those of one key are handled one after the other.
 fn by_key<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut places: HashMap<&Key, usize> = HashMap::new();
@@ -80,7 +81,7 @@ impl Operations {
         in_order(answers)
     }
 
-    /// The records of the keys that are looked for, each by its `_id`.
+    /// Reads the records of the keys to look up, each by its `_id`.
     async fn look_many(
         &self,
         requests: &[ClaimRequest],
@@ -99,7 +100,7 @@ impl Operations {
         }
     }
 
-    /// The claims of one key. The look serves the first of them only.
+    /// Handles the claims of one key. The record that was read serves only the first of them.
     async fn claim_group(
         &self,
         requests: &[ClaimRequest],

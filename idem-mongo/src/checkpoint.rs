@@ -1,4 +1,4 @@
-//! How far the work under a claim got, in the record's document.
+//! Checkpoints: the state that the work stores under its claim, in the record's document.
 
 use async_trait::async_trait;
 use idem_core::backend::StoredRecord;
@@ -10,7 +10,7 @@ use crate::statements;
 use crate::store::{MongoStore, at};
 
 impl Operations {
-    /// The checkpoint in stored form.
+    /// Returns the checkpoint in stored form.
     pub(crate) fn noted(&self, checkpoint: &Checkpoint) -> Result<Bytes> {
         checkpoint.encode(&self.config.limits())
     }
@@ -50,8 +50,8 @@ impl Operations {
     }
 }
 
-/// A field of the document, set in one update whose filter is the ownership; it counts against the limit of a result, in
-/// whose place it stands.
+/// The checkpoint is a field of the document, set in one update whose filter checks the ownership.
+/// It counts against the limit of a result, which later replaces it.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl CheckpointStore for MongoStore {

@@ -1,10 +1,13 @@
-//! The server's codes: what each means for the caller, whether it may have had an effect, and what to do.
+//! The server's codes: what each means for the caller, whether the statement may have had an
+//! effect, and what to do.
 //!
-//! A code comes with a failed command (`ok: 0`), a failed write, or a write concern error; of the last the
-//! effect is always unknown, because the write is on the primary: see [`crate::error`]. Labels are looked at before.
+//! A code comes with a failed command (`ok: 0`), a failed write, or a write concern error. The
+//! effect of a write concern error is always unknown, because the write is on the primary: see
+//! [`crate::error`]. Labels are checked before codes.
 //!
 //! Codes: <https://www.mongodb.com/docs/manual/reference/error-codes/> and
-//! <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>. Which of them drivers repeat:
+//! <https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml>. Which of them
+//! drivers repeat:
 //! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 
 use idem_core::{Effect, ErrorKind};
@@ -32,15 +35,17 @@ const CODES: &[Row] = &[
         Effect::None,
         "the key was claimed at the same time (11000)",
     ),
-    // WriteConflict; LockTimeout of a transaction; PreparedTransactionInProgress: undone where they happen.
+    // WriteConflict; LockTimeout of a transaction; PreparedTransactionInProgress: the server has
+    // undone the statement.
     (
         &[WRITE_CONFLICT, 24, 267],
         ErrorKind::Contention,
         Effect::None,
         "a concurrent write or transaction got in the way (112, 24, 267)",
     ),
-    // SnapshotTooOld, SnapshotUnavailable, TransactionAborted, TransactionExceededLifetimeLimitSeconds,
-    // TransactionCoordinatorReachedAbortDecision: the transaction is aborted, or its first read failed.
+    // SnapshotTooOld, SnapshotUnavailable, TransactionAborted,
+    // TransactionExceededLifetimeLimitSeconds, TransactionCoordinatorReachedAbortDecision: the
+    // transaction is aborted, or its first read failed.
     (
         &[239, 246, 244, 290, 283],
         ErrorKind::Contention,
@@ -48,30 +53,32 @@ const CODES: &[Row] = &[
         "the server has ended the transaction (239, 246, 244, 290, 283), perhaps because it took too long; repeat \
          the whole transaction",
     ),
-    // NoSuchTransaction, TransactionTooOld, TransactionCoordinatorSteppingDown: of a commit they do not tell whether an
-    // earlier try of it succeeded. Where the server knows that it did not, they carry a label.
+    // NoSuchTransaction, TransactionTooOld, TransactionCoordinatorSteppingDown: for a commit they
+    // do not say whether an earlier try succeeded. Where the server knows that it did not, they
+    // carry a label.
     (
         &[251, 225, 282],
         ErrorKind::Contention,
         Effect::Unknown,
         "the server knows the transaction no more (251, 225, 282); repeat the whole transaction with the same key",
     ),
-    // TransactionCommitted: of a statement or an abort that came after a commit whose answer was lost.
+    // TransactionCommitted: for a statement or an abort after a commit whose answer was lost.
     (
         &[256],
         ErrorKind::Contention,
         Effect::Unknown,
         "the transaction was committed before (256); repeat the whole transaction with the same key",
     ),
-    // MaxTimeMSExpired, ExceededTimeLimit, Interrupted, ClientDisconnect, CursorKilled, QueryPlanKilled: ended at some
-    // moment; a retried statement may follow one that was done.
+    // MaxTimeMSExpired, ExceededTimeLimit, Interrupted, ClientDisconnect, CursorKilled,
+    // QueryPlanKilled: the statement ended at an unknown moment; a retried one may follow one that
+    // succeeded.
     (
         &[MAX_TIME_EXPIRED, 262, 11601, 279, 237, 175],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "the server stopped the statement because it took too long, or somebody did (50, 262, 11601, 279, 237, 175)",
     ),
-    // CursorNotFound: of reads alone, whose cursor went with a failover or a restart.
+    // CursorNotFound: only for reads whose cursor was lost in a failover or a restart.
     (
         &[43],
         ErrorKind::Unavailable,
@@ -85,7 +92,8 @@ const CODES: &[Row] = &[
         Effect::Unknown,
         "not enough members confirmed the write in time (64)",
     ),
-    // NoReplicationEnabled, UnknownReplWriteConcern, UnsatisfiableWriteConcern: told after the write was done.
+    // NoReplicationEnabled, UnknownReplWriteConcern, UnsatisfiableWriteConcern: reported after the
+    // write.
     (
         &[75, 76, 79, 100],
         ErrorKind::Misconfigured,
@@ -93,25 +101,27 @@ const CODES: &[Row] = &[
         "the write concern cannot be met by this deployment (76, 79, 100)",
     ),
     // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
-    // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary, LegacyNotPrimary: the write may have
-    // come before the change; what the old primary had alone may be rolled back or not.
+    // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary,
+    // LegacyNotPrimary: the write may precede the change; writes that only the old primary had may
+    // be rolled back or not.
     (
         &[91, 189, 10107, 11600, 11602, 13435, 13436, 10058],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "the member is shutting down, or is primary no longer or not yet",
     ),
-    // HostUnreachable, HostNotFound, NetworkTimeout, SocketException, NetworkInterfaceExceededTimeLimit,
-    // ConnectionPoolExpired, ConnectionError, PooledConnectionsDropped: between a mongos and a shard, behind which the
-    // write may have been done.
+    // HostUnreachable, HostNotFound, NetworkTimeout, SocketException,
+    // NetworkInterfaceExceededTimeLimit, ConnectionPoolExpired, ConnectionError,
+    // PooledConnectionsDropped: between a mongos and a shard, which may have done the write.
     (
         &[6, 7, 89, 9001, 202, 317, 384],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "the server lost its connection to another one (6, 7, 89, 9001, 202, 317, 384)",
     ),
-    // FailedToSatisfyReadPreference, ReadConcernMajorityNotAvailableYet, NotYetInitialized: there is no primary for a
-    // mongos, or a member has just started. A mongos answers 133 for the second try of a statement, too.
+    // FailedToSatisfyReadPreference, ReadConcernMajorityNotAvailableYet, NotYetInitialized: a
+    // mongos has no primary, or a member has just started. A mongos also answers 133 to the second
+    // try of a statement.
     (
         &[133, 134, 94],
         ErrorKind::Unavailable,
@@ -119,37 +129,39 @@ const CODES: &[Row] = &[
         "no primary is known, or the member has just started (133, 134, 94)",
     ),
     // StaleShardVersion, StaleConfig, StaleEpoch, StaleDbVersion, ShardNotFound, MigrationConflict,
-    // ConflictingOperationInProgress, LockBusy, ObjectIsBusy: chunks are moving, or the collection is being changed.
+    // ConflictingOperationInProgress, LockBusy, ObjectIsBusy: chunks are moving, or the collection
+    // is being changed.
     (
         &[63, 13388, 150, 249, 70, 117, 46, 314],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "chunks of the collection are being moved, or it is being changed (63, 13388, 150, 249, 70, 117, 46, 314)",
     ),
-    // ExceededMemoryLimit, QueryExceededMemoryLimitNoDiskUseAllowed, TooManyLogicalSessions, OutOfDiskSpace, and
-    // 16500, with which Azure Cosmos DB limits rates.
+    // ExceededMemoryLimit, QueryExceededMemoryLimitNoDiskUseAllowed, TooManyLogicalSessions,
+    // OutOfDiskSpace, and 16500, with which Azure Cosmos DB limits rates.
     (
         &[146, 292, 261, 14031, 16500],
         ErrorKind::Unavailable,
         Effect::Unknown,
         "the server is out of memory, sessions, disk space or rate (146, 292, 261, 14031, 16500)",
     ),
-    // IngressRequestRateLimitExceeded: refused before it was read.
+    // IngressRequestRateLimitExceeded: refused before the server read it.
     (
         &[462],
         ErrorKind::Unavailable,
         Effect::None,
         "the server is overloaded and refuses requests (462)",
     ),
-    // ReauthenticationRequired: the connection's token has expired, which is looked at before a statement is run.
+    // ReauthenticationRequired: the connection's token has expired, which the server checks before
+    // it runs a statement.
     (
         &[391],
         ErrorKind::Unavailable,
         Effect::None,
         "the connection has to authenticate anew (391)",
     ),
-    // Unauthorized, AuthenticationFailed, UserNotFound, MechanismUnavailable, AtlasError (of its proxies, which
-    // answer so for users): looked at before a statement is run.
+    // Unauthorized, AuthenticationFailed, UserNotFound, MechanismUnavailable, AtlasError (how Atlas
+    // proxies refuse users): checked before a statement runs.
     (
         &[13, 18, 11, 334, 8000],
         ErrorKind::Misconfigured,
@@ -163,37 +175,39 @@ const CODES: &[Row] = &[
         NO_TRANSACTIONS.1,
         NO_TRANSACTIONS.2,
     ),
-    // NamespaceNotFound, IndexNotFound, NamespaceExists, IndexOptionsConflict, IndexKeySpecsConflict,
-    // CommandNotSupportedOnView: looked at before anything is done.
+    // NamespaceNotFound, IndexNotFound, NamespaceExists, IndexOptionsConflict,
+    // IndexKeySpecsConflict, CommandNotSupportedOnView: checked before the server changes anything.
     (
         &[26, 27, 48, 85, 86, 166],
         ErrorKind::Misconfigured,
         Effect::None,
         "the collection or an index is missing or not this crate's; run `migrate()` or the printed commands",
     ),
-    // CannotGrowDocumentInCappedNamespace: found by the write, which is undone.
+    // CannotGrowDocumentInCappedNamespace: found by the write, which the server undoes.
     (
         &[10003],
         ErrorKind::Misconfigured,
         Effect::None,
         "the collection is capped (10003); give the store one that is not",
     ),
-    // CommandNotFound, FailedToParse, unknown pipeline stages and operators, InvalidPipelineOperator,
-    // CommandNotSupported: the statement is not understood, so not run.
+    // CommandNotFound, FailedToParse, unknown pipeline stages and operators,
+    // InvalidPipelineOperator, CommandNotSupported: the server does not understand the statement,
+    // so it does not run it.
     (
         &[59, 9, 40324, 31325, 168, 115],
         ErrorKind::Misconfigured,
         Effect::None,
         "the server does not know a command or operator; MongoDB 5.0 or later is needed",
     ),
-    // BSONObjectTooLarge, and what updates answer for it: the document is not written.
+    // BSONObjectTooLarge, and the codes of updates for the same: the document is not written.
     (
         &[10334, 17419, 17420],
         ErrorKind::InvalidInput,
         Effect::None,
         "the record would be larger than 16 MB; lower the limits",
     ),
-    // KeyTooLong, of servers before 4.2 and of some like them: the index entry, and with it the document, is not written.
+    // KeyTooLong, of servers before 4.2 and some compatible ones: neither the index entry nor the
+    // document is written.
     (
         &[17280],
         ErrorKind::Misconfigured,
@@ -209,7 +223,7 @@ const CODES: &[Row] = &[
     ),
 ];
 
-/// What a code means. One that is not listed may have had an effect.
+/// Returns the meaning of a code. A statement with an unlisted code may have had an effect.
 pub(crate) fn by_code(code: i32) -> Meaning {
     let row = CODES.iter().find(|(codes, ..)| codes.contains(&code));
     row.map_or(

@@ -1,11 +1,11 @@
-//! How a store is set up.
+//! The configuration of a store.
 
 use std::time::Duration;
 
 use idem_core::{Error, Limits, Result};
 use mongodb::options::{Acknowledgment, ReadConcern, WriteConcern};
 
-/// Names, limits, and what an acknowledgement is worth.
+/// The configuration of a store: names, limits, and the durability of writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     database: Option<String>,
@@ -16,20 +16,21 @@ pub struct Config {
     batching: bool,
 }
 
-/// What a write has reached when it is acknowledged, and so what a failure of servers may take back.
+/// How far a write has got when the server acknowledges it, and so which failures may lose it.
 ///
-/// Whatever the caller's client is set to, the store's own choice is sent with each write.
+/// The store sends its own choice with each write, whatever the caller's client is configured to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// `w: "majority", j: true`, and reads with `majority`: on the journals of most voting members. No crash and no
-    /// failover takes it back.
+    /// `w: "majority", j: true`, and reads with `majority`: on the journals of most voting members.
+    /// No crash and no failover loses it.
     #[default]
     MajorityJournaled,
-    /// `w: 1, j: true`, and reads with `local`: on the primary's journal. A failover takes back what the new primary
-    /// had not received: a completed key is free again and its work may run twice; a claim may have two winners.
+    /// `w: 1, j: true`, and reads with `local`: on the primary's journal. A failover loses what the
+    /// new primary had not received: a completed key is free again and its work may run twice; a
+    /// claim may have two winners.
     PrimaryJournaled,
-    /// `w: 1, j: false`, and reads with `local`: in the primary's memory. As above, and a crash of the server takes
-    /// back the last 100 ms (`storage.journal.commitIntervalMs`) or so.
+    /// `w: 1, j: false`, and reads with `local`: in the primary's memory. As above, and a crash of
+    /// the server also loses about the last 100 ms (`storage.journal.commitIntervalMs`).
     PrimaryMemory,
 }
 
@@ -46,8 +47,9 @@ impl Durability {
         concern
     }
 
-    /// A majority read shows only what can no longer be rolled back, so no caller is given a response that vanishes.
-    /// With a weaker write concern it would not show what was just acknowledged.
+    /// A majority read shows only data that can no longer be rolled back, so no caller receives a
+    /// response that vanishes. With a weaker write concern it would not show the latest
+    /// acknowledged writes.
     pub(crate) fn read_concern(self) -> ReadConcern {
         match self {
             Self::MajorityJournaled => ReadConcern::majority(),
@@ -56,20 +58,20 @@ impl Durability {
     }
 }
 
-/// The longest time-out: servers take them as 32-bit milliseconds.
+/// The longest time-out: servers take time-outs as 32-bit milliseconds.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// MongoDB's own limit for a document, result and metadata and all.
+/// MongoDB's limit for a document, including result and metadata.
 const MAX_DOCUMENT_BYTES: usize = 16 << 20;
-/// More than is left of a record without result and metadata, and of the command around it: the longest key has
-/// 1,916 bytes as an `_id` and stands in it twice.
+/// More than a record takes without result and metadata, including the command around it: the
+/// longest key has 1,916 bytes as an `_id` and occurs in it twice.
 const OVERHEAD_BYTES: usize = 16 << 10;
 /// MongoDB's limits: 63 bytes for a database, 255 for database and collection together.
 const MAX_DATABASE_BYTES: usize = 63;
 const MAX_COLLECTION_BYTES: usize = 120;
 
 impl Config {
-    /// The collection `idem_records` in the database that the URL names, or `idem`; results up to 8 MiB; journaled by
-    /// a majority; 10 s for an operation.
+    /// Creates the default configuration: the collection `idem_records` in the database that the
+    /// URL names, or `idem`; results up to 8 MiB; journaled by a majority; 10 s for an operation.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -82,29 +84,30 @@ impl Config {
         }
     }
 
-    /// The database, instead of the one that the URL names: 1 to 63 ASCII letters, digits, hyphens and underscores.
+    /// Sets the database, instead of the one that the URL names: 1 to 63 ASCII letters, digits,
+    /// hyphens and underscores.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the name is not valid.
     pub fn with_database(mut self, database: impl Into<String>) -> Result<Self> {
         self.database = Some(checked("database", database.into(), MAX_DATABASE_BYTES)?);
         Ok(self)
     }
 
-    /// Another name for the collection, and with `_watermarks` after it for that of the watermarks: 1 to 120 ASCII
-    /// letters, digits, hyphens and underscores.
+    /// Sets the name of the collection: 1 to 120 ASCII letters, digits, hyphens and underscores.
+    /// The collection of the watermarks has the same name with `_watermarks` after it.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when it is no such name.
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the name is not valid.
     pub fn with_collection(mut self, collection: impl Into<String>) -> Result<Self> {
         self.collection = checked("collection", collection.into(), MAX_COLLECTION_BYTES)?;
         Ok(self)
     }
 
-    /// Other limits. A document has at most 16 MiB, so result and metadata together have to stay 16 KiB below that; 15 MiB
-    /// for a result is a good most.
+    /// Sets the limits. A document has at most 16 MiB, so result and metadata together have to stay
+    /// 16 KiB below that; 15 MiB is a good maximum for a result.
     ///
     /// # Errors
     ///
@@ -125,65 +128,67 @@ impl Config {
         Ok(self)
     }
 
-    /// Another worth of an acknowledgement; anything but the default loses records when servers fail.
+    /// Sets the durability of writes; any choice except the default loses records when servers
+    /// fail.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Whether the claims of nine or more concurrent callers of this process read their records by one command; on by
-    /// default. Each write is a command of its own either way.
+    /// Sets whether the claims of nine or more concurrent callers of this process read their
+    /// records with one command. Each write is its own command either way. Default: on.
     #[must_use]
     pub fn with_batching(mut self, batching: bool) -> Self {
         self.batching = batching;
         self
     }
 
-    /// How long an operation may take, finding a server and waiting for a connection included, before it is answered
-    /// with `Unavailable`; a day at most. What the server was sent may still take effect then.
+    /// Sets the time limit of an operation, including finding a server and waiting for a
+    /// connection; at most a day. After it the operation returns `Unavailable`, and a statement
+    /// already sent may still take effect.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.min(LONGEST);
         self
     }
 
-    /// The database, if one is set.
+    /// Returns the database, if one is set.
     #[must_use]
     pub fn database(&self) -> Option<&str> {
         self.database.as_deref()
     }
 
-    /// The collection's name.
+    /// Returns the collection's name.
     #[must_use]
     pub fn collection(&self) -> &str {
         &self.collection
     }
 
-    /// The name of the collection of the watermarks: that of the records, and `_watermarks`.
+    /// Returns the name of the watermarks' collection: that of the records, and `_watermarks`.
     pub(crate) fn watermarks(&self) -> String {
         format!("{}_watermarks", self.collection)
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// What an acknowledgement is worth.
+    /// Returns the durability of writes.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Whether concurrent claims share reads.
+    /// Returns whether concurrent claims share reads.
     #[must_use]
     pub fn batching(&self) -> bool {
         self.batching
     }
 
-    /// How long an operation may take.
+    /// Returns the time limit of an operation.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout

@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means for the caller.
+//! The meaning of the driver's and the server's errors for the caller.
 
 pub(crate) use idem_core::backend::Access;
 use std::error::Error as StdError;
@@ -15,7 +15,7 @@ use crate::codes::{
     WRITE_CONFLICT, by_code,
 };
 
-/// The driver's error as one of ours; the driver's is kept as the source, unless it quotes the key.
+/// Converts the driver's error, and keeps it as the source except when it quotes the key.
 pub(crate) fn classify(error: MongoError, sent: Access) -> Error {
     let (kind, effect, message) = meaning(&error);
     let harmless = sent == Access::Read || error.contains_label(NO_WRITES_PERFORMED);
@@ -29,7 +29,7 @@ pub(crate) fn classify(error: MongoError, sent: Access) -> Error {
 
 fn meaning(error: &MongoError) -> Meaning {
     match meaning_of_kind(error) {
-        // Labels that newer servers put on codes which are not listed.
+        // Labels that newer servers add to unlisted codes.
         (ErrorKind::Other, effect, _) if error.contains_label(SYSTEM_OVERLOADED_ERROR) => {
             (ErrorKind::Unavailable, effect, "the server is overloaded")
         }
@@ -50,13 +50,13 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
     match &*error.kind {
         MongoKind::Command(error) => by_code(error.code),
         MongoKind::Write(WriteFailure::WriteError(error)) => by_code(error.code),
-        // The write is on the primary; whether it stays there is not known.
+        // The write is on the primary; it is unknown whether it stays there.
         MongoKind::Write(WriteFailure::WriteConcernError(error)) => {
             let (kind, _, message) = by_code(error.code);
             (kind, Effect::Unknown, message)
         }
-        // The driver reports these three only where nothing was sent: after a try whose answer was lost it reports
-        // that one (retryable writes).
+        // The driver reports these three only if nothing was sent: after a try whose answer was
+        // lost it reports that one's error (retryable writes).
         MongoKind::ServerSelection { .. } | MongoKind::DnsResolve { .. } => (
             Unavailable,
             Effect::None,
@@ -111,7 +111,7 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
     }
 }
 
-/// Labels say more than codes where they are there:
+/// A label, if there is one, says more than the code:
 /// <https://www.mongodb.com/docs/manual/core/transactions-in-applications/#transaction-error-handling>.
 fn by_label(error: &MongoError) -> Option<Meaning> {
     if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
@@ -128,13 +128,13 @@ fn by_label(error: &MongoError) -> Option<Meaning> {
     ))
 }
 
-/// A deployment that has no transactions.
+/// The error of a deployment without transactions.
 pub(crate) fn no_transactions() -> Error {
     let (kind, effect, message) = NO_TRANSACTIONS;
     Error::new(kind, effect, message)
 }
 
-/// The server's code, of a command, a write, or a write concern.
+/// Returns the server's code of a command, a write, or a write concern.
 pub(crate) fn code(error: &MongoError) -> Option<i32> {
     match &*error.kind {
         MongoKind::Command(error) => Some(error.code),
@@ -144,7 +144,8 @@ pub(crate) fn code(error: &MongoError) -> Option<i32> {
     }
 }
 
-/// Whether a statement outside of a transaction has lost a race, and was undone: it may be sent again at once.
+/// Returns whether a statement outside a transaction has lost a race and was undone: it may be sent
+/// again at once.
 pub(crate) fn is_lost_race(error: &MongoError) -> bool {
     !matches!(
         &*error.kind,
@@ -152,14 +153,15 @@ pub(crate) fn is_lost_race(error: &MongoError) -> bool {
     ) && matches!(code(error), Some(DUPLICATE_KEY | WRITE_CONFLICT))
 }
 
-/// Whether the server ended a statement because its time (`maxTimeMS`) was over before it had written. The time-out of a
-/// write that is done and waits for its write concern comes beside the answer, as a write concern error:
+/// Returns whether the server ended a statement because its time (`maxTimeMS`) was over before it
+/// had written. If the write is done and only its write concern timed out, the server reports that
+/// beside the answer, as a write concern error:
 /// <https://github.com/mongodb/specifications/blob/master/source/client-side-operations-timeout/client-side-operations-timeout.md>.
 pub(crate) fn is_out_of_time(error: &MongoError) -> bool {
     matches!(&*error.kind, MongoKind::Command(error) if error.code == MAX_TIME_EXPIRED)
 }
 
-/// Whether the document is written, and the time was over before enough members had confirmed it.
+/// Returns whether the document is written, but too few members confirmed it in time.
 pub(crate) fn is_unconfirmed(error: &MongoError) -> bool {
     matches!(
         &*error.kind,
@@ -168,14 +170,16 @@ pub(crate) fn is_unconfirmed(error: &MongoError) -> bool {
     )
 }
 
-/// Whether a statement of a transaction met a document that another transaction has written.
+/// Returns whether a statement of a transaction met a document that another transaction has
+/// written.
 pub(crate) fn is_write_conflict(error: &MongoError) -> bool {
     code(error) == Some(WRITE_CONFLICT)
 }
 
-/// Whether the whole transaction is to be repeated after this error, or one that it comes from: it carries the label
-/// `TransientTransactionError`, as write conflicts (112) in a transaction do, or is a
-/// [`Contention`](ErrorKind::Contention) of this crate's.
+/// Returns whether the caller should repeat the whole transaction after this error. That holds if
+/// the error or one of its sources carries the label `TransientTransactionError`, as write
+/// conflicts (112) in a transaction do. It also holds for a [`Contention`](ErrorKind::Contention)
+/// of this crate.
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);

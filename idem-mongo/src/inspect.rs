@@ -1,9 +1,10 @@
-//! Whether a collection and its indexes are as this crate wants them, by what the server tells of them.
+//! Checks a collection and its indexes, as the server describes them.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
 use mongodb::bson::{Bson, Document};
 
-/// Keys are compared byte for byte, which only the simple collation does; of a capped collection nothing can be deleted.
+/// Keys are compared byte for byte, which only the simple collation does, and nothing can be
+/// deleted from a capped collection.
 pub(crate) fn check_collection(collection: &Document) -> Result<()> {
     if collection.get_str("type").unwrap_or("collection") != "collection" {
         return Err(misconfigured(
@@ -53,7 +54,7 @@ pub(crate) fn check_collection(collection: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is this crate's index of the field, by whatever name.
+/// Returns whether it is this crate's index of the field, under any name.
 pub(crate) fn is_index(index: &Document, field: &str) -> bool {
     let keys = index.get_document("key");
     let right = keys.is_ok_and(|keys| keys.len() == 1 && number(keys, field) == Some(1));
@@ -63,8 +64,8 @@ pub(crate) fn is_index(index: &Document, field: &str) -> bool {
         && (field != "purge_at" || expires == Some(0))
 }
 
-/// Refuses indexes that this crate has not made and that change what the store promises: one that keeps documents of two
-/// keys apart, and one by which the server deletes live records.
+/// Refuses foreign indexes that break what the store promises: one that keeps documents of two keys
+/// apart, and one by which the server deletes live records.
 pub(crate) fn check_index(index: &Document) -> Result<()> {
     let name = index.get_str("name").unwrap_or("?");
     let keys = index.get_document("key");
@@ -83,12 +84,13 @@ pub(crate) fn check_index(index: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Whether a server that greets so has transactions: a member of a replica set, or a `mongos`.
+/// Returns whether a server with this greeting has transactions: a member of a replica set, or a
+/// `mongos`.
 pub(crate) fn has_transactions(hello: &Document) -> bool {
     hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|told| told == "isdbgrid")
 }
 
-/// A number of any kind: servers and shells differ in which they write.
+/// Reads a number of any type: servers and shells write different ones.
 pub(crate) fn number(document: &Document, field: &str) -> Option<i64> {
     match document.get(field)? {
         Bson::Int32(number) => Some(i64::from(*number)),

@@ -1,24 +1,28 @@
-//! Writes that wait for nobody's open transaction for long.
+//! Writes with a short wait for other callers' open transactions.
 //!
-//! A write outside of a transaction that meets a document which an open transaction has written is sent again by the
-//! server itself, until that transaction ends or the write's `maxTimeMS` is over:
+//! A write outside a transaction may meet a document that an open transaction has written. Then the
+//! server itself repeats the write, until that transaction ends or the write's `maxTimeMS` is over:
 //! <https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts>.
-//! So each deciding write is given [`MAX_LOCK_WAIT`]. Its end by `maxTimeMS` may have two other reasons, a server that is
-//! slow and members that confirm slowly, and neither may fail a write:
+//! So each deciding write gets [`MAX_LOCK_WAIT`]. Its end by `maxTimeMS` may have two other
+//! reasons, a slow server and members that confirm slowly, and neither may fail a write:
 //!
-//! * members that confirm slowly: the server answers with the document and a write concern error. The write is
-//!   repeated, which changes nothing, with all the time that is left, and the next ones are given longer
-//!   ([`Patience`]);
-//! * before it wrote: a transaction of the store's own touches the document and is aborted. In a transaction a conflict is
-//!   answered at once (112), so this tells a lock from a slow server, for which the write is repeated with more time.
+//! * members that confirm slowly: the server answers with the document and a write concern error.
+//!   The store repeats the write, which changes nothing, with all the remaining time, and gives
+//!   later writes longer ([`Patience`]);
+//! * a slow server: the write ended before it wrote. To distinguish this from a lock, a transaction
+//!   of the store's own touches the document and is aborted, because in a transaction the server
+//!   answers a conflict at once (112). Without a conflict, the store repeats the write with more
+//!   time.
 //!
-//! That transaction runs in the session of the write. A server takes no statement of a session that is older than one that it
-//! has taken already (`TransactionTooOld`), so a first try of the driver's that is still under way
-//! cannot take effect after it: <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
+//! That transaction runs in the session of the write. A server refuses a statement of a session
+//! that is older than one it has already taken (`TransactionTooOld`). So a first try of the driver
+//! that is still under way cannot take effect after it:
+//! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 //!
-//! At most one caller of a process waits for one key. A key that was found locked is refused without a wait for 100 ms to
-//! 1 s, and looked up once in 25 ms. Seen on secantusd: a write outside waits for the transaction's end or its `maxTimeMS`
-//! (50), a write inside another transaction gets 112 at once, an upsert of a key that is being inserted conflicts likewise.
+//! At most one caller of a process waits for one key. A key that was found locked is refused
+//! without a wait for 100 ms to 1 s, and looked up once in 25 ms. On secantusd, a write outside
+//! waits for the transaction's end or its `maxTimeMS` (50). There a write inside another
+//! transaction gets 112 at once, and an upsert of a key that is being inserted conflicts likewise.
 //! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
 
 use std::collections::HashMap;
@@ -39,7 +43,7 @@ use crate::operations::Operations;
 use crate::session::{Change, Changed, Session, Tried};
 use crate::statements;
 
-/// How often a write that was ended before it wrote is repeated with four times the time.
+/// How often a write that ended before it wrote is repeated, each time with four times the time.
 const MORE_TIME: u32 = 4;
 
 /// The documents of one collection, and which of them are locked.
@@ -59,35 +63,37 @@ impl Documents {
         }
     }
 
-    /// Whether a claim of this key may look for its record: of a key that is locked, one a moment.
+    /// Returns whether a claim of this key may read its record: one claim each moment if the key is
+    /// locked.
     pub(crate) fn may_look(&self, key: &Key) -> bool {
         self.looked.is_due(key)
     }
 
-    /// A claim of this key has met a lock.
+    /// Notes that a claim of this key has met a lock.
     pub(crate) fn was_locked(&self, key: &Key) {
         self.looked.note(key);
     }
 
-    /// A claim of this key was answered.
+    /// Notes that a claim of this key got its outcome.
     pub(crate) fn was_answered(&self, key: &Key) {
         self.looked.forget(key);
     }
 }
 
-/// When keys that are locked were looked for. Callers who ask for such a key all the time share one look each moment;
-/// otherwise their reads would take the server's time from others.
+/// When locked keys were last looked up. Concurrent claims of a locked key share one lookup each
+/// moment; otherwise their reads would take server time from other callers.
 #[derive(Debug, Default)]
 struct Looked {
     keys: Mutex<HashMap<String, Instant>>,
-    /// How many there are, so that mostly nobody waits for the others.
+    /// The number of keys, so that callers rarely need the mutex.
     count: AtomicUsize,
 }
 
 impl Looked {
-    /// So late a claim may see what was committed meanwhile; until then it is told to ask again.
+    /// The time after which a claim may see what was committed meanwhile; until then it gets
+    /// `Contention`.
     const MOMENT: Duration = Duration::from_millis(25);
-    /// A key that nobody asks for is forgotten then.
+    /// After this time without claims the key is removed.
     const LONGEST: Duration = Duration::from_secs(2);
     const MOST: usize = 1024;
 
@@ -95,7 +101,8 @@ impl Looked {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the key is not locked, as far as is known, or nobody has just looked, so that this caller does.
+    /// Returns whether this caller may look the key up: no lock is known, or the last lookup is
+    /// more than a moment ago.
     fn is_due(&self, key: &Key) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return true;
@@ -115,7 +122,8 @@ impl Looked {
         if keys.len() >= Self::MOST {
             keys.retain(|_, looked| looked.elapsed() < Self::LONGEST);
         }
-        // Who finds the first lock looks at once, and by that for all who met it with it.
+        // The caller that finds the first lock looks up at once, also for all that met the lock
+        // with it.
         let before = Instant::now().checked_sub(Self::MOMENT);
         keys.entry(key.path())
             .or_insert_with(|| before.unwrap_or_else(Instant::now));
@@ -131,14 +139,14 @@ impl Looked {
     }
 }
 
-/// How long a write may take before it is asked whether its document is locked: [`MAX_LOCK_WAIT`], or longer where
-/// members confirm slowly, because a write that is asked about is sent twice.
+/// How long a write may take before the store checks whether its document is locked:
+/// [`MAX_LOCK_WAIT`], or longer if members confirm slowly. A checked write is sent twice.
 #[derive(Debug)]
 pub(crate) struct Patience(AtomicU64);
 
 impl Patience {
     const LEAST: u64 = MAX_LOCK_WAIT.as_micros() as u64;
-    /// Beyond that, each write is sent twice.
+    /// The upper limit; if confirmations take longer, each write is sent twice.
     const MOST: u64 = 2_000_000;
 
     pub(crate) fn new() -> Self {
@@ -149,14 +157,15 @@ impl Patience {
         Duration::from_micros(self.0.load(Ordering::Relaxed))
     }
 
-    /// A write was done, and not confirmed within this time.
+    /// Notes that a write was done, and not confirmed within this time.
     fn was_too_short(&self, within: Duration) {
         if within >= self.get() {
             self.set(self.0.load(Ordering::Relaxed).saturating_mul(2));
         }
     }
 
-    /// A write was confirmed after this time: back to the least, slowly, where that is far shorter.
+    /// Notes that a write was confirmed after this time: if that is far shorter, the limit falls
+    /// slowly back to the least.
     fn learn(&self, took: Duration) {
         let patience = self.0.load(Ordering::Relaxed);
         if patience > Self::LEAST && took.as_micros() < u128::from(patience / 4) {
@@ -171,11 +180,12 @@ impl Patience {
 }
 
 impl Operations {
-    /// Writes the document of this key. In a caller's transaction a conflict is answered at once, as `Contention`.
+    /// Writes the document of this key. In a caller's transaction a conflict returns `Contention`
+    /// at once.
     ///
     /// # Errors
     ///
-    /// `Contention`, without effect, when another transaction that is still open has written the document.
+    /// `Contention`, without effect, when another open transaction has written the document.
     pub(crate) async fn write_document(
         &self,
         session: &mut Session<'_>,
@@ -222,8 +232,9 @@ impl Operations {
         }
     }
 
-    /// What a holder is told whose claim no statement has found: that it is lost, or, while an open transaction
-    /// holds the document, that the claim may be in that. `None` when it was committed in between: ask again.
+    /// Returns the error for a holder whose claim no statement has found: `ClaimLost`. While an
+    /// open transaction holds the document, the claim may be in that transaction, so the error is
+    /// `Contention`. Returns `None` when the claim was committed meanwhile: repeat the statement.
     pub(crate) async fn lost(
         &self,
         session: &mut Session<'_>,
@@ -235,7 +246,7 @@ impl Operations {
         let look = statements::token(claim.key());
         let found = self.one(session, look, Access::Read).await?;
         let latest = found.map_or(Ok(0), |row| row.number("token"))?;
-        // A later acquisition stands: no commit brings this one back.
+        // A later acquisition is committed: no commit brings this claim back.
         if latest > claim.token().as_i64() {
             return Ok(Some(Error::claim_lost()));
         }
@@ -250,7 +261,7 @@ impl Operations {
         Ok(is_gone.then(Error::claim_lost))
     }
 
-    /// A session of the store's own; starting it sends nothing.
+    /// Starts a session of the store's own; that sends nothing.
     async fn own_session(&self, session: &Session<'_>) -> Result<ClientSession> {
         let client = self.client.clone();
         let started = session
@@ -262,8 +273,9 @@ impl Operations {
     }
 }
 
-/// Whether a transaction that is still open has written the key's document: another that writes it too, and is aborted,
-/// fails at once then. What cannot be asked is left to the write itself, which has its time.
+/// Returns whether an open transaction has written the key's document: if so, another transaction
+/// that writes it fails at once, and is aborted. If the check itself fails, the write decides
+/// within its own time.
 async fn touch(
     session: &Session<'_>,
     collection: &Collection<Document>,
@@ -283,7 +295,8 @@ async fn touch(
                 .await;
             let touched = match begun {
                 Ok(()) => {
-                    // It has to change something: what changes nothing meets no conflict.
+                    // The update has to change something: one that changes nothing meets no
+                    // conflict.
                     collection
                         .find_one_and_update(filter, vec![doc! { "$set": { "touched": mark } }])
                         .upsert(true)
@@ -295,7 +308,7 @@ async fn touch(
                 }
                 Err(error) => Err(error),
             };
-            // The server ends it, if that fails; after an error it has done so already.
+            // If the abort fails, the server ends the transaction; after an error it already has.
             let _ = own.abort_transaction().await;
             Ok::<_, MongoError>((own, touched))
         })

@@ -1,4 +1,4 @@
-//! [`Looks`]: reads of records, for many callers at once.
+//! [`Looks`]: batched reads of records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use crate::session::Session;
 use crate::statements::{self, ClaimParams};
 use crate::store::MongoStore;
 
-/// What one command reads at most; each record may come with its result.
+/// Most records that one command reads; each may come with its result.
 const MOST: usize = 128;
 
-/// So many commands read at a time: while one is under way, those who come wait for the next, which then has more to read.
+/// Most commands that read at a time: while they are under way, further callers wait for the next
+/// one, which then reads more records.
 const AT_A_TIME: usize = 2;
 
-/// Reads for claims, each by its document's `_id`. When there are many at a time, a command reads for many of them. A read
-/// changes nothing and waits for nobody's write.
+/// Reads for claims, each by its document's `_id`. With many concurrent callers, one command reads
+/// for several of them. A read changes nothing and waits for no write.
 #[derive(Clone)]
 pub(crate) struct Looks(Arc<Batcher<String, Result<Option<Row>>>>);
 
@@ -48,7 +49,7 @@ impl Operations {
         }
     }
 
-    /// The records of these keys, each by its `_id`.
+    /// Reads the records of these keys, each by its `_id`.
     pub(crate) async fn rows_of(&self, ids: Vec<String>) -> Result<HashMap<String, Row>> {
         let look = statements::look_many(ids);
         let mut session = Session::alone(&self.config);
@@ -63,7 +64,8 @@ impl Operations {
 }
 
 impl MongoStore {
-    /// A claim; where keys mostly have a record, its look is one with those of the others who claim now, if there are many.
+    /// Claims a key. Where keys mostly have a record and there are many concurrent claims, their
+    /// lookups share one command.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         if !self.operations.records.may_look(request.key()) {
             return Err(LockedKeys::error());
@@ -90,7 +92,7 @@ impl MongoStore {
         let seen = match looked {
             Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Some(Ok(row)) => row,
-            // What was wrong may have been another's.
+            // The error may come from another caller's read.
             Some(Err(_)) | None => operations.look(&mut session, &asked, Access::Read).await?,
         };
         operations.claim_from(&mut session, &asked, seen).await

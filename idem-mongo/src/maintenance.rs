@@ -1,5 +1,6 @@
-//! Purge and sweep: a batch of ids is read through an index, then changed in one statement each hundred or so, in which the
-//! clock and the state of each document decide again.
+//! `delete_expired` and `fail_abandoned`: each reads a batch of ids through an index, then changes
+//! the documents in statements of at most [`MAX_ITEMS`]. There the clock and the state of each
+//! document decide again.
 
 use idem_core::backend::{check, encode_failure};
 use idem_core::{Effect, Error, Failure, Result};
@@ -11,10 +12,11 @@ use crate::operations::Operations;
 use crate::session::Session;
 use crate::statements;
 
-/// Most documents that one statement changes: their ids, of at most 1,916 bytes, have to fit into a command.
+/// Most documents that one statement changes: their ids, of at most 1,916 bytes, have to fit into a
+/// command.
 const MAX_ITEMS: u64 = 500;
 
-/// What is done to the documents that a filter finds.
+/// The change to the documents that a filter finds.
 #[derive(Debug, Clone)]
 enum Change {
     Delete,
@@ -60,8 +62,9 @@ impl Operations {
             .await
     }
 
-    /// Goes on until the limit is reached or nothing more is found: what others have changed in between does not count.
-    /// A failure after the first round leaves what was done before.
+    /// Repeats rounds until the limit is reached or nothing more is found; documents that others
+    /// have changed meanwhile do not count. A failure after the first round keeps what was done
+    /// before.
     async fn in_rounds(
         &self,
         session: &mut Session<'_>,
@@ -85,7 +88,7 @@ impl Operations {
         Ok(done)
     }
 
-    /// How many documents were changed; `None` when none was found.
+    /// Returns how many documents it changed; `None` when it found none.
     async fn round(
         &self,
         session: &mut Session<'_>,
@@ -124,7 +127,7 @@ impl Operations {
         session.again(statement).await.map(Some)
     }
 
-    /// The server's clock a moment ago, in microseconds.
+    /// Returns a recent time of the server's clock, in microseconds.
     async fn clock(&self, session: &Session<'_>) -> Result<i64> {
         let database = self.database.clone();
         let hello = session

@@ -1,4 +1,4 @@
-//! The operations, by themselves or in a caller's transaction.
+//! The operations, in the store's own session or in a caller's transaction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::row::Row;
 use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
 use crate::statements::{self, ClaimParams};
 
-/// What all operations need beside a session.
+/// What all operations need besides a session.
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) client: Client,
@@ -27,18 +27,19 @@ pub(crate) struct Operations {
     /// The watermarks, with the same concerns.
     pub(crate) watermarks: Documents,
     pub(crate) database: Database,
-    /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the first write, without
-    /// its indexes.
+    /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the
+    /// first write, without its indexes.
     pub(crate) is_ready: AtomicBool,
-    /// The same of the watermarks', which came later: who uses none needs none.
+    /// The same for the watermarks' collection, which came later: only callers of watermarks need
+    /// it.
     pub(crate) has_watermarks: AtomicBool,
-    /// Whether the deployment was seen to have transactions.
+    /// Whether the deployment was seen to support transactions.
     pub(crate) has_transactions: AtomicBool,
     pub(crate) patience: Patience,
     pub(crate) estimator: DuplicateEstimator,
 }
 
-/// The database of a client whose URL names none.
+/// The database for a client whose URL names none.
 const DATABASE: &str = "idem";
 
 impl Operations {
@@ -70,7 +71,7 @@ impl Operations {
         }
     }
 
-    /// Refuses to work on a collection that was not migrated; asks the server once.
+    /// Refuses to work on a collection that was not migrated; checks with the server once.
     pub(crate) async fn ready(&self, session: &Session<'_>) -> Result<()> {
         if !self.is_ready.load(Ordering::Relaxed) {
             self.verify_records(session).await?;
@@ -79,8 +80,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Where keys are mostly fresh, the update that decides comes first. Otherwise the look does, because a duplicate is then
-    /// answered without a write, however many there are.
+    /// Where keys are mostly fresh, the deciding update comes first. Otherwise the lookup comes
+    /// first, because it answers any number of duplicates without a write.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
@@ -95,7 +96,7 @@ impl Operations {
         self.claim_from(session, &asked, seen).await
     }
 
-    /// Claims from what was seen, and learns from what it comes to.
+    /// Claims after a lookup, and records the outcome in the estimator.
     pub(crate) async fn claim_from(
         &self,
         session: &mut Session<'_>,
@@ -108,8 +109,8 @@ impl Operations {
         Ok(outcome)
     }
 
-    /// From what a look has seen, or, where it was not looked, from nothing. What it has written is proven by the document
-    /// that carries this attempt's id.
+    /// Claims with the row of a lookup, or without a lookup. The document that carries this
+    /// attempt's id proves what the update has written.
     async fn claim_seen(
         &self,
         session: &mut Session<'_>,
@@ -137,7 +138,8 @@ impl Operations {
                 .await
             {
                 Ok(changed) => changed,
-                // What is committed can be read beside an open transaction, and may answer.
+                // A read beside an open transaction sees committed data, which may decide the
+                // claim.
                 Err(locked) if Self::is_readable(session, &locked) => {
                     self.records.was_locked(key);
                     if self.records.may_look(key)
@@ -150,7 +152,8 @@ impl Operations {
                 }
                 Err(error) => return Err(since(error, sent)),
             };
-            // Others of this process had their turn, each of them one.
+            // Other callers of this process each had their one turn, so this does not count as a
+            // try.
             ask += u32::from(!matches!(changed, Changed::AfterAnother));
             match changed {
                 Changed::Document(document) => {
@@ -178,12 +181,13 @@ impl Operations {
         ))
     }
 
-    /// Whether somebody else's lock was met, and no transaction of the caller's was lost with it.
+    /// Returns whether another caller's transaction holds the key, and a read can still answer:
+    /// inside a caller's transaction it cannot.
     fn is_readable(session: &Session<'_>, error: &Error) -> bool {
         error.kind() == ErrorKind::Contention && !session.is_in_transaction()
     }
 
-    /// Whether a claim looks for the record before it writes.
+    /// Returns whether a claim reads the record before it writes.
     pub(crate) fn looks_first(&self, key: &Key) -> bool {
         self.estimator.expects_duplicate(key) || self.records.locked.is_locked(key)
     }
@@ -238,7 +242,7 @@ impl Operations {
             };
             match row.state()? {
                 _ if !row.is_live()? => return Err(Error::claim_lost()),
-                // Committed by a caller's transaction a moment ago.
+                // A caller's transaction has committed it a moment ago.
                 StoredRecord::IN_FLIGHT => {}
                 state if state == sealing.state() => {
                     return match row.take_result()? {
@@ -276,7 +280,7 @@ impl Operations {
         Err(changed_too_often())
     }
 
-    /// The document as it is after the update, if the claim is held.
+    /// Updates the document if the claim is held, and returns it as it is then.
     pub(crate) async fn update_held(
         &self,
         session: &mut Session<'_>,
@@ -307,7 +311,7 @@ impl Operations {
         Err(changed_too_often())
     }
 
-    /// The claim's own record, when it is still the latest acquisition.
+    /// Returns the claim's own record, if the claim is still the latest acquisition.
     pub(crate) async fn owned(
         &self,
         session: &mut Session<'_>,
@@ -337,7 +341,8 @@ impl Operations {
         Err(changed_too_often())
     }
 
-    /// What a holder is told whose update has found no claim that it holds; `None` when it is held after all.
+    /// Returns the error for a holder whose update has found no held claim; `None` when the claim
+    /// is held after all.
     pub(crate) async fn not_held(
         &self,
         session: &mut Session<'_>,
@@ -359,7 +364,7 @@ impl Operations {
     }
 }
 
-/// The error of a statement that followed others: with an unknown effect if theirs is.
+/// Gives the error of a later statement an unknown effect if an earlier one was a write.
 pub(crate) fn since(error: Error, sent: Access) -> Error {
     match sent {
         Access::Read => error,

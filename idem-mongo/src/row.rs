@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document};
 
 use crate::statements::ClaimParams;
 
-/// A record's document as a read or a claim answers with it.
+/// A record's document, as a read or a claim returns it.
 #[derive(Debug, Clone)]
 pub(crate) struct Row(Document);
 
@@ -44,12 +44,12 @@ impl Row {
         self.number("state")
     }
 
-    /// The record's result, moved out.
+    /// Takes the record's result out of the row.
     pub(crate) fn take_result(&mut self) -> Result<Option<Bytes>> {
         self.take("result")
     }
 
-    /// The record's checkpoint, moved out.
+    /// Takes the record's checkpoint out of the row.
     pub(crate) fn take_checkpoint(&mut self) -> Result<Option<Bytes>> {
         self.take("checkpoint")
     }
@@ -62,21 +62,21 @@ impl Row {
         }
     }
 
-    /// Whether the record was live when it was read.
+    /// Returns whether the record was live when it was read.
     pub(crate) fn is_live(&self) -> Result<bool> {
         Ok(self.number("expires_at")? > self.number("now")?)
     }
 
-    /// Whether the record was in flight when it was read.
+    /// Returns whether the record was in flight when it was read.
     pub(crate) fn is_held(&self) -> Result<bool> {
         Ok(self.state()? == StoredRecord::IN_FLIGHT && self.is_live()?)
     }
 
-    /// Refuses a record whose token cannot grow, so that nobody can acquire its key.
+    /// Refuses a record whose token cannot grow, because no caller can acquire its key.
     ///
     /// # Errors
     ///
-    /// `Corrupt`, with what is to be done.
+    /// `Corrupt`, with instructions.
     pub(crate) fn check_token(&self) -> Result<()> {
         match self.number("token")? {
             i64::MAX => Err(Error::corrupt(
@@ -87,7 +87,8 @@ impl Row {
         }
     }
 
-    /// Whether this claim may not have the key, as far as this look tells: as the update of a claim decides it.
+    /// Returns whether this read denies the key to the claim, by the same rules as the update of a
+    /// claim.
     pub(crate) fn is_held_against(&self, asked: &ClaimParams<'_>) -> Result<bool> {
         let request = asked.request;
         if !self.is_live()? {
@@ -107,14 +108,14 @@ impl Row {
         })
     }
 
-    /// The outcome for a claimant that may not have the key.
+    /// Returns the outcome for a claim that may not have the key.
     pub(crate) fn loses(mut self, asked: &ClaimParams<'_>) -> Result<ClaimOutcome> {
         let result = self.take_result()?;
         let now = self.number("now")?;
         self.stored(result, now)?.loses(asked.request)
     }
 
-    /// The record, if it is live.
+    /// Returns the record, if it is live.
     pub(crate) fn record(mut self) -> Result<Option<Record>> {
         if !self.is_live()? {
             return Ok(None);
@@ -124,10 +125,11 @@ impl Row {
         self.stored(result, now)?.record().map(Some)
     }
 
-    /// What the update of a claim has made of the record: the claim, if it carries this attempt's id in flight; a failure,
-    /// if the update has failed it; nothing, if somebody else came first.
+    /// Returns the outcome of a claim's update. If the record carries this attempt's id in flight,
+    /// it is the claim. If the update has failed the record, it is a failure. If another caller was
+    /// first, it is `None`.
     ///
-    /// The clock of the update is told by the end of the lease, or by the moment of the failure.
+    /// The end of the lease, or the time of the failure, shows the clock of the update.
     pub(crate) fn decided(
         &self,
         asked: &ClaimParams<'_>,
@@ -142,8 +144,8 @@ impl Row {
                 let claim = self.stored(None, now)?.claim(request);
                 Ok(Some(ClaimOutcome::Acquired(claim)))
             }
-            // Of a live record that was failed before, a claim that retries failures would have made one in flight; to
-            // one that does not it is the same.
+            // A claim that retries failures would have put a live failed record in flight again;
+            // for any other claim the outcome is the same.
             StoredRecord::FAILED if same && attempt == idem_core::AttemptId::NIL.as_bytes() => {
                 let now = self.number("sealed_at")?;
                 let stored = self.stored(Some(failure.clone()), now)?;

@@ -1,4 +1,4 @@
-//! The collection, its indexes, and how they come into being.
+//! The collection, its indexes, and their creation.
 
 use std::sync::atomic::Ordering;
 
@@ -18,10 +18,12 @@ use crate::store::{BACKEND, MongoStore};
 /// The version of the schema that this crate works with.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The `_id` of the document that holds the version. No key's is like it: theirs have two colons.
+/// The `_id` of the document that holds the version. It equals no key's `_id`, which has two
+/// colons.
 const VERSION_ID: &str = "idem";
 
-/// Of MongoDB 5.0: <https://github.com/mongodb/specifications/blob/master/source/wireversion-featurelist/wireversion-featurelist.md>.
+/// The wire version of MongoDB 5.0:
+/// <https://github.com/mongodb/specifications/blob/master/source/wireversion-featurelist/wireversion-featurelist.md>.
 const MIN_WIRE_VERSION: i64 = 13;
 
 const NAMESPACE_EXISTS: i32 = 48;
@@ -30,9 +32,10 @@ const NAMESPACE_NOT_FOUND: i32 = 26;
 const PURGE_INDEX: &str = "idem_purge_at";
 const SWEEP_INDEX: &str = "idem_sweep_at";
 
-/// What people run themselves in `mongosh`; [`MongoStore::migrate`] does the same.
+/// Returns the script for operators to run in `mongosh`; [`MongoStore::migrate`] does the same.
 ///
-/// It may be run any number of times, except the lines that create a collection, which fail when it is there.
+/// It may run any number of times, except the lines that create a collection, which fail when it
+/// exists.
 ///
 /// A record's document; numbers are 64-bit integers:
 ///
@@ -50,9 +53,10 @@ const SWEEP_INDEX: &str = "idem_sweep_at";
 /// }
 /// ```
 ///
-/// A watermark is `{ _id: "scope:operation:id", version, writer, expires_at, purge_at }`; `writer` is the random id of the
-/// advance that raised it. `{ _id: "idem", schema_version: 1 }` stands beside the records. The TTL monitor runs each minute
-/// and deletes a record one minute after its retention at the earliest, so that members may differ by that.
+/// A watermark is `{ _id: "scope:operation:id", version, writer, expires_at, purge_at }`; `writer`
+/// is the random id of the advance that raised it. `{ _id: "idem", schema_version: 1 }` stands
+/// beside the records. The TTL monitor runs each minute and deletes a record one minute after its
+/// retention at the earliest, so that members may differ by that.
 #[must_use]
 pub fn schema_commands(config: &Config) -> String {
     let (name, marks) = (config.collection(), config.watermarks());
@@ -78,8 +82,9 @@ db.getCollection("{marks}").createIndex({{ purge_at: 1 }}, {{ name: "{PURGE_INDE
 }
 
 impl MongoStore {
-    /// Creates the collection of the records, that of the watermarks and their indexes where they are missing, and checks
-    /// server and version. Safe when many processes start at once, and when there is nothing to do it only reads.
+    /// Creates the collections of the records and the watermarks and their indexes if they are
+    /// missing, and checks server and version. It is safe when many processes start at once, and
+    /// only reads when nothing is missing.
     ///
     /// The user needs `readWrite` on the database, as for everything else.
     ///
@@ -87,24 +92,27 @@ impl MongoStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than MongoDB 5.0, the collection has a collation, is capped, a view or a
-    /// time series, has other indexes by the same names, or is of a later version; `Unavailable` as usual.
+    /// `Misconfigured` when the server is older than MongoDB 5.0, or when the collection is
+    /// unsuitable. It must not have a collation, be capped, a view or a time series, have other
+    /// indexes under the same names, or have a later version. `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
-    /// Some of it may have happened; run it again.
+    /// Some steps may have happened; run it again.
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.operations.migrate(&self.session()).await.map_err(at)
     }
 
-    /// Checks that the server is one that this crate works with, that the collections are there, as this crate wants them,
-    /// and of this version, that no validator and no index of somebody else refuses or deletes records, and, by statements
-    /// that change nothing, that the user may write and that the write concern can be met.
+    /// Checks that this crate supports the server, and that the collections exist in the right form
+    /// and version. Checks that no foreign validator or index refuses or deletes records. Checks
+    /// with statements that change nothing that the user may write and that the write concern can
+    /// be met.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` with what is to be done; `Unavailable` as usual, also on a member that is not primary.
+    /// `Misconfigured`, with instructions; `Unavailable` as usual, also on a member that is not
+    /// primary.
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         let (operations, session) = (&self.operations, self.session());
@@ -113,7 +121,7 @@ impl MongoStore {
     }
 }
 
-/// What there is of the schema.
+/// The existing parts of the schema.
 enum Found {
     All,
     Part,
@@ -139,7 +147,8 @@ impl Operations {
         self.verify(session).await
     }
 
-    /// The collection, if it is missing, and its indexes. What is there and does not suit is refused first.
+    /// Creates the collection, if it is missing, and its indexes. Before that it refuses an
+    /// unsuitable existing one.
     async fn create(
         &self,
         session: &Session<'_>,
@@ -161,8 +170,9 @@ impl Operations {
         self.verify_watermarks(session).await
     }
 
-    /// One statement of each kind that records need, with the store's own write concern, none of which finds or changes
-    /// anything: an upsert of the version that is there, and an update and a deletion of one that no collection has.
+    /// Sends one statement of each kind that records need, with the store's own write concern. None
+    /// changes anything: an upsert of the existing version, and an update and a deletion of a
+    /// version that no collection has.
     async fn try_writes(&self, session: &Session<'_>) -> Result<()> {
         self.write_version(session).await?;
         for collection in [&self.records.collection, &self.watermarks.collection] {
@@ -200,7 +210,8 @@ impl Operations {
         }
     }
 
-    /// `hello` needs no privilege, and tells a version that servers like MongoDB know, too.
+    /// `hello` needs no privilege, and returns a version that servers compatible with MongoDB know,
+    /// too.
     async fn check_server(&self, session: &Session<'_>) -> Result<()> {
         let hello = self.reading(session, doc! { "hello": 1 }).await?;
         if has_transactions(&hello) {
@@ -215,7 +226,7 @@ impl Operations {
         Ok(())
     }
 
-    /// What is there; an error when it does not suit.
+    /// Returns the existing parts; an error when they are unsuitable.
     async fn inspect_records(&self, session: &Session<'_>) -> Result<Found> {
         let Some(indexes) = self
             .indexes_of(session, self.records.collection.name())
@@ -243,7 +254,7 @@ impl Operations {
         Ok(if indexed { Found::All } else { Found::Part })
     }
 
-    /// The indexes of a collection that suits; `None` when it is missing.
+    /// Returns the indexes of a suitable collection; `None` when it is missing.
     async fn indexes_of(&self, session: &Session<'_>, name: &str) -> Result<Option<Vec<Document>>> {
         let list = doc! { "listCollections": 1, "filter": { "name": name } };
         let listed = self.reading(session, list).await?;
@@ -271,7 +282,7 @@ impl Operations {
         Ok(found.and_then(|found| number(&found, "schema_version")))
     }
 
-    /// Of many that write it at once one inserts.
+    /// Of concurrent callers, one inserts the version.
     async fn write_version(&self, session: &Session<'_>) -> Result<()> {
         let version = i32::try_from(SCHEMA_VERSION).unwrap_or(i32::MAX);
         let update = doc! { "$setOnInsert": { "schema_version": version } };
@@ -311,7 +322,7 @@ impl Operations {
     }
 }
 
-/// The error of a statement that could not have changed anything.
+/// The error of a statement that cannot have changed anything.
 fn in_vain(error: Error) -> Error {
     error.with_effect(Effect::None)
 }

@@ -1,4 +1,4 @@
-//! Where a statement runs: by itself, or in the caller's transaction.
+//! Where a statement runs: in the store's own session, or in the caller's transaction.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
@@ -14,14 +14,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::config::Config;
 use crate::error::{Access, classify, is_lost_race, is_out_of_time, is_unconfirmed};
 
-/// How often an operation asks again after a statement that lost a race (11000, 112) or found the record changed under
-/// it. Each time somebody else got on, so more than a few is a sign of trouble.
+/// How often an operation is repeated after a statement that lost a race (11000, 112) or found the
+/// record changed. Each time another caller has made progress, so more than a few retries are a
+/// sign of trouble.
 pub(crate) const MAX_RETRIES: u32 = 16;
 
-/// Longest pause before the last ask; the first is a sixteenth of it.
+/// The longest pause before the last retry; the first is a sixteenth of it.
 const PAUSE: Duration = Duration::from_millis(32);
 
-/// Runs the statements of one operation, all within its time.
+/// Runs the statements of one operation, all within its time limit.
 #[derive(Debug)]
 pub(crate) struct Session<'s> {
     transaction: Option<&'s mut ClientSession>,
@@ -38,27 +39,28 @@ pub(crate) struct Change {
     pub(crate) upsert: bool,
 }
 
-/// What an update of one document by its key came to.
+/// The result of an update of one document by its key.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    /// The document as it is after it.
+    /// The document after the update.
     Document(Document),
-    /// The server answered without a document: the filter found none. No `mongod` answers so after an upsert, but
-    /// servers like it do when a claim loses a race, so its effect is not known then.
+    /// The server answered without a document: the filter found none. No `mongod` answers so after
+    /// an upsert, but compatible servers do when a claim loses a race, so the effect is unknown
+    /// then.
     Nothing,
-    /// It lost a race and was undone; only outside of a transaction.
+    /// The update lost a race and was undone; only outside a transaction.
     LostRace,
-    /// Another caller of this process has just written this key, so nothing was sent.
+    /// Another caller of this process has just written this key, so the update was not sent.
     AfterAnother,
 }
 
-/// What a try came to that the server was to end after some time.
+/// The result of an update with a time limit at the server.
 #[derive(Debug)]
 pub(crate) enum Tried {
     Changed(Changed),
     /// The server ended it before it wrote.
     OutOfTime,
-    /// The document is written, and not confirmed yet as the write concern wants it.
+    /// The document is written, but not yet confirmed as the write concern requires.
     Unconfirmed,
 }
 
@@ -78,7 +80,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// What a pipeline of reads finds.
+    /// Returns the documents that a pipeline of reads finds.
     pub(crate) async fn read(
         &mut self,
         collection: &Collection<Document>,
@@ -111,8 +113,8 @@ impl<'s> Session<'s> {
         found?.map_err(|error| classify(error, sent))
     }
 
-    /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it is then, without its
-    /// result and its checkpoint.
+    /// Updates the document that the filter finds, or inserts one if `upsert`, and returns it as it
+    /// is then, without result and checkpoint.
     pub(crate) async fn change(
         &mut self,
         collection: &Collection<Document>,
@@ -145,7 +147,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The same in a session of the store's own, outside of a transaction; the server ends it after this time.
+    /// Does the same in a session of the store's own, outside a transaction; the server ends it
+    /// after this time.
     pub(crate) async fn try_change(
         &self,
         collection: &Collection<Document>,
@@ -179,7 +182,7 @@ impl<'s> Session<'s> {
         self.transaction.is_some()
     }
 
-    /// A statement that may be sent again when it lost a race, by itself.
+    /// Repeats a statement that lost a race.
     pub(crate) async fn again<T, F>(&self, statement: impl Fn() -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -196,9 +199,9 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The driver wants its futures polled to their end: one that is dropped closes its connection
-    /// (<https://docs.rs/mongodb/latest/mongodb/#warning-about-timeouts--cancellation>). So each runs in a task of its own,
-    /// which goes on when the operation's time is over or nobody waits for it any more.
+    /// Runs a future of the driver in a task of its own, because a dropped one closes its
+    /// connection (<https://docs.rs/mongodb/latest/mongodb/#warning-about-timeouts--cancellation>).
+    /// The task goes on when the operation's time is over or no caller waits for it any more.
     pub(crate) async fn by_itself<T: Send + 'static>(
         &self,
         sent: Access,
@@ -220,13 +223,14 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Waits for a read that others do, for no longer than the operation's time.
+    /// Waits for another caller's read, at most until the operation's time is over.
     pub(crate) async fn waits_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
         let read = timeout_at(self.deadline, read).await;
         read.map_err(|_| Access::Read.timed_out(self.timeout))
     }
 
-    /// What is left of the operation's time, for the server; never zero, which would mean for ever.
+    /// Returns the remaining time of the operation, for the server; never zero, which would mean no
+    /// limit.
     pub(crate) fn left(&self) -> Duration {
         self.deadline
             .saturating_duration_since(Instant::now())
@@ -243,7 +247,7 @@ fn options(upsert: bool, within: Option<Duration>) -> FindOneAndUpdateOptions {
         .build()
 }
 
-/// Outside of a transaction, where a lost race may be asked again by itself.
+/// For statements outside a transaction, which may be repeated alone after a lost race.
 fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
     match changed {
         Ok(Some(document)) => Ok(Changed::Document(document)),
@@ -253,7 +257,7 @@ fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
     }
 }
 
-/// In a transaction a statement that is given up closes the connection, and with it the transaction.
+/// In a transaction, an abandoned statement closes the connection, which ends the transaction.
 async fn in_time<T>(
     deadline: Instant,
     timeout: Duration,
@@ -264,7 +268,8 @@ async fn in_time<T>(
     done.map_err(|_| sent.timed_out(timeout))
 }
 
-/// Waits before an ask that follows this many; those who lost together do not come back together.
+/// Waits before the next retry, for a random time, so that callers that lost together do not come
+/// back together.
 pub(crate) async fn pause(asks: u32) {
     let share = f64::from(asks) / f64::from(MAX_RETRIES);
     tokio::time::sleep(PAUSE.mul_f64(share * rand::random_range(0.0..=1.0))).await;

@@ -1,18 +1,21 @@
-//! The statements, each with the argument why it is safe.
+//! The statements, each with the argument for its safety.
 //!
-//! Each changes one document in one command, which MongoDB does atomically: a pipeline update reads the document as it
-//! is when it is written, and of two at once one is undone and run again, by the server or by this crate (112). See
-//! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is the key, so the one
-//! index that every collection has lets one record in for each key, on every shard where the shard key is the `_id`.
+//! Each changes one document in one command, which MongoDB does atomically: a pipeline update reads
+//! the document as it is at the write. Of two concurrent updates one is undone and repeated, by the
+//! server or by this crate (112). See
+//! <https://www.mongodb.com/docs/manual/core/write-operations-atomicity/>. The document's `_id` is
+//! the key, and every collection has an index on it. That index admits one record for each key, on
+//! every shard if the shard key is the `_id`.
 //!
-//! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate keeps microseconds. It is
-//! read before any wait: an instant that is a little old lets a lease look live for longer, never stale too early.
+//! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate
+//! stores microseconds. The server reads it before any wait: a slightly old instant lets a lease
+//! look live for longer, never stale too early.
 //!
-//! Conditions stand in the pipeline of an upsert, because servers refuse `$expr` in its filter (224), and dates are made
-//! of numbers, because not every server can add to a date.
+//! Conditions are in the pipeline of an upsert, because servers refuse `$expr` in its filter (224).
+//! Dates are made from numbers, because not every server can add to a date.
 //!
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
-//! conformance suite takes each of them to the store.
+//! conformance suite tests each of them on the store.
 
 use idem_core::backend::StoredRecord;
 use idem_core::backend::check::CheckedClaim;
@@ -20,9 +23,10 @@ use idem_core::{AttemptId, Claim, ClaimRequest, FailedPolicy, Key, StalePolicy};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, bson, doc};
 
-/// How much later than it may, in microseconds, a record is deleted by the server itself: a minute. The TTL monitor goes
-/// by the clock of the member that is primary then; one that is ahead by less than this deletes nothing that another
-/// still counts as live, and no token that another's clock has not passed.
+/// The delay, in microseconds, after which the server itself may delete a record: a minute. The TTL
+/// monitor uses the clock of the current primary. If that clock is ahead by less than this delay,
+/// the monitor deletes no record that is live for another member. Nor does it delete a token that
+/// another member's clock has not passed.
 pub(crate) const TTL_MARGIN: i64 = 60_000_000;
 
 /// The server's clock in microseconds.
@@ -30,7 +34,7 @@ fn clock() -> Bson {
     bson!({ "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] })
 }
 
-/// `body` with the clock in `$$clock`.
+/// Wraps `body` with the clock in `$$clock`.
 fn at_clock(body: impl Into<Bson>) -> Bson {
     bson!({ "$let": { "vars": { "clock": clock() }, "in": body.into() } })
 }
@@ -39,7 +43,8 @@ fn later(micros: i64) -> Bson {
     bson!({ "$add": ["$$clock", micros] })
 }
 
-/// When the TTL monitor may delete the record: some time after the clock has passed all of these.
+/// When the TTL monitor may delete the record: a margin after the clock has passed all of these
+/// instants.
 fn purge_at(instants: impl Into<Bson>) -> Bson {
     bson!({ "$toDate": { "$toLong": { "$divide": [
         { "$add": [{ "$max": instants.into() }, TTL_MARGIN] },
@@ -59,7 +64,7 @@ pub(crate) fn key_filter(key: &Key) -> Document {
     doc! { "_id": key.path() }
 }
 
-/// The document as long as this claim is its latest acquisition.
+/// The document while this claim is its latest acquisition.
 fn claim_filter(claim: &Claim) -> Document {
     doc! {
         "_id": claim.key().path(),
@@ -68,7 +73,8 @@ fn claim_filter(claim: &Claim) -> Document {
     }
 }
 
-/// The same while it is in flight and live; not of an upsert, so `$expr` may judge by the clock.
+/// The same while it is in flight and live. It is no filter of an upsert, so `$expr` may use the
+/// clock.
 ///
 /// Rows S2, R3 and N2.
 pub(crate) fn held_filter(claim: &Claim) -> Document {
@@ -78,11 +84,12 @@ pub(crate) fn held_filter(claim: &Claim) -> Document {
     filter
 }
 
-/// The record of the key as it is, with the clock in `now`; the result only for the same request.
+/// Reads the record of the key, with the clock in `now`, and with the result only for the same
+/// request.
 ///
-/// A look before a claim, and after one that lost. It proves nothing about who has won: a claim that finds the key free
-/// here still has to write. What it tells a duplicate can only have become true, and is read with the read concern
-/// that goes with the writes, so it is not rolled back either.
+/// Used before a claim, and after one that lost. It does not prove who has won: a claim that finds
+/// the key free here still has to write. What it returns to a duplicate can only have become true.
+/// It uses the read concern that fits the writes, so that is not rolled back either.
 pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
     vec![doc! { "$match": key_filter(key) }, with_clock(fingerprint)]
 }
@@ -101,19 +108,19 @@ fn with_clock(fingerprint: &Bson) -> Document {
     } }
 }
 
-/// With the clock, and without what is for the holder alone.
+/// Adds the clock, and removes the fields for the holder alone.
 fn as_told() -> Document {
     doc! { "$set": { "now": clock(), "checkpoint": "$$REMOVE" } }
 }
 
-/// The record of the key, whole, with the clock.
+/// Reads the whole record of the key, with the clock.
 pub(crate) fn get(key: &Key) -> Vec<Document> {
     vec![doc! { "$match": key_filter(key) }, as_told()]
 }
 
-/// The claim's own record, while it is the latest acquisition, with the clock. What a statement that changed nothing has
-/// met: a no-op with a majority write concern waits until what it has seen is confirmed, so a majority read after it
-/// sees that, too.
+/// Reads the claim's own record, while it is the latest acquisition, with the clock: what a
+/// statement that changed nothing has met. A no-op with a majority write concern waits until what
+/// it has seen is confirmed, so a majority read after it sees that, too.
 ///
 /// The other rows of a seal, a release and a renewal.
 pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
@@ -123,7 +130,7 @@ pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
     ]
 }
 
-/// The token of the key's record, expired or not.
+/// Reads the token of the key's record, expired or not.
 pub(crate) fn token(key: &Key) -> Vec<Document> {
     vec![
         doc! { "$match": key_filter(key) },
@@ -131,7 +138,7 @@ pub(crate) fn token(key: &Key) -> Vec<Document> {
     ]
 }
 
-/// A checked claim in the form that statements take.
+/// A checked claim in the form of statement parameters.
 #[derive(Debug)]
 pub(crate) struct ClaimParams<'r> {
     pub(crate) request: &'r ClaimRequest,
@@ -155,12 +162,14 @@ impl<'r> ClaimParams<'r> {
     }
 }
 
-/// The update of a claim, for an upsert on the key: all that a claim may come to, decided where it is written.
+/// The update of a claim, for an upsert on the key: it decides every outcome of a claim at the
+/// write.
 ///
-/// Of any number of claims of a free key one inserts; the others meet its document, at once or when they are sent again
-/// after 11000 or 112, and the pipeline leaves it as it is: a replacement by itself, of which the server writes nothing. The
-/// document that comes back carries this attempt's id in a record in flight if, and only if, it has won. `failure` is the
-/// stored form of the failure of a stale record that may not be taken over.
+/// Of any number of claims of a free key one inserts. The others meet its document, at once or when
+/// they are sent again after 11000 or 112. For them the pipeline replaces the document by itself,
+/// of which the server writes nothing. The returned document carries this attempt's id in a record
+/// in flight if, and only if, the attempt has won. `failure` is the stored form of the failure of a
+/// stale record that may not be taken over.
 pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     let decided = bson!({ "$switch": {
         "branches": [
@@ -173,7 +182,7 @@ pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(judged) }]
 }
 
-/// What the claim comes to, in one word: rows C1 to C9, in their order.
+/// Returns the decision in one word: rows C1 to C9, in their order.
 fn verdict(asked: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
     let stale = bson!({ "$and": [
@@ -193,7 +202,7 @@ fn verdict(asked: &ClaimParams<'_>) -> Bson {
         asked.request.on_failed() == FailedPolicy::Retry,
     ] });
     let live = bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] });
-    // What would follow is no whole number of 64 bits, so the server would make a double of it.
+    // The next token would not fit into 64 bits, so the server would make it a double.
     let spent = bson!({ "$gte": [{ "$ifNull": ["$token", 0_i64] }, i64::MAX] });
     bson!({ "$switch": {
         "branches": [
@@ -209,8 +218,8 @@ fn verdict(asked: &ClaimParams<'_>) -> Bson {
     } })
 }
 
-/// The record in flight. An attempt that asks again for what is its own keeps its token; it and a takeover keep the
-/// checkpoint.
+/// The record in flight. An attempt that repeats its own claim keeps its token; both it and a
+/// takeover keep the checkpoint.
 fn acquired(asked: &ClaimParams<'_>) -> Bson {
     let next_token = bson!({ "$max": [
         "$$clock",
@@ -232,13 +241,14 @@ fn acquired(asked: &ClaimParams<'_>) -> Bson {
         "created_at": by_verdict("$$clock".into(), "$created_at", "$created_at".into()),
         "lease_ends_at": later(asked.lease),
         "expires_at": later(asked.kept),
-        // Of a failure that is tried again there is none; a version of this crate that knew of none may have left one.
+        // A failure that is retried has no checkpoint; a version of this crate without checkpoints
+        // may have left one.
         "checkpoint": { "$cond": [
             { "$and": [{ "$ne": ["$$verdict", "fresh"] }, { "$eq": ["$state", StoredRecord::IN_FLIGHT] }] },
             "$checkpoint",
             "$$REMOVE",
         ] },
-        // The token is ahead of the clock where that was set back.
+        // The token is ahead of the clock if the clock was set back.
         "purge_at": purge_at(bson!([later(asked.kept), { "$ifNull": ["$token", 0_i64] }])),
     };
     if asked.request.on_stale() == StalePolicy::Fail {
@@ -250,7 +260,8 @@ fn acquired(asked: &ClaimParams<'_>) -> Bson {
     record.into()
 }
 
-/// The stale record as a failed one. Nobody owns it then, and its checkpoint is gone; its retention is unchanged.
+/// The stale record as a failed one. It has no owner and no checkpoint then; its retention is
+/// unchanged.
 fn abandoned(failure: &[u8]) -> Bson {
     bson!({
         "_id": "$_id",
@@ -269,11 +280,11 @@ fn abandoned(failure: &[u8]) -> Bson {
     })
 }
 
-/// The update of a completion or failure, for the document that [`held_filter`] finds. Ownership is judged on the document
-/// as it is when it is written.
+/// The update of a completion or failure, for the document that [`held_filter`] finds. The server
+/// checks the ownership on the document as it is at the write.
 pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     vec![
-        // First, so that never both of checkpoint and result are in the document.
+        // This comes first, so that checkpoint and result are never both in the document.
         doc! { "$unset": ["sweep_at", "checkpoint"] },
         doc! { "$set": {
             "state": state,
@@ -285,8 +296,8 @@ pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     ]
 }
 
-/// The update of a release. The document stays for a while, so that a release can be repeated and the next token is
-/// greater whatever the clock does; it counts as absent.
+/// The update of a release. The document stays for a while and counts as absent, so that a release
+/// can be repeated and the next token is greater whatever the clock does.
 pub(crate) fn release() -> Vec<Document> {
     vec![
         doc! { "$set": {
@@ -298,7 +309,8 @@ pub(crate) fn release() -> Vec<Document> {
     ]
 }
 
-/// The update of a renewal; never shortens a lease. `renewed_at` tells the clock to the caller.
+/// The update of a renewal; it never shortens a lease. `renewed_at` returns the clock to the
+/// caller.
 pub(crate) fn renew(lease: i64) -> Vec<Document> {
     let longer = bson!({ "$max": [0_i64, { "$subtract": [later(lease), "$lease_ends_at"] }] });
     let lease_ends_at = bson!({ "$add": ["$lease_ends_at", "$$longer"] });
@@ -314,15 +326,18 @@ pub(crate) fn renew(lease: i64) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(renewed) }]
 }
 
-/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention stay as they are.
+/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention do
+/// not change.
 pub(crate) fn checkpoint(stored: &[u8]) -> Vec<Document> {
     vec![doc! { "$set": { "checkpoint": binary(stored) } }]
 }
 
-/// The update of an advance, for an upsert on the source: the mark is raised, or stays as it is.
+/// The update of an advance, for an upsert on the source: it raises the mark, or leaves it
+/// unchanged.
 ///
-/// Judged where it is written, like a claim, so of any number of advances to one version the first raises the mark and
-/// the others meet it. The document that comes back carries this writer's id if, and only if, it has raised it.
+/// Like a claim, it is decided at the write, so of any number of advances to one version the first
+/// raises the mark and the others meet it. The returned document carries this writer's id if, and
+/// only if, this advance has raised it.
 pub(crate) fn advance(version: i64, writer: &Bson, retention: i64) -> Vec<Document> {
     let stands = bson!({ "$and": [
         { "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] },
@@ -348,9 +363,9 @@ pub(crate) fn expired_marks(now: i64) -> Document {
     }
 }
 
-/// Records whose retention has ended and whose token the clock has passed: the next token may be made from the clock
-/// alone. `now` is the server's clock a moment ago, which an index can be searched by; the clock at the time of the
-/// statement decides.
+/// Records whose retention has ended and whose token the clock has passed: then the next token can
+/// be made from the clock alone. `now` is a recent time of the server's clock, for the search in an
+/// index; the clock at the time of the statement decides.
 pub(crate) fn expired(now: i64) -> Document {
     let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
     doc! {
@@ -374,12 +389,12 @@ pub(crate) fn sweepable(now: i64) -> Document {
     }
 }
 
-/// The update of a sweep, for the documents that [`sweepable`] finds.
+/// The update of `fail_abandoned`, for the documents that [`sweepable`] finds.
 pub(crate) fn fail_abandoned(failure: &[u8]) -> Vec<Document> {
     vec![doc! { "$replaceWith": at_clock(abandoned(failure)) }]
 }
 
-/// One of these documents, if it is still as the filter says.
+/// One of these documents, if it still matches the filter.
 pub(crate) fn among(ids: &[Bson], mut filter: Document) -> Document {
     filter.insert("_id", doc! { "$in": ids });
     filter

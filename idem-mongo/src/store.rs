@@ -21,17 +21,18 @@ use crate::session::Session;
 
 pub(crate) const BACKEND: &str = "mongo";
 
-/// How long [`MongoStore::connect`] lets the driver look for a primary, unless the URL says otherwise; the driver's own
-/// default of 30 s is longer than callers wait.
+/// How long [`MongoStore::connect`] lets the driver look for a primary, by default; the driver's
+/// own default of 30 s is longer than callers wait.
 const SERVER_SELECTION: Duration = Duration::from_secs(5);
-/// The driver's own default is 10.
+/// The default of [`MongoStore::connect`]; the driver's own is 10.
 const MAX_POOL_SIZE: u32 = 64;
 
 /// The store on MongoDB.
 ///
-/// A clone shares the client. Nothing is created here: see [`migrate`](Self::migrate). Until the collection was migrated
-/// every operation is `Misconfigured`, which the first one of a store finds out; drop the collection under a working
-/// store, and MongoDB creates a bare one with the next write.
+/// A clone shares the client. The store creates no collections: see [`migrate`](Self::migrate).
+/// Before that every operation returns `Misconfigured`; a store checks this until an operation has
+/// found the collection migrated. If the collection is dropped under a working store, MongoDB
+/// creates one without indexes with the next write.
 #[derive(Clone)]
 pub struct MongoStore {
     client: Client,
@@ -40,17 +41,17 @@ pub struct MongoStore {
 }
 
 impl MongoStore {
-    /// A store on the caller's client, with the default [`Config`].
+    /// Creates a store on the caller's client, with the default [`Config`].
     ///
-    /// The client's pool has at most 10 connections and it looks for a server for 30 s unless it was told otherwise; see
-    /// [`connect`](Self::connect).
+    /// By default the client's pool has at most 10 connections, and the driver looks for a server
+    /// for 30 s; see [`connect`](Self::connect).
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self::with_config(client, Config::new())
     }
 
-    /// A store on the caller's client. Read preference, read concern and write concern are the store's own, whatever the
-    /// client's are.
+    /// Creates a store on the caller's client. Read preference, read concern and write concern are
+    /// the store's own, whatever the client's are.
     #[must_use]
     pub fn with_config(client: Client, config: Config) -> Self {
         let operations = Arc::new(Operations::new(&client, config));
@@ -61,14 +62,15 @@ impl MongoStore {
         }
     }
 
-    /// A store on a client of its own: retryable writes, at most 64 connections, opened as they are needed, and 5 s to
-    /// find a server, unless the URL says otherwise.
+    /// Creates a store on its own client: retryable writes, at most 64 connections, opened as
+    /// needed, and 5 s to find a server. The URL may set other values.
     ///
     /// `url` is `mongodb://user:password@host:port/database?replicaSet=…`, as the driver reads it.
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no connection can be made.
+    /// `Misconfigured` when the URL cannot be read; `Unavailable` or `Misconfigured` when no
+    /// connection can be made.
     pub async fn connect(url: &str, config: Config) -> Result<Self> {
         let at = |error| classify(error, Access::Read).at(BACKEND, "connect");
         let mut options = ClientOptions::parse(url).await.map_err(at)?;
@@ -88,13 +90,13 @@ impl MongoStore {
         Ok(store)
     }
 
-    /// The client.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// How the store is set up.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.operations.config

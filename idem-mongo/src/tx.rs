@@ -20,25 +20,31 @@ use crate::error::{Access, classify, is_transaction_retryable, no_transactions};
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
 
-/// The record and the caller's own documents commit together: the only true exactly-once there is. MongoDB has
-/// transactions on replica sets (of one member, too) and sharded clusters; elsewhere beginning one is `Misconfigured`.
+/// The record and the caller's own documents commit together: the only true exactly-once. MongoDB
+/// has transactions on replica sets (also of one member) and sharded clusters; elsewhere beginning
+/// one returns `Misconfigured`.
 ///
-/// Either the claim is taken outside, and only [`complete_in`](Self::complete_in) runs in the transaction that writes the
-/// business documents: others see the key in flight while the work runs. Or [`claim_in`](Self::claim_in) and `complete_in`
-/// both run in it: others that claim the key are told `Contention` within about 100 ms, or what the committed record says,
-/// and an abort leaves no trace of the claim.
+/// There are two ways:
 ///
-/// A transaction is started on the session before the first of these; without one each statement commits by itself. The
-/// read and write concern are the transaction's, so start it with `snapshot` or `majority` and a majority write concern,
-/// as [`Transactions`] does. An error of the server fails the transaction, a lost race with `Contention`: abort it and
-/// repeat it as a whole, with the same key.
+/// * Claim outside, and run only [`complete_in`](Self::complete_in) in the transaction that writes
+///   the business documents. Other callers see the key in flight while the work runs.
+/// * Run both [`claim_in`](Self::claim_in) and `complete_in` in it. Other claims of the key get
+///   `Contention` within about 100 ms, or the outcome by the committed record. An abort leaves no
+///   trace of the claim.
+///
+/// Start a transaction on the session before the first of these calls; without one each statement
+/// commits by itself. The read and write concern are the transaction's, so start it with `snapshot`
+/// or `majority` and a majority write concern, as [`Transactions`] does. An error of the server
+/// fails the transaction, a lost race with `Contention`: abort it and repeat it as a whole, with
+/// the same key.
 impl MongoStore {
-    /// [`claim`](idem_core::IdempotencyStore::claim) in the transaction of the caller's session.
+    /// Runs [`claim`](idem_core::IdempotencyStore::claim) in the transaction of the caller's
+    /// session.
     ///
     /// # Errors
     ///
-    /// As for `claim`; also `Contention` when the key was claimed after the transaction's snapshot was taken, and
-    /// `Misconfigured` on a deployment without transactions.
+    /// As for `claim`; also `Contention` when the key was claimed after the transaction's snapshot
+    /// was taken, and `Misconfigured` on a deployment without transactions.
     ///
     /// # Cancellation
     ///
@@ -57,8 +63,8 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's session. When it answers
-    /// `ClaimLost`, abort: somebody else does the work.
+    /// Runs [`complete`](idem_core::IdempotencyStore::complete) in the transaction of the caller's
+    /// session. When it returns `ClaimLost`, abort: another attempt does the work.
     ///
     /// # Errors
     ///
@@ -84,7 +90,7 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`fail`](idem_core::IdempotencyStore::fail) in the transaction of the caller's session.
+    /// Runs [`fail`](idem_core::IdempotencyStore::fail) in the transaction of the caller's session.
     ///
     /// # Errors
     ///
@@ -110,8 +116,9 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the transaction of the caller's session: the step's own
-    /// documents and how far the work got commit together. When it answers `ClaimLost`, abort: somebody else does the work.
+    /// Runs [`checkpoint`](idem_core::CheckpointStore::checkpoint) in the transaction of the
+    /// caller's session: the step's own documents and the checkpoint commit together. When it
+    /// returns `ClaimLost`, abort: another attempt does the work.
     ///
     /// # Errors
     ///
@@ -136,7 +143,8 @@ impl MongoStore {
             .map_err(at)
     }
 
-    /// [`advance`](idem_core::WatermarkStore::advance) in the transaction of the caller's session.
+    /// Runs [`advance`](idem_core::WatermarkStore::advance) in the transaction of the caller's
+    /// session.
     ///
     /// # Errors
     ///
@@ -167,8 +175,9 @@ impl MongoStore {
     }
 }
 
-/// Refuses a deployment without transactions; asks the server once. The driver begins one on any, and a server says only at its
-/// first statement, in words about retryable writes, that it has none.
+/// Refuses a deployment without transactions; checks with the server once. The driver begins a
+/// transaction on any deployment, and such a server reports only at its first statement, with a
+/// message about retryable writes, that it has none.
 async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     if known.load(Ordering::Relaxed) {
         return Ok(());
@@ -184,8 +193,8 @@ async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Runs transactions, each repeated as a whole after an error that is labelled `TransientTransactionError`, such as a
-/// write conflict (112).
+/// Runs transactions, and repeats each as a whole after an error with the label
+/// `TransientTransactionError`, such as a write conflict (112).
 #[derive(Debug, Clone)]
 pub struct Transactions {
     client: Client,
@@ -195,7 +204,8 @@ pub struct Transactions {
 }
 
 impl Transactions {
-    /// Transactions of this client, on a snapshot, journaled by a majority, each repeated for at most 10 s.
+    /// Creates transactions of this client: on a snapshot, journaled by a majority, each repeated
+    /// for at most 10 s.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -206,14 +216,14 @@ impl Transactions {
         }
     }
 
-    /// Another worth of a commit.
+    /// Sets the durability of a commit.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// For how long a transaction is repeated; a day at most.
+    /// Sets for how long a transaction is repeated; at most a day.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit.min(LONGEST);
@@ -228,7 +238,7 @@ impl Transactions {
             .build()
     }
 
-    /// A transaction that is to be repeated until it goes through: a deadline and a pause that grows.
+    /// Returns a transaction to repeat until it commits, with a deadline and a growing pause.
     ///
     /// ```no_run
     /// # async fn pay(store: &idem_mongo::MongoStore, request: &idem_core::ClaimRequest)
@@ -246,8 +256,8 @@ impl Transactions {
     /// # }
     /// ```
     ///
-    /// The work does nothing but through its session, and uses one key: after a commit whose answer was lost the caller
-    /// runs it again and meets the record.
+    /// The work writes only through its session, and uses one key: after a commit whose answer was
+    /// lost the caller runs it again and meets the record.
     #[must_use]
     pub fn attempts(&self) -> TransactionRetry {
         TransactionRetry {
@@ -267,7 +277,7 @@ pub struct TransactionRetry {
 }
 
 impl TransactionRetry {
-    /// A session with a transaction started, for the first time or again.
+    /// Returns a session with a started transaction, for the first or the next attempt.
     ///
     /// # Errors
     ///
@@ -292,16 +302,17 @@ impl TransactionRetry {
         begun.map_err(|error| at(classify(error, Access::Read)))
     }
 
-    /// Commits when the result is good and aborts when it is not. `None`, after a pause, when a concurrent transaction got
-    /// in the way and the limit has not passed: begin again.
+    /// Commits if the result is `Ok` and aborts otherwise. Returns `None`, after a pause, when a
+    /// concurrent transaction interfered and the limit has not passed: begin again.
     ///
     /// # Errors
     ///
-    /// Those of the work and of the commit, and, once the limit has passed, the last one that could be repeated.
+    /// The errors of the work and of the commit; once the limit has passed, the last repeatable
+    /// one.
     ///
     /// # Cancellation
     ///
-    /// The transaction is aborted unless the commit was under way, which then goes on.
+    /// The transaction is aborted, except when the commit was under way, which then goes on.
     pub async fn finish<T, E: Into<BoxError>>(
         &mut self,
         mut session: ClientSession,
@@ -313,7 +324,8 @@ impl TransactionRetry {
                 Err(error) => Err(error.at(BACKEND, "commit").into()),
             },
             Err(error) => {
-                // That the abort failed is not what the caller wants to know: the server aborts it then.
+                // The caller does not need the error of a failed abort: the server aborts the
+                // transaction then.
                 let _ = tokio::spawn(async move { session.abort_transaction().await }).await;
                 Err(error)
             }
@@ -321,7 +333,7 @@ impl TransactionRetry {
         self.pauses.settle(result, is_transaction_retryable).await
     }
 
-    /// A commit whose outcome is not known is sent again, which the server takes for the same one.
+    /// Repeats a commit with an unknown outcome; the server recognizes it as the same one.
     async fn commit(&self, mut session: ClientSession) -> Result<()> {
         let deadline = self.pauses.deadline();
         let committing = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The latest version of each source, in a collection of their own.
+//! The latest version of each source, in a separate collection.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
 use crate::statements;
 use crate::store::{MongoStore, at};
 
-/// Who raises a mark to which version.
+/// One advance of a mark: the version and the writer.
 struct Raise {
     version: i64,
     writer: AttemptId,
 }
 
 impl Raise {
-    /// What it is told of a mark that stands; nothing of one that is below.
+    /// Returns the outcome for an existing mark; `None` for a mark below the version.
     fn told(&self, mark: &Row) -> Result<Option<Advance>> {
         let current = mark.number("version")?;
         let own = mark.bytes("writer")? == self.writer.as_bytes();
@@ -38,7 +38,7 @@ impl Raise {
 }
 
 impl Operations {
-    /// Refuses to work without the collection of the watermarks; asks the server once.
+    /// Refuses to work without the collection of the watermarks; checks with the server once.
     pub(crate) async fn ready_for_watermarks(&self, session: &Session<'_>) -> Result<()> {
         if !self.has_watermarks.load(Ordering::Relaxed) {
             self.verify_watermarks(session).await?;
@@ -47,8 +47,8 @@ impl Operations {
         Ok(())
     }
 
-    /// Looks first, because a repetition and what is stale are answered without a write. That it has raised the mark is
-    /// proven by the document that carries its id.
+    /// Reads first, because repeated and stale versions then need no write. The document that
+    /// carries this advance's id proves that it has raised the mark.
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,
@@ -108,7 +108,7 @@ impl Operations {
             .await
     }
 
-    /// The mark of the source, if it is live.
+    /// Returns the mark of the source, if it is live.
     async fn mark(
         &self,
         session: &mut Session<'_>,
@@ -143,8 +143,8 @@ fn below() -> Error {
     )
 }
 
-/// A mark is a document, raised in one upsert that judges by the server's clock where it writes; what is stale or
-/// repeated is told by a read.
+/// A mark is a document, raised in one upsert that decides by the server's clock at the write; a
+/// read answers stale and repeated versions.
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl WatermarkStore for MongoStore {

@@ -1,4 +1,4 @@
-//! The suite, and cases of this crate's own, against MongoDB or a server like it.
+//! The suite, and this crate's own cases, against MongoDB or a compatible server.
 
 mod cases;
 mod support;

@@ -1,4 +1,5 @@
-//! What needs a server of its own: one that is killed, or that is given a minute to delete what has expired.
+//! Tests that need their own server: one that is killed, or that gets a minute to delete expired
+//! records.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The server looks for what has expired each minute.
+/// The server's TTL monitor runs each minute.
 const TTL_PATIENCE: Duration = Duration::from_secs(150);
 
 fn main() -> ExitCode {
@@ -80,7 +81,7 @@ fn crash(runtime: &Runtime) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What this writer was told is stored.
+/// Returns the claims whose completion the store has acknowledged to this writer.
 async fn complete_until_killed(store: MongoStore, round: u32, writer: u32) -> Vec<Claim> {
     let mut acknowledged = Vec::new();
     for number in 0.. {
@@ -100,7 +101,7 @@ async fn complete_until_killed(store: MongoStore, round: u32, writer: u32) -> Ve
 
 async fn check(store: &MongoStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
-        // The pool's old connections are dead; asking again is what a caller does.
+        // The pool's old connections are dead; a caller would retry, too.
         let asked = request(claim.key().id());
         let _first = store
             .claim_retrying(&asked, Duration::from_secs(30))
@@ -114,7 +115,7 @@ async fn check(store: &MongoStore, acknowledged: &[Claim]) -> Result<(), BoxErro
     Ok(())
 }
 
-/// The index that `migrate` makes is one that the server acts on.
+/// The server acts on the index that `migrate` creates.
 fn expiry(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("mongo", &Options::new())?;
     runtime.block_on(async {
@@ -128,7 +129,7 @@ fn expiry(runtime: &Runtime) -> Result<(), BoxError> {
         let held = store.claim(&live).await?.acquired().ok_or("fresh")?;
         let database = store.client().database("idem");
         let records = database.collection::<Document>("idem_records");
-        // Not to wait for the minute that the server gives others.
+        // Skips the minute that the server otherwise waits.
         let due = doc! { "$set": { "purge_at": DateTime::now() } };
         let key = doc! { "_id": expired.key().path() };
         records.update_one(key, due).await?;

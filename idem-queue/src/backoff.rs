@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Delays that double with each delivery up to a longest one, each drawn between half and all of its length, so that
-/// messages that failed together do not come back together.
+/// Delays that double with each delivery up to a longest one. Each is drawn at random between half
+/// and all of its length, so that messages that failed together do not come back together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -11,13 +11,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `first` to `longest`.
+    /// Delays from `first` to `longest`.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
     }
 
-    /// The delay after so many deliveries, the first being 1.
+    /// Returns the delay after this many deliveries, the first being 1.
     #[must_use]
     pub fn after(&self, deliveries: u64) -> Duration {
         let doublings = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(u32::MAX);

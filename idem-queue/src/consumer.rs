@@ -1,4 +1,4 @@
-//! [`Consumer`]: from a delivery to what the broker is told.
+//! [`Consumer`]: from a delivery to the disposition for the broker.
 
 use std::fmt;
 use std::future::Future;
@@ -11,32 +11,35 @@ use serde::de::DeserializeOwned;
 use crate::failing::{failure, record};
 use crate::{Backoff, Disposition, Handled, Message, Reason, WorkError};
 
-/// Works on each message once, however often it is delivered, and by how many consumers.
+/// Works on each message once, however often and to however many consumers the broker delivers it.
 ///
-/// It knows no broker: give it a delivery, do the work in the closure, and tell the broker what [`Handled`] says. The
-/// message is acknowledged only after its result is sealed.
+/// It contains no broker client: pass it a delivery, do the work in the closure, and send the
+/// broker the disposition in [`Handled`]. The message is acknowledged only after its result is
+/// stored.
 ///
 /// # If it ends in between
 ///
 /// | killed, or its answer lost | the next delivery of the message |
 /// | --- | --- |
 /// | before the claim | is the first |
-/// | while it works | is requeued until the lease ends; then the work runs again, and [`Work::is_takeover`] says so |
-/// | after the seal, before the `Ack` has arrived | is a duplicate: acknowledged, nothing runs |
-/// | paused past its lease, and taken over | the late one's seal is refused: it requeues what the other has done |
+/// | while it works | is requeued until the lease ends; then the work runs again, with [`Work::is_takeover`] true |
+/// | after the seal, before the broker received the `Ack` | is a duplicate: acknowledged, nothing runs |
+/// | paused past its lease, and taken over | the late consumer's seal is refused: it requeues what the other has done |
 ///
-/// So the work *begins* perhaps twice, and is *sealed* once. That its effect happens once is for the work to say: it
-/// commits its rows and the claim ([`Work::claim`]) in one transaction, or it hands on a derived key ([`Work::derive`]).
+/// So the work may *begin* twice, and its result is *stored* once. For an effect that happens once,
+/// the work commits its rows and the claim ([`Work::claim`]) in one transaction, or passes on a
+/// derived key ([`Work::derive`]).
 ///
 /// # How often a message is tried
 ///
-/// Brokers count deliveries, and so does this; what is released leaves no trace in the store. A delivery that only met
-/// another one at work is counted too: a crash costs up to two. Choose the limit so that this does not matter, and let
-/// the broker deliver without a limit, or with a higher one.
+/// Like the broker, the consumer counts deliveries, because a released claim leaves no trace in the
+/// store. A delivery that met another one at work counts too: a crash costs up to two. Choose a
+/// limit with that margin, and let the broker deliver without a limit, or with a higher one.
 ///
 /// # Cancellation
 ///
-/// Dropped at any poll, the work is dropped and the message released, or what the policy says.
+/// Dropping the future at any poll drops the work, and releases the message or does what the policy
+/// says.
 #[derive(Debug, Clone)]
 pub struct Consumer {
     idempotency: Idempotency,
@@ -44,18 +47,19 @@ pub struct Consumer {
     backoff: Backoff,
 }
 
-/// The shortest and the longest time that a message rests while another consumer works on it.
+/// The shortest and the longest delay of a message that another consumer works on.
 const IN_FLIGHT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
 
 impl Consumer {
-    /// 10.
+    /// The default limit of deliveries: 10.
     pub const MAX_DELIVERIES: u64 = 10;
 
     /// The failure that is recorded for a message that was delivered too often.
     pub const POISON: &'static str = "idem.poison";
 
-    /// Runs work as these policies say. Errors are to be released ([`ErrorPolicy::Release`](idem_core::ErrorPolicy)),
-    /// as by default: this records what is permanent by itself.
+    /// Runs work under these policies. Errors have to be released
+    /// ([`ErrorPolicy::Release`](idem_core::ErrorPolicy)), which is the default: the consumer
+    /// itself records permanent errors.
     #[must_use]
     pub fn new(idempotency: Idempotency) -> Self {
         Self {
@@ -65,32 +69,33 @@ impl Consumer {
         }
     }
 
-    /// At which delivery a temporary error is final, and after which a message is not tried any more: one that kills its
-    /// consumer, say. [`MAX_DELIVERIES`](Self::MAX_DELIVERIES) unless told; at least 1.
+    /// Sets the delivery at which a temporary error is final, and after which a message is not
+    /// tried again, such as one that kills its consumer. At least 1. Default:
+    /// [`MAX_DELIVERIES`](Self::MAX_DELIVERIES).
     #[must_use]
     pub fn with_max_deliveries(mut self, deliveries: u64) -> Self {
         self.max_deliveries = deliveries.max(1);
         self
     }
 
-    /// How long a message rests after a temporary error.
+    /// Sets how long a message rests after a temporary error.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// The store and its policies.
+    /// Returns the store and its policies.
     #[must_use]
     pub fn idempotency(&self) -> &Idempotency {
         &self.idempotency
     }
 
-    /// Does the work of one delivery, unless it was done.
+    /// Does the work of one delivery, except when it was done before.
     ///
     /// # Panics
     ///
-    /// With what the work panics with, after the policy was followed.
+    /// Panics when the work panics, after following the policy.
     pub async fn handle<T, F, Fut>(&self, message: &Message, work: F) -> Handled<T>
     where
         T: Serialize + DeserializeOwned + Send,
@@ -107,7 +112,7 @@ impl Consumer {
         }
     }
 
-    /// What is done under the claim.
+    /// Runs under the claim.
     async fn step<T, F, Fut>(&self, deliveries: u64, claimed: Work, work: F) -> Result<T, Ended>
     where
         T: Send,
@@ -133,7 +138,8 @@ impl Consumer {
         }
     }
 
-    /// Records the end. The engine then releases the claim in vain: it is sealed.
+    /// Records the failure. The engine's release of the claim then has no effect, because it is
+    /// sealed.
     async fn fail(&self, claimed: &Work, code: &'static str, text: &str) -> Ended {
         let failure = failure(code, text, &self.idempotency);
         match record(&self.idempotency, claimed, &failure).await {
@@ -165,7 +171,8 @@ impl Consumer {
             RunError::Work(Ended::Unrecorded(source)) | RunError::NotStored { source, .. } => {
                 (later, Reason::NotStored(source))
             }
-            // It is sealed, so it is done, whoever can read it.
+            // The result is stored, so the work is done, even if this program cannot read its
+            // value.
             RunError::Codec(error) => (Disposition::Ack, Reason::Unreadable(error)),
             RunError::Store(error) => (later, Reason::Store(error)),
             other => {

@@ -1,8 +1,8 @@
-//! [`Disposition`]: what the broker is told.
+//! [`Disposition`]: the answer to the broker.
 
 use std::time::Duration;
 
-/// What the broker is told of a delivery.
+/// What to do with a delivery at the broker.
 ///
 /// | | NATS JetStream | RabbitMQ | SQS |
 /// | --- | --- | --- | --- |
@@ -11,14 +11,14 @@ use std::time::Duration;
 /// | `Reject` | `Term` | `basic.reject`, to the dead letters | to the dead letters, delete |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// The message is done: its result is sealed.
+    /// The message is done: its result is stored.
     Ack,
-    /// It is to come again.
+    /// The broker delivers it again.
     Requeue {
         /// After this time.
         delay: Duration,
     },
-    /// It is not to come again, and was not done. Why is recorded in the store, but for a conflict, whose key belongs to
-    /// another message.
+    /// The broker does not deliver it again, and the work was not done. The store records the
+    /// reason, except for a conflict, whose key belongs to another message.
     Reject,
 }

@@ -21,7 +21,8 @@ pub(crate) fn failure(code: &str, text: &str, idempotency: &Idempotency) -> Fail
     }
 }
 
-/// Records it, asking again for as long as the policy has patience: the same failure twice succeeds twice.
+/// Records the failure, and repeats the call until the policy's retry time-out: recording the same
+/// failure twice succeeds twice.
 pub(crate) async fn record(
     idempotency: &Idempotency,
     work: &Work,

@@ -4,9 +4,9 @@ use idem_core::Outcome;
 
 use crate::{Disposition, NotDone, Reason};
 
-/// What became of a delivery: its value, or why there is none, and what the broker is told.
+/// What became of a delivery: its value or the reason for having none, and its disposition.
 ///
-/// | | the broker is told | stored |
+/// | | disposition | stored |
 /// | --- | --- | --- |
 /// | done now | `Ack` | sealed |
 /// | done before | `Ack` | nothing more |
@@ -16,8 +16,8 @@ use crate::{Disposition, NotDone, Reason};
 /// | delivered too often | `Reject` | the failure, without another try |
 /// | failed before | `Reject` | nothing more |
 /// | the key belongs to another message | `Reject` | nothing more |
-/// | done, but not known to be sealed | `Requeue` with back-off | as the store has it |
-/// | the store is out of reach, or a transaction that is still open holds the key | `Requeue` with back-off | nothing that is known |
+/// | done, but not known to be sealed | `Requeue` with back-off | not known |
+/// | the store is unreachable, or an open transaction holds the key | `Requeue` with back-off | not known |
 ///
 /// `Debug` does not show the value.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<T> Handled<T> {
         }))
     }
 
-    /// What the broker is told.
+    /// Returns the answer to the broker.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match &self.0 {
@@ -45,16 +45,17 @@ impl<T> Handled<T> {
         }
     }
 
-    /// The value, fresh or replayed, or why there is none.
+    /// Returns the value, fresh or replayed, or the reason why there is none.
     ///
     /// # Errors
     ///
-    /// [`NotDone`]; of a message that was done, and whose value cannot be read as a `T`, [`Reason::Unreadable`].
+    /// [`NotDone`]. Its reason is [`Reason::Unreadable`] when the message was done before and its
+    /// value cannot be read as a `T`.
     pub fn into_result(self) -> Result<Outcome<T>, NotDone> {
         self.0
     }
 
-    /// Whether the work had been done before.
+    /// Returns whether the work was done by an earlier delivery.
     #[must_use]
     pub fn is_duplicate(&self) -> bool {
         match &self.0 {
@@ -63,7 +64,7 @@ impl<T> Handled<T> {
         }
     }
 
-    /// Why there is no value.
+    /// Returns the reason why there is no value.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         self.0.as_ref().err().map(NotDone::reason)

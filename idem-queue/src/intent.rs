@@ -1,12 +1,13 @@
-//! [`Intent`]: who wants what done to which thing.
+//! [`Intent`]: a request by somebody to do something to a target.
 
 use idem_core::key::Target;
 use idem_core::{Fingerprint, Key, Result};
 use serde::Serialize;
 
-/// Who wants what done to which thing: two of the same are one job, within the window of the intent's policy.
+/// A request by somebody to do something to a target. Two equal intents are one job, within the
+/// window of the intent's policy.
 ///
-/// What the job is told beside that, its payload, does not count unless asked for.
+/// The job's payload is not compared, except with [`with_payload`](Self::with_payload).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     key: Key,
@@ -14,7 +15,8 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// `who` wants `intent` (such as `build`) done to `target`: see [`Key::from_intent`].
+    /// Creates an intent: `who` wants `intent` (such as `build`) done to `target`; see
+    /// [`Key::from_intent`].
     ///
     /// # Errors
     ///
@@ -26,7 +28,7 @@ impl Intent {
         })
     }
 
-    /// The same for this payload only: another payload is another job, also within the window.
+    /// Includes the payload: an intent with another payload is another job, also within the window.
     ///
     /// # Errors
     ///
@@ -40,13 +42,13 @@ impl Intent {
         })
     }
 
-    /// The key of its job.
+    /// Returns the key of its job.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The fingerprint of its job.
+    /// Returns the fingerprint of its job.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint

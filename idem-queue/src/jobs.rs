@@ -13,14 +13,15 @@ use serde::de::DeserializeOwned;
 
 use crate::{Enqueued, Intent, Ran, Ticket};
 
-/// The entry of a record's metadata that has the job's id.
+/// The entry of a record's metadata that holds the job's id.
 const JOB: &str = "idem.job";
 
-/// Against ghost jobs: a second click, a client that sends again, two tabs. The first one enqueues a job; the others are
-/// told which, while it waits, while it runs, and for the window of the intent after it was done. A job that failed or
-/// was cancelled is no duplicate: the next click enqueues another.
+/// Prevents ghost jobs: jobs enqueued again by a second click, a client's retry, or a second tab.
+/// The first call enqueues a job. Later calls receive its id while it waits, while it runs, and for
+/// the window of the intent after it was done. A job that failed or was cancelled is no duplicate:
+/// the next call enqueues another.
 ///
-/// The window is the retention of the policy of the intent's name: see
+/// The window is the retention in the policy for the intent's name: see
 /// [`Policy::ghost_job`](idem_core::Policy::ghost_job).
 ///
 /// ```
@@ -50,10 +51,10 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// 10 minutes.
+    /// The default longest wait: 10 minutes.
     pub const DEFAULT_LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-    /// Jobs under these policies.
+    /// Creates jobs under these policies.
     #[must_use]
     pub fn new(idempotency: Idempotency) -> Self {
         Self {
@@ -62,22 +63,24 @@ impl Jobs {
         }
     }
 
-    /// How long a job may wait in the queue until another may take its place; 10 minutes unless told, at most
-    /// [`MAX_LEASE`](idem_core::limits::MAX_LEASE). [`enqueue`](Self::enqueue) refuses a longer one.
+    /// Sets how long a job may wait in the queue before another may replace it. At most
+    /// [`MAX_LEASE`](idem_core::limits::MAX_LEASE): [`enqueue`](Self::enqueue) refuses a longer
+    /// wait. Default: 10 minutes.
     #[must_use]
     pub fn with_longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait = wait;
         self
     }
 
-    /// Enqueues a job of this id, unless there is one for the same intent.
+    /// Enqueues a job with this id, except when there is one for the same intent.
     ///
-    /// `push` puts the ticket into the queue. A process that is killed before that blocks the intent for the policy's
-    /// lease; one that is killed after it has enqueued a job.
+    /// `push` puts the ticket into the queue. A process killed before `push` blocks the intent for
+    /// the policy's lease; one killed after it has enqueued a job.
     ///
     /// # Errors
     ///
-    /// [`RunError::Work`] with the error of `push`, after which the intent is free; those of the store.
+    /// [`RunError::Work`] with the error of `push`, after which the intent is free; errors of the
+    /// store.
     ///
     /// # Cancellation
     ///
@@ -115,10 +118,11 @@ impl Jobs {
         }
     }
 
-    /// Does a job that was taken from the queue, and keeps its ticket alive meanwhile. After an error it is no duplicate
-    /// any more.
+    /// Runs a job taken from the queue, and renews its claim meanwhile. After an error the job is
+    /// no longer a duplicate.
     ///
-    /// A queue that may deliver a message twice, and at the same time, needs a [`Consumer`](crate::Consumer) around.
+    /// If the queue may deliver a message twice at the same time, put a
+    /// [`Consumer`](crate::Consumer) around this call.
     ///
     /// # Errors
     ///
@@ -126,7 +130,7 @@ impl Jobs {
     ///
     /// # Panics
     ///
-    /// With what the work panics with.
+    /// Panics when the work panics.
     pub async fn run<T, E, F, Fut>(
         &self,
         ticket: &Ticket,
@@ -150,17 +154,17 @@ impl Jobs {
         }
     }
 
-    /// Cancels a job that has not begun: it is no duplicate any more, and its ticket is good for nothing.
+    /// Cancels a job that has not begun. The job is no longer a duplicate, and its ticket is void.
     ///
     /// # Errors
     ///
-    /// [`ClaimLost`](ErrorKind::ClaimLost) when it was done, or has been superseded; those of the store.
+    /// [`ClaimLost`](ErrorKind::ClaimLost) when the job is done or superseded; errors of the store.
     pub async fn cancel(&self, ticket: &Ticket) -> Result<()> {
         self.idempotency.store().release(&ticket.claim).await
     }
 }
 
-/// Whether the job was done although nothing is kept of what it gave.
+/// Returns whether the job was done, although its value was not stored.
 fn is_over(code: &str) -> bool {
     code == Failure::UNSTORABLE
 }

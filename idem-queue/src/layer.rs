@@ -11,7 +11,8 @@ use crate::{Consumer, JobService, Message, NotDone};
 pub(crate) type Identify<R> = dyn Fn(&R) -> Result<Message> + Send + Sync;
 pub(crate) type Convert = dyn Fn(NotDone) -> BoxError + Send + Sync;
 
-/// Puts a [`Consumer`] in front of a service that works on jobs (`R` is its request), such as a worker of `apalis`.
+/// Puts a [`Consumer`] in front of a service that works on jobs (`R` is its request), such as a
+/// worker of `apalis`.
 ///
 /// What the job queue sees:
 ///
@@ -20,9 +21,9 @@ pub(crate) type Convert = dyn Fn(NotDone) -> BoxError + Send + Sync;
 /// | done now; done before | `Ok` with the value; the inner service is not called for a duplicate |
 /// | anything else | `Err` with [`NotDone`], or what [`with_error`](Self::with_error) makes of it |
 ///
-/// A value has to be `Serialize + DeserializeOwned`, for it is stored. An inner error that is
-/// [`WorkError::Permanent`](crate::WorkError::Permanent) is recorded as failed; every other one releases the job.
-/// In the job, [`current_work`](crate::current_work) is its claim.
+/// The store keeps the value, so it has to be `Serialize + DeserializeOwned`. An inner error that
+/// is [`WorkError::Permanent`](crate::WorkError::Permanent) is recorded as failed; every other
+/// error releases the job. Inside the job, [`current_work`](crate::current_work) returns its claim.
 pub struct JobLayer<R> {
     consumer: Consumer,
     identify: Arc<Identify<R>>,
@@ -30,7 +31,7 @@ pub struct JobLayer<R> {
 }
 
 impl<R> JobLayer<R> {
-    /// `identify` tells which job a request is, and how often it was tried.
+    /// Creates a layer. `identify` returns which job a request is, and how often it was tried.
     #[must_use]
     pub fn new(
         consumer: Consumer,
@@ -43,8 +44,8 @@ impl<R> JobLayer<R> {
         }
     }
 
-    /// What the queue understands: `apalis` takes a `RetryAfterError` for what is to come again, and an `AbortError` for
-    /// what is not.
+    /// Sets the conversion into an error that the queue understands. `apalis` takes a
+    /// `RetryAfterError` for a job to try again, and an `AbortError` for one that is not.
     #[must_use]
     pub fn with_error(
         mut self,

@@ -1,11 +1,11 @@
-//! [`Message`]: one delivery, as far as it matters here.
+//! [`Message`]: the parts of one delivery that the consumer needs.
 
 use idem_core::{Fingerprint, Key};
 
-/// Which message was delivered, what it asks for, and how often it came.
+/// A delivered message: its key, its fingerprint, and how often it was delivered.
 ///
-/// The key has to be the *message's*: an id that its producer gave it and that is the same when it is published twice.
-/// An id that the broker gives (a sequence number, a receipt) is another one then.
+/// The key has to be the *message's*: an id from its producer, which is the same when the message
+/// is published twice. An id from the broker (a sequence number, a receipt) differs then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     key: Key,
@@ -14,7 +14,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message delivered for the first time; two are the same when their payloads are, byte for byte.
+    /// Creates a message delivered for the first time. Two messages are the same when their
+    /// payloads are equal, byte for byte.
     #[must_use]
     pub fn new(key: Key, payload: impl AsRef<[u8]>) -> Self {
         Self {
@@ -24,34 +25,34 @@ impl Message {
         }
     }
 
-    /// Another measure of what is the same, such as [`Fingerprint::json`].
+    /// Sets another fingerprint, such as [`Fingerprint::json`].
     #[must_use]
     pub fn with_fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = fingerprint;
         self
     }
 
-    /// How often the broker has delivered it, this time included. Where a broker does not count, leave it at 1: then
-    /// only an error that the work calls permanent ends a message.
+    /// Sets how often the broker has delivered it, including this time. If the broker does not
+    /// count, leave it at 1: then only a permanent error of the work ends a message.
     #[must_use]
     pub fn with_deliveries(mut self, deliveries: u64) -> Self {
         self.deliveries = deliveries.max(1);
         self
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// By what it is known to be the same.
+    /// Returns the fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// How often it was delivered.
+    /// Returns how often it was delivered.
     #[must_use]
     pub fn deliveries(&self) -> u64 {
         self.deliveries

@@ -8,7 +8,7 @@ use idem_core::{BoxError, Error};
 
 use crate::Disposition;
 
-/// Why a delivery has no value, and what the broker is told.
+/// Why a delivery has no value, and the answer to the broker.
 #[derive(Debug)]
 pub struct NotDone {
     pub(crate) disposition: Disposition,
@@ -17,35 +17,36 @@ pub struct NotDone {
 
 /// Why a delivery has no value.
 ///
-/// Neither `Display` nor `Debug` shows the text of the work's error, which may quote the message: it is the
-/// [`source`](StdError::source).
+/// Neither `Display` nor `Debug` shows the text of the work's error, which may quote the message;
+/// the error is the [`source`](StdError::source).
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Another consumer works on it, or did and its lease has not ended.
+    /// Another consumer works on it, or stopped and its lease has not ended.
     #[error("the message is being worked on")]
     InFlight,
     /// The work's error; the message is released.
     #[error("the work did not succeed")]
     Temporary(#[source] BoxError),
-    /// It has failed for good, now or before, and that is recorded.
+    /// It has failed for good, now or before, and the store has recorded that.
     #[error("the message has failed for good, recorded as `{code}`")]
     Failed {
         /// [`Failure::FAILED`](idem_core::Failure::FAILED) after a permanent error,
-        /// [`Consumer::POISON`](crate::Consumer::POISON) after too many deliveries, or what else is recorded.
+        /// [`Consumer::POISON`](crate::Consumer::POISON) after too many deliveries, or another
+        /// recorded code.
         code: String,
     },
     /// Its key belongs to another message.
     #[error("the message's key belongs to another message")]
     Conflict,
-    /// The work has run, and its end, good or bad, is not known to be stored.
+    /// The work has run, and its result or failure is not known to be stored.
     #[error("the message's end is not known to be stored")]
     NotStored(#[source] Error),
-    /// It was done before, with a value that cannot be read as this work's: sealed by another version of the program.
-    /// The broker is told that it is done.
+    /// It was done before, and its value cannot be read as this work's: another version of the
+    /// program stored it. The disposition is `Ack`.
     #[error("the message was done before, with another kind of value")]
     Unreadable(#[source] Error),
-    /// The store gave no verdict; the work did not run.
+    /// The store did not decide; the work did not run.
     #[error("the store gave no verdict")]
     Store(#[source] Error),
 }
@@ -68,13 +69,13 @@ impl fmt::Debug for Reason {
 }
 
 impl NotDone {
-    /// What the broker is told.
+    /// Returns the answer to the broker.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         self.disposition
     }
 
-    /// Why.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         &self.reason

@@ -18,14 +18,14 @@ tokio::task_local! {
     static WORK: Work;
 }
 
-/// The claim of the job that the calling task works on, inside a [`JobService`]; `None` elsewhere, and in tasks that the
-/// job has spawned.
+/// Returns the claim of the job that the calling task works on, inside a [`JobService`]. Returns
+/// `None` elsewhere, and in tasks that the job has spawned.
 #[must_use]
 pub fn current_work() -> Option<Work> {
     WORK.try_with(Clone::clone).ok()
 }
 
-/// What [`JobLayer`](crate::JobLayer) makes of a service.
+/// A service behind a consumer, made by [`JobLayer`](crate::JobLayer).
 pub struct JobService<S, R> {
     pub(crate) inner: S,
     pub(crate) consumer: Consumer,
@@ -50,7 +50,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The one that is ready is called, the clone waits for its turn.
+        // The ready service is called; its clone waits for the next call.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let message = (self.identify)(&request);
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// Without a key there is nothing to try again.
+/// Without a key there is nothing to retry.
 fn unidentified(error: idem_core::Error) -> NotDone {
     NotDone {
         disposition: Disposition::Reject,

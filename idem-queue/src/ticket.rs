@@ -1,11 +1,11 @@
-//! [`Ticket`]: what a queued job carries.
+//! [`Ticket`]: the claim that travels with a queued job.
 
 use std::fmt;
 
 use idem_core::{Claim, Fingerprint};
 use serde::{Deserialize, Serialize};
 
-/// The claim of a job that waits, to be put into the queue with it.
+/// The claim of a waiting job, which travels through the queue with it.
 ///
 /// `Debug` shows no key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,24 +16,24 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The job's id.
+    /// Returns the job's id.
     #[must_use]
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// The claim.
+    /// Returns the claim.
     pub fn claim(&self) -> &Claim {
         &self.claim
     }
 }
 
-/// What became of a job that was to be enqueued.
+/// What became of a job to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Enqueued {
     /// It is in the queue, with this ticket.
     New(Ticket),
-    /// There is such a job: it waits, runs, or was done within the window.
+    /// The intent already has a job: it waits, runs, or was done within the window.
     Duplicate {
         /// That job's id.
         job: String,
@@ -42,14 +42,14 @@ pub enum Enqueued {
     },
 }
 
-/// What became of a job that was taken from the queue.
+/// What became of a job taken from the queue.
 ///
 /// `Debug` does not show the value.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Ran<T> {
-    /// It was done, now or by another delivery of the same message.
+    /// The job is done, by this or another delivery of the same message.
     Done(T),
-    /// It had waited for too long, or was cancelled, and others may have taken its place: drop it.
+    /// It waited for too long or was cancelled, and another job may have replaced it: drop it.
     Superseded,
 }
 

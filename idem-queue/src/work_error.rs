@@ -1,33 +1,35 @@
-//! [`WorkError`]: whether trying again may help.
+//! [`WorkError`]: whether a retry may help.
 
 use std::fmt;
 
 use idem_core::BoxError;
 use idem_core::backend::Redacted;
 
-/// Why work was not done. Every other error becomes [`Temporary`](Self::Temporary) by `?`: when in doubt, it is tried
-/// again.
+/// Why work was not done. `?` turns every other error into [`Temporary`](Self::Temporary), so that
+/// the message is tried again when in doubt.
 ///
-/// Neither `Display` nor `Debug` shows the text of the work's own error, which may quote the message: it is the
-/// [`source`](std::error::Error::source).
+/// Neither `Display` nor `Debug` shows the text of the work's own error, which may quote the
+/// message; the error is the [`source`](std::error::Error::source).
 #[derive(thiserror::Error)]
 pub enum WorkError {
-    /// It may work later: a service that is away, a lock, a limit. The message is released and comes again.
+    /// It may work later: a service is down, a lock is held, a limit is reached. The message is
+    /// released and delivered again.
     #[error("a temporary error of the work")]
     Temporary(#[source] BoxError),
-    /// It will never work: the message makes no sense. It is recorded as failed, and does not come again.
+    /// It will never work, such as a message that makes no sense. It is recorded as failed, and not
+    /// delivered again.
     #[error("a permanent error of the work")]
     Permanent(#[source] BoxError),
 }
 
 impl WorkError {
-    /// It may work later.
+    /// Creates an error that a retry may resolve.
     #[must_use]
     pub fn temporary(error: impl Into<BoxError>) -> Self {
         Self::Temporary(error.into())
     }
 
-    /// It will never work.
+    /// Creates an error that no retry resolves.
     #[must_use]
     pub fn permanent(error: impl Into<BoxError>) -> Self {
         Self::Permanent(error.into())
@@ -45,7 +47,7 @@ impl fmt::Debug for WorkError {
 }
 
 impl From<BoxError> for WorkError {
-    /// As it is if it is one of these; temporary otherwise.
+    /// Keeps a `WorkError` as it is; any other error is temporary.
     fn from(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(known) => *known,

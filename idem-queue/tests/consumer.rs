@@ -1,4 +1,4 @@
-//! Deliveries and what the broker is told.
+//! Deliveries and their dispositions.
 
 mod support;
 
@@ -254,7 +254,7 @@ async fn consumers_at_once_do_it_once() {
 async fn a_consumer_that_is_killed_in_the_middle_is_taken_over() {
     let store = MemoryStore::new();
     let killed = consumer(store.clone());
-    // A runtime that ends takes everything with it at once, as a kill does: nothing is released.
+    // A runtime that ends drops everything at once, as a kill does: nothing is released.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -320,7 +320,7 @@ async fn who_was_paused_and_overtaken_does_not_acknowledge() {
     let store = Fragile::default();
     let consumer = consumer(store.clone());
     let work = async |work: Work| {
-        // Its lease cannot be renewed, and somebody else does the work meanwhile.
+        // Its lease cannot be renewed, and another consumer does the work meanwhile.
         Fragile::set(&store.renews_nothing, true);
         work.lost().await;
         let other = self::consumer(store.store.clone());

@@ -8,7 +8,7 @@ use idem_core::key::Target;
 use idem_core::{ErrorKind, Idempotency, MemoryStore, Policy, RunError};
 use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
 
-/// A queue, and jobs whose window is so long.
+/// A queue, and jobs with this window.
 fn jobs(window: Duration) -> (Jobs, Arc<Mutex<Vec<Ticket>>>) {
     let idem = Idempotency::new(MemoryStore::new())
         .with_operation_policy("build", Policy::ghost_job(window));
@@ -63,7 +63,7 @@ async fn a_second_click_is_told_of_the_first_ones_job() {
     );
     let pushed = queue.lock().unwrap().clone();
     assert_eq!(pushed, std::slice::from_ref(&first));
-    // It travels as JSON.
+    // The ticket travels as JSON.
     let text = serde_json::to_string(&first).unwrap();
     let arrived: Ticket = serde_json::from_str(&text).unwrap();
     assert_eq!(succeeds(&jobs, &arrived).await, Ran::Done(7));

@@ -1,4 +1,4 @@
-//! [`Answer`]: what becomes of a delivery, and what its provider is told.
+//! [`Answer`]: what becomes of a delivery, and the response to its provider.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,36 +17,37 @@ use crate::run::{Broken, StoredResult};
 /// | [`Duplicate`](Self::Duplicate) | 200 | is done | nothing more |
 /// | [`Stale`](Self::Stale) | 200 | is done | sealed as refused |
 /// | [`Challenge`](Self::Challenge) | 200 and the text | knows the endpoint | nothing |
-/// | [`Rejected`](Self::Rejected) | 401 or 400 | is not who it says, or sends what cannot be read | nothing |
+/// | [`Rejected`](Self::Rejected) | 401 or 400 | is not proven, or sends what cannot be read | nothing |
 /// | [`InFlight`](Self::InFlight) | 409, `Retry-After` | sends again | nothing more |
 /// | [`Conflict`](Self::Conflict) | 422 | has used the id for another body | nothing more |
-/// | [`Failed`](Self::Failed) | 422 | sends in vain | the failure, from before |
+/// | [`Failed`](Self::Failed) | 422 | sends without effect | the failure, from before |
 /// | [`Error`](Self::Error) | 500 | sends again | released, unless the policy records errors |
 /// | [`NotStored`](Self::NotStored) | 503, `Retry-After` | sends again | not known to be sealed |
-/// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where somebody has to act | sends again | nothing that is known |
+/// | [`Store`](Self::Store) | 503, `Retry-After`; 500 where an operator has to act | sends again | not known |
 ///
-/// `Debug` shows neither the challenge nor what is stored; of the handler's error it shows that error's own `Debug`.
+/// `Debug` shows neither the challenge nor stored values; it shows the handler's error with that
+/// error's own `Debug`.
 #[non_exhaustive]
 pub enum Answer<E> {
-    /// It was handled now, and that is sealed.
+    /// The handler ran now, and the store has recorded that.
     Handled,
-    /// It had been handled before: nothing ran.
+    /// An earlier delivery was handled: nothing ran.
     Duplicate {
-        /// When that was sealed.
+        /// When the store recorded that.
         sealed_at: Timestamp,
     },
-    /// It is older than what was seen of its source, so it was not handled and never will be.
+    /// It is older than the latest version seen of its source, so it is not handled, now or later.
     Stale {
-        /// The version that was seen.
+        /// The latest version seen.
         current: u64,
     },
-    /// Slack asks whether the endpoint is there, and wants this text back.
+    /// Slack checks that the endpoint exists, and expects this text back.
     Challenge(String),
-    /// The signature is not right, or the event cannot be read.
+    /// The signature is wrong, or the event cannot be read.
     Rejected(Rejection),
-    /// Another delivery of it is being handled.
+    /// Another delivery of the event is in progress.
     InFlight {
-        /// When to send it again.
+        /// When the provider may send it again.
         retry_after: Duration,
     },
     /// The id belongs to another body.
@@ -58,9 +59,9 @@ pub enum Answer<E> {
     },
     /// The handler's error, now.
     Error(E),
-    /// The handler has run, but that is not known to be sealed.
+    /// The handler has run, but the store may not have recorded that.
     NotStored(Error),
-    /// The store gave no verdict; the handler was not asked.
+    /// The store did not decide; the handler did not run.
     Store(Error),
 }
 
@@ -88,7 +89,7 @@ impl<E: fmt::Debug> fmt::Debug for Answer<E> {
     }
 }
 
-/// When to come back to a store that is out of reach.
+/// When the provider may retry while the store is unreachable.
 const AFTER_OUTAGE: Duration = Duration::from_secs(5);
 
 impl<E> Answer<E> {
@@ -123,7 +124,7 @@ impl<E> Answer<E> {
         }
     }
 
-    /// The status for the provider. 2xx only for what is sealed, and for a challenge.
+    /// Returns the status for the provider: 2xx only for a recorded event, and for a challenge.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -141,7 +142,7 @@ impl<E> Answer<E> {
         }
     }
 
-    /// When the provider may come again, where that is known.
+    /// Returns when the provider may send again, if that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -152,7 +153,8 @@ impl<E> Answer<E> {
         }
     }
 
-    /// The response for the provider: plain text that says nothing of what is stored, and none of the handler's error.
+    /// Returns the response for the provider: plain text that contains nothing of the store's
+    /// records or the handler's error.
     #[must_use]
     pub fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.text());
@@ -161,7 +163,7 @@ impl<E> Answer<E> {
         let kind = HeaderValue::from_static("text/plain; charset=utf-8");
         headers.insert(header::CONTENT_TYPE, kind);
         if let Some(pause) = self.retry_after() {
-            // Whole seconds, upwards: who comes a little late meets nobody.
+            // Whole seconds, rounded up: a retry that comes a little late finds the lease ended.
             let more = u64::from(pause.subsec_nanos() > 0);
             let seconds = pause.as_secs().saturating_add(more);
             headers.insert(header::RETRY_AFTER, seconds.max(1).into());

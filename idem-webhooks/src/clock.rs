@@ -1,16 +1,17 @@
-//! [`Clock`]: what time it is, for signatures that carry one.
+//! [`Clock`]: the current time, for signatures that carry one.
 
 use std::fmt::Debug;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What time it is. A signature's age is judged by this clock; what is kept is judged by the store's.
+/// The current time. It decides the age of a signature; the store's own clock decides about
+/// records.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Returns the seconds since 1970-01-01T00:00:00Z.
     fn unix_seconds(&self) -> u64;
 }
 
-/// The machine's clock. Keep it in step (NTP): one that is off by more than the tolerance refuses every delivery whose
-/// signature carries a time.
+/// The machine's clock. Synchronize it (NTP): a clock that is off by more than the tolerance
+/// refuses every delivery whose signature carries a time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{Provider, Version};
 
-/// A delivery whose signature was right.
+/// A delivery with a valid signature.
 ///
 /// `Debug` shows neither id nor body.
 #[derive(Clone)]
@@ -21,41 +21,42 @@ pub struct Event {
 }
 
 impl Event {
-    /// Whose it is.
+    /// Returns the provider.
     #[must_use]
     pub fn provider(&self) -> Provider {
         self.provider
     }
 
-    /// The id that all deliveries of this event have.
+    /// Returns the id that all deliveries of this event share.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What kind of event it is (`X-GitHub-Event`, `X-Shopify-Topic`, `type`), where it says so. GitHub does not sign
-    /// this header.
+    /// Returns the kind of event (`X-GitHub-Event`, `X-Shopify-Topic`, `type`), if the delivery
+    /// names it. GitHub does not sign this header.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.topic.as_deref()
     }
 
-    /// The body as it was signed.
+    /// Returns the body as it was signed.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
     ///
-    /// When it is not the JSON of a `T`.
+    /// Returns an error when the body is not the JSON of a `T`.
     pub fn json<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.body)
     }
 
-    /// Which state of what it tells of; `None` before the receiver has asked, and where there is none.
+    /// Returns the version of the event; `None` before the receiver has determined it, and for
+    /// events without a version.
     #[must_use]
     pub fn version(&self) -> Option<&Version> {
         self.version.as_ref()

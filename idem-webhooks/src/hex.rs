@@ -12,7 +12,7 @@ pub(crate) fn encode(bytes: &[u8; 32]) -> String {
         })
 }
 
-/// Exactly 64 digits of either case.
+/// Decodes exactly 64 digits of either case.
 pub(crate) fn decode(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     if digits.len() != 64 {

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use idem_core::Policy;
 
-/// For how long an event is remembered: 14 days. Every provider here has given up by then: Stripe tries for three days,
-/// GitHub lets people send again for three, Shopify tries for four hours, Slack for one.
+/// For how long an event is remembered: 14 days. Every provider here gives up earlier: Stripe
+/// retries for three days, GitHub allows redelivery for three, Shopify retries for four hours,
+/// Slack for one.
 pub const RETENTION: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// [`Policy::default`] with a retention of [`RETENTION`], for results and failures: an error of the handler releases
-/// the event, and a delivery that comes while another is being handled is refused at once, to be sent again.
+/// [`Policy::default`] with a retention of [`RETENTION`], for results and failures. An error of the
+/// handler releases the event. A delivery that arrives during the handling of another is refused at
+/// once, and the provider sends it again.
 #[must_use]
 pub fn policy() -> Policy {
     Policy::default()

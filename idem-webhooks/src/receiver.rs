@@ -12,42 +12,45 @@ use crate::{Answer, Event, Rejection, Verifier, Version, policy, schemes};
 
 type Versions = dyn Fn(&Event) -> Option<Version> + Send + Sync;
 
-/// Handles each event of one endpoint once, however often, in whatever order and by how many processes its deliveries
-/// are received.
+/// Handles each event of one endpoint once, however often, in whatever order and by however many
+/// processes its deliveries are received.
 ///
 /// # What happens to a delivery
 ///
-/// 1. The signature is verified; until then nothing of the body is looked at, and nothing is stored.
-/// 2. The event is identified. Its key is `(scope, "webhook.<provider>", id)`.
-/// 3. The key is claimed; a duplicate gets the answer of the first delivery.
-/// 4. Under the claim, the source's watermark is raised to the event's version. An older event ends here: it is sealed
-///    as refused.
+/// 1. The receiver verifies the signature; before that it does not parse the body, and stores
+///    nothing.
+/// 2. It identifies the event. The key is `(scope, "webhook.<provider>", id)`.
+/// 3. It claims the key; a duplicate gets the answer of the first delivery.
+/// 4. Under the claim, it raises the source's watermark to the event's version. An older event ends
+///    here, recorded as refused.
 /// 5. The handler runs.
-/// 6. The outcome is sealed, and only then the answer is a 2xx.
+/// 6. The store records the outcome, and only then the answer is a 2xx.
 ///
 /// # If it ends in between
 ///
 /// | killed, or its answer lost | the next delivery of the event |
 /// | --- | --- |
 /// | before 3 | is the first |
-/// | after 3 or 4 | is told to come again until the lease ends; then it is handled: the mark is at this version, not above |
-/// | in 5 | the same: the handler runs again, and [`Work::is_takeover`] says so |
+/// | after 3 or 4 | is answered 409 until the lease ends, then handled: the mark is at this version, not above |
+/// | in 5 | the same: the handler runs again, with [`Work::is_takeover`] true |
 /// | after 6 | is a duplicate, answered 200 |
 ///
-/// The mark is raised before the handler runs, because after it an older event could come in between and be handled.
-/// The price: when the newer event's handler fails, an older one is refused meanwhile, and what it told is known once
-/// the provider has sent the newer one again. That is right for events that tell a whole state; leave those without a
-/// version that tell a change.
+/// The receiver raises the mark before the handler runs, because otherwise an older event could
+/// arrive in between and be handled. The price: if the newer event's handler fails, an older event
+/// is refused meanwhile, and its content arrives only when the provider sends the newer one again.
+/// That is right for events that carry a whole state. Give no version to events that carry a
+/// change.
 ///
-/// The mark decides which event *begins*. A handler that was paused after it, for longer than a newer event takes,
-/// still writes last. Where a write must not be undone so, give [`Event::version`] along with it, and let the write
-/// refuse a smaller one (`WHERE version <= …`), or commit it and the claim together.
+/// The mark decides which event *begins*. A handler that was paused after that, for longer than a
+/// newer event takes, still writes last. If it must not overwrite newer data, store
+/// [`Event::version`] with the data and refuse a smaller one (`WHERE version <= …`), or commit the
+/// write and the claim together.
 ///
 /// # Cancellation
 ///
-/// Dropped at any poll, as by a server whose client has hung up, the handler is dropped, and the event is released or
-/// what the policy says. Providers hang up after a few seconds (Slack 3, Shopify 5, GitHub 10): spawn the call where
-/// the handler takes longer.
+/// Dropping the future at any poll, as a server does when its client hangs up, drops the handler,
+/// and releases the event or does what the policy says. Providers hang up after a few seconds
+/// (Slack 3, Shopify 5, GitHub 10): spawn the call if the handler takes longer.
 #[derive(Clone)]
 pub struct Receiver {
     idempotency: Idempotency,
@@ -57,12 +60,14 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Keeps events in this store, with [`policy`]. `scope` names the endpoint or the account that it belongs to: two
-    /// that may see the same ids, as a test and a live mode, have a scope each.
+    /// Creates a receiver that records events in this store, with [`policy`]. `scope` names the
+    /// endpoint or the account that it belongs to. Two receivers that may see the same ids, such as
+    /// test and live mode, need different scopes.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the scope is none for a [`Key`].
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the scope is not valid in a
+    /// [`Key`].
     pub fn new(
         store: impl IdempotencyStore,
         verifier: Verifier,
@@ -78,16 +83,17 @@ impl Receiver {
         })
     }
 
-    /// Other policies, or another way to wait. Those of [`policy`] are gone: a retention shorter than a provider sends
-    /// again lets an event be handled twice.
+    /// Replaces the engine and its policies, including [`policy`]. With a retention shorter than
+    /// the provider's retries, an event may be handled twice.
     #[must_use]
     pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = idempotency;
         self
     }
 
-    /// Refuses events that come out of order: `version` tells of which source an event is, and which state. Events for
-    /// which it tells none are handled in any order. Asked after the signature was verified.
+    /// Refuses events that arrive out of order: `version` returns the source and version of an
+    /// event. Events for which it returns `None` are handled in any order. The receiver calls it
+    /// after it has verified the signature.
     ///
     /// # Errors
     ///
@@ -103,16 +109,16 @@ impl Receiver {
         Ok(self)
     }
 
-    /// The key of an event's record.
+    /// Returns the key of an event's record.
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the id is none for a [`Key`].
+    /// [`InvalidInput`](idem_core::ErrorKind::InvalidInput) when the id is not valid in a [`Key`].
     pub fn key(&self, event_id: &str) -> Result<Key> {
         Key::new(&self.scope, self.verifier.provider().operation(), event_id)
     }
 
-    /// The key of a source's watermark.
+    /// Returns the key of a source's watermark.
     ///
     /// # Errors
     ///
@@ -121,26 +127,27 @@ impl Receiver {
         Key::from_parts(&self.scope, self.verifier.provider().operation(), [source])
     }
 
-    /// What a handled event is sealed with: for a handler that commits its rows and the claim ([`Work::claim`]) in one
-    /// transaction, which is the only way in which its effect happens exactly once. That it is sealed once more with the
-    /// same changes nothing.
+    /// Returns the result that completes a handled event, for a handler that commits its rows and
+    /// the claim ([`Work::claim`]) in one transaction. Only such a transaction makes the effect
+    /// happen exactly once. The receiver's own completion with the same result then changes
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// None; it is JSON.
+    /// None: the result is always valid JSON.
     pub fn handled() -> Result<Response> {
         Response::json(&StoredResult::Handled)
     }
 
-    /// Receives one delivery: `body` as it was sent, byte for byte.
+    /// Receives one delivery, with `body` as it was sent, byte for byte.
     ///
-    /// The handler's error releases the event, unless the policy says otherwise, and is answered with 500. It is told
-    /// by [`Answer::Error`], for logs. What should not be sent again, because it will never work, is no error: note it
-    /// and return `Ok`.
+    /// An error of the handler is answered with 500 and, by default, releases the event.
+    /// [`Answer::Error`] carries it, for logs. If a retry can never succeed, do not return an
+    /// error: log it and return `Ok`.
     ///
     /// # Panics
     ///
-    /// With what the handler panics with, after the policy was followed.
+    /// Panics when the handler panics, after following the policy.
     pub async fn receive<E, F, Fut>(
         &self,
         headers: &HeaderMap,
@@ -185,7 +192,7 @@ impl Receiver {
         Ok((key, event))
     }
 
-    /// What is done under the claim.
+    /// Runs under the claim.
     async fn handle<E, F, Fut>(
         &self,
         event: Event,

@@ -1,34 +1,35 @@
-//! [`Rejection`]: why a delivery is not looked at further.
+//! [`Rejection`]: why a delivery is refused.
 
-/// Why a delivery is refused before anything is stored.
+/// Why the receiver refuses a delivery before anything is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// A header that carries the signature or its time is missing.
     #[error("the signature is missing")]
     Unsigned,
-    /// The signature or its time cannot be read, or is there twice.
+    /// The signature or its time cannot be read, or occurs twice.
     #[error("the signature is malformed")]
     MalformedSignature,
-    /// No secret gives this signature: somebody else signed it, or it was changed on its way.
+    /// No secret gives this signature: another party signed it, or it was changed in transit.
     #[error("the signature is wrong")]
     WrongSignature,
-    /// Signed longer ago than the tolerance: a replay of something that was caught, or a clock that is off.
+    /// Signed longer ago than the tolerance: a captured delivery was replayed, or a clock is wrong.
     #[error("the signature is too old")]
     TooOld,
-    /// Signed further in the future than the tolerance: a clock is off.
+    /// Signed further in the future than the tolerance: a clock is wrong.
     #[error("the signature is from the future")]
     TooNew,
-    /// Signed, but without an event id that can be kept.
+    /// Signed, but without an event id that can be stored.
     #[error("the event has no usable id")]
     NoId,
-    /// Signed, but the body is not what this provider sends.
+    /// Signed, but the body is not in this provider's format.
     #[error("the event cannot be read")]
     Malformed,
 }
 
 impl Rejection {
-    /// 401 for what is not proven to come from the provider, 400 for what is and cannot be read.
+    /// Returns 401 when the provider is not proven to be the sender, and 400 for a proven delivery
+    /// that cannot be read.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {

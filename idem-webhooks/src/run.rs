@@ -1,4 +1,4 @@
-//! What is sealed for an event, and what is done under its claim.
+//! The stored outcome of an event, and the raising of its source's mark.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use idem_core::{Advance, Effect, Error, ErrorKind, Idempotency, Key, Policy, Res
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout};
 
-/// What became of an event, as it is stored.
+/// The stored outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub(crate) enum StoredResult {
@@ -16,9 +16,9 @@ pub(crate) enum StoredResult {
     Stale { current: u64 },
 }
 
-/// Why an event was not sealed.
+/// Why an event has no stored outcome.
 pub(crate) enum Broken<E> {
-    /// Whether it is out of order could not be learned: the handler was not asked.
+    /// The mark could not be raised, so the handler did not run.
     Mark(Error),
     Handler(E),
 }
@@ -35,7 +35,8 @@ impl<E: fmt::Display> fmt::Display for Broken<E> {
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Raises the mark of the source, asking again for as long as the policy has patience: the same twice does no harm.
+/// Raises the mark of the source, and repeats the call until the policy's retry time-out: a
+/// repeated advance has no further effect.
 pub(crate) async fn advance(
     idempotency: &Idempotency,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! [`Secret`]: what provider and receiver share.
+//! [`Secret`]: the signing secret that provider and receiver share.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use idem_core::{Error, Result};
 use sha2::Sha256;
 
-/// A signing secret, as HMAC-SHA-256 with the key in place. `Debug` shows nothing of it.
+/// A signing secret, as HMAC-SHA-256 already keyed with it. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct Secret(Hmac<Sha256>);
 
@@ -23,8 +23,8 @@ impl Secret {
             .map_err(|_| refused("the signing secret has a length that HMAC does not take"))
     }
 
-    /// Whether one of the signatures is that of `prefix` and `body`. Each comparison takes the same time wherever the
-    /// two differ, and all are made.
+    /// Returns whether one of the signatures is that of `prefix` and `body`. Each comparison takes
+    /// the same time wherever the two differ, and all are made.
     pub(crate) fn signed(&self, prefix: &[u8], body: &[u8], signatures: &[[u8; 32]]) -> bool {
         let mac = self.over(prefix, body);
         signatures.iter().fold(false, |found, signature| {

@@ -1,4 +1,4 @@
-//! [`Verifier`]: whether a delivery comes from its provider.
+//! [`Verifier`]: checks that a delivery comes from its provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use idem_core::Result;
 use crate::secret::Secret;
 use crate::{Clock, Provider, Rejection, SystemClock, schemes};
 
-/// Tells whether a delivery comes from its provider, unchanged and lately.
+/// Checks that a delivery comes from its provider, unchanged and recently signed.
 ///
 /// `Debug` shows no secret.
 #[derive(Debug, Clone)]
@@ -21,10 +21,11 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// 5 minutes, as Stripe and Slack advise.
+    /// The default tolerance: 5 minutes, as Stripe and Slack advise.
     pub const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-    /// Accepts what is signed with this secret: the text that the provider shows, as it is (Stripe's with its `whsec_`).
+    /// Accepts deliveries signed with this secret: the text that the provider shows, unchanged
+    /// (Stripe's with its `whsec_`).
     ///
     /// # Errors
     ///
@@ -38,7 +39,7 @@ impl Verifier {
         })
     }
 
-    /// Accepts what is signed with this secret, too: for the time in which a secret is replaced.
+    /// Also accepts deliveries signed with this secret, for the time in which a secret is replaced.
     ///
     /// # Errors
     ///
@@ -48,32 +49,32 @@ impl Verifier {
         Ok(self)
     }
 
-    /// How far the time of a signature may be from now, before and after; whole seconds, [`TOLERANCE`](Self::TOLERANCE)
-    /// unless told. Of no account where the provider signs no time.
+    /// Sets how far the time of a signature may be from now, before and after, in whole seconds. It
+    /// has no effect where the provider signs no time. Default: [`TOLERANCE`](Self::TOLERANCE).
     #[must_use]
     pub fn with_tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// Another clock, for tests.
+    /// Sets another clock, for tests.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Whose deliveries it verifies.
+    /// Returns the provider whose deliveries it verifies.
     #[must_use]
     pub fn provider(&self) -> Provider {
         self.provider
     }
 
-    /// Whether this body comes from the provider. The signature is judged first, then its age.
+    /// Checks that this body comes from the provider: first the signature, then its age.
     ///
     /// # Errors
     ///
-    /// [`Rejection`], of those with status 401.
+    /// A [`Rejection`] with status 401.
     pub fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Rejection> {
         let presented = schemes::presented(self.provider, headers)?;
         let prefix = presented
@@ -100,8 +101,9 @@ impl Verifier {
         }
     }
 
-    /// The headers with which the provider would sign this body now, with the first secret: for tests, and for whoever
-    /// sends webhooks in one of these schemes. The event's id and topic are not among them.
+    /// Returns the headers with which the provider would sign this body now, with the first secret:
+    /// for tests, and for senders of webhooks in one of these schemes. They do not include the
+    /// event's id and topic.
     #[must_use]
     pub fn sign(&self, body: &[u8]) -> HeaderMap {
         let time = self.clock.unix_seconds();

@@ -1,11 +1,11 @@
-//! [`Version`]: which state of what an event tells of.
+//! [`Version`]: the source of an event, and the number of the state that it describes.
 
 use std::fmt;
 
-/// Which state of what an event tells of: events of one source with a lower number are refused once a higher one was
-/// seen.
+/// The source of an event, and the number of the state that it describes. Once a receiver has seen
+/// a number, it refuses events of that source with a lower one.
 ///
-/// `Debug` shows the number only.
+/// `Debug` shows only the number.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Version {
     source: String,
@@ -13,8 +13,9 @@ pub struct Version {
 }
 
 impl Version {
-    /// `source` names the thing (`issue/444500041`); `number` grows with its state: a sequence, or a time of change in
-    /// whatever unit. Events of one number are all handled. At most [`MAX_VERSION`](idem_core::limits::MAX_VERSION).
+    /// Creates a version. `source` names the thing (`issue/444500041`); `number` grows with its
+    /// state: a sequence, or a time of change in any unit. Events with the same number are all
+    /// handled. At most [`MAX_VERSION`](idem_core::limits::MAX_VERSION).
     #[must_use]
     pub fn new(source: impl Into<String>, number: u64) -> Self {
         Self {
@@ -23,13 +24,13 @@ impl Version {
         }
     }
 
-    /// What it is the state of.
+    /// Returns the source.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number

@@ -1,10 +1,10 @@
-//! What an event is, to each provider.
+//! The identity of an event, for each provider.
 
 use idem_core::{Bytes, MemoryStore, Work};
 use idem_webhooks::http::{HeaderMap, HeaderValue, StatusCode};
 use idem_webhooks::{Answer, Event, Provider, Receiver, Verifier};
 
-/// Two deliveries of one event, by another provider.
+/// Two deliveries of one event, from another provider.
 async fn twice(
     provider: Provider,
     extra: [&[(&'static str, &str)]; 2],

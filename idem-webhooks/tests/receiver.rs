@@ -1,4 +1,4 @@
-//! Deliveries and their answers: in order, out of order, broken off.
+//! Deliveries and their answers: in order, out of order, interrupted.
 
 mod support;
 
@@ -281,7 +281,7 @@ async fn what_is_not_sealed_is_not_acknowledged() {
 #[tokio::test]
 async fn a_receiver_that_is_killed_in_the_middle_is_taken_over() {
     let store = MemoryStore::new();
-    // A runtime that ends takes everything with it at once, as a kill does: nothing is released.
+    // A runtime that ends drops everything at once, as a kill does: nothing is released.
     let killed = versioned(store.clone());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

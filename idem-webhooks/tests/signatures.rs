@@ -1,4 +1,4 @@
-//! Signatures: as the providers publish them, and everything that is none.
+//! Signatures as the providers publish them, and invalid ones.
 
 #[path = "support/clock.rs"]
 mod support;
@@ -64,7 +64,7 @@ fn slacks_own_example_is_right() {
     );
 }
 
-/// Made with Python's `hmac`: these two providers publish none.
+/// Made with Python's `hmac`: these two providers publish no example.
 #[test]
 fn another_implementations_signatures_are_right() {
     let digest = "33ff6664879612e191c4e01184f3da32597a3c9b33ca2655fac317d01c5abc3f";
@@ -282,7 +282,7 @@ proptest! {
         prop_assert_eq!(answer, Err(Rejection::WrongSignature));
     }
 
-    /// But for the case of a hexadecimal digit, which is the same digit.
+    /// Except the case of a hexadecimal digit, which is the same digit.
     #[test]
     fn a_flipped_bit_of_a_header_fails(
         provider in prop::sample::select(&ALL[..]),

@@ -1,4 +1,4 @@
-//! [`Batched`]: the harness of a store that is behind `idem_core::wrappers::Batched`.
+//! [`Batched`]: the harness of a store behind `idem_core::wrappers::Batched`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use idem_core::{BatchStore, BoxError, IdempotencyStore, Key};
 
 use crate::{CallerTransaction, Harness, Product, Profile};
 
-/// The stores of another harness, which promises batches, each behind an `idem_core::wrappers::Batched` of its own, of one lane: with
-/// few lanes callers wait, and who waits is in a batch.
+/// The stores of another harness, which promises batches. Each is behind its own
+/// `idem_core::wrappers::Batched` with one lane: with few lanes callers wait, and waiting callers
+/// share a batch.
 #[derive(Debug)]
 pub struct Batched<H> {
     name: String,
@@ -17,7 +18,7 @@ pub struct Batched<H> {
 }
 
 impl<H: Harness> Batched<H> {
-    /// In front of this harness, with `-one-lane` after its name.
+    /// Wraps this harness, with `-one-lane` after its name.
     pub fn new(harness: H) -> Self {
         let name = format!("{}-one-lane", harness.name());
         Self { name, harness }

@@ -6,33 +6,33 @@ use std::pin::Pin;
 
 use crate::{CaseError, Context, Profile, Promise};
 
-/// What a case comes to.
+/// The result of a case.
 pub type CaseResult<T = ()> = Result<T, CaseError>;
 
 /// A running case.
 pub type CaseFuture<'a> = Pin<Box<dyn Future<Output = CaseResult> + Send + 'a>>;
 
-/// One test of one law; the same for every backend.
+/// One test of one law, the same for every backend.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// The law, 1 to 16.
     pub law: u8,
-    /// A sentence in snake case.
+    /// The name: a sentence in snake case.
     pub name: &'static str,
-    /// What a backend must promise for the case to make sense.
+    /// The promises that a backend must make for the case to make sense.
     pub needs: &'static [Promise],
     /// The test itself.
     pub run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
 }
 
 impl Case {
-    /// `law05::expired_lease_is_taken_over_once`.
+    /// Returns the name with its law, such as `law05::expired_lease_is_taken_over_once`.
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("law{:02}::{}", self.law, self.name)
     }
 
-    /// The first promise that this profile does not make and the case needs.
+    /// Returns the first promise that the case needs and this profile does not make.
     #[must_use]
     pub fn lacks(&self, profile: &Profile) -> Option<Promise> {
         let needs = self.needs.iter().copied();
@@ -49,7 +49,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// The cases of one file: names of its async functions, each with what it needs in brackets.
+/// Lists the cases of one file: names of its async functions, each with its needs in brackets.
 macro_rules! cases {
     (law $law:literal: $($rest:tt)+) => {
         $crate::case::cases! { CASES, law $law: $($rest)+ }

@@ -1,4 +1,4 @@
-//! [`Context`]: what a case has to work with.
+//! [`Context`]: the tools of a case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +14,20 @@ use crate::secrets::{MARK, Watch};
 use crate::watched::Watched;
 use crate::{CallerTransaction, CaseError, CaseResult, Harness, Profile, eventually, expect};
 
-/// A lease or retention during which nothing may lapse.
+/// A lease or retention that ends in no case.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// How a run of the suite is set.
+/// The options of a run of the suite.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where all randomness of the run comes from.
+    /// The source of all randomness of the run.
     pub seed: u64,
     /// How long a case may take before it fails.
     pub deadline: Duration,
 }
 
 impl Settings {
-    /// A random seed, and 120 s for each case.
+    /// Returns options with a random seed, and 120 s for each case.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -36,14 +36,14 @@ impl Settings {
         }
     }
 
-    /// The same with another seed.
+    /// Sets the seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The same with another deadline.
+    /// Sets the deadline.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -74,12 +74,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// What the harness answers.
+    /// The harness's error.
     pub async fn new(harness: Arc<dyn Harness>, seed: u64) -> CaseResult<Self> {
         Self::watched(harness, seed, Watch::default()).await
     }
 
-    /// The same; what is shown of secrets is noted here.
+    /// Does the same, and notes secrets that were shown in `watch`.
     pub(crate) async fn watched(
         harness: Arc<dyn Harness>,
         seed: u64,
@@ -108,63 +108,64 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// What the harness answers.
+    /// The harness's error.
     pub async fn destroy(&self) -> CaseResult {
         self.watch.debug("a store that was used", &self.store);
         let destroyed = self.harness.destroy(&self.namespace).await;
         destroyed.map_err(|error| CaseError::from(error).while_doing("destroy"))
     }
 
-    /// The harness.
+    /// Returns the harness.
     #[must_use]
     pub fn harness(&self) -> &Arc<dyn Harness> {
         &self.harness
     }
 
-    /// Where the namespace is.
+    /// Returns the locator of the namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// What the backend promises.
+    /// Returns the promises of the backend.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The first handle.
+    /// Returns the first handle.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn IdempotencyStore> {
         &self.store
     }
 
-    /// One handle more, with connections of its own.
+    /// Opens another handle, with its own connections.
     ///
     /// # Errors
     ///
-    /// What the harness answers.
+    /// The harness's error.
     pub async fn open(&self) -> CaseResult<Arc<dyn IdempotencyStore>> {
         Ok(self.watching(self.harness.open(&self.namespace).await?))
     }
 
-    /// A store that was opened past [`open`](Self::open), searched for [secrets](crate::secrets) as those are.
+    /// Wraps a store that was opened without [`open`](Self::open), so that it is searched for
+    /// [secrets](crate::secrets), too.
     #[must_use]
     pub fn watching(&self, store: Arc<dyn IdempotencyStore>) -> Arc<dyn IdempotencyStore> {
         Arc::new(Watched::new(store, &self.watch))
     }
 
-    /// What looks for [secrets](crate::secrets) in this case.
+    /// Returns the watch for [secrets](crate::secrets) in this case.
     #[must_use]
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// A handle for batches.
+    /// Opens a handle for batches.
     ///
     /// # Errors
     ///
-    /// What the harness answers; that it promises batches and opens none.
+    /// The harness's error; an error when it promises batches and opens none.
     pub async fn open_batch(&self) -> CaseResult<Arc<dyn BatchStore>> {
         let opened = self.harness.open_batch(&self.namespace).await?;
         let missing = || CaseError::new("batches are promised, but `open_batch` gives none");
@@ -174,36 +175,38 @@ impl Context {
         )))
     }
 
-    /// Begins a transaction of a caller's.
+    /// Begins a caller's transaction.
     ///
     /// # Errors
     ///
-    /// What the harness answers; that it promises transactions and begins none.
+    /// The harness's error; an error when it promises transactions and begins none.
     pub async fn begin(&self) -> CaseResult<Box<dyn CallerTransaction>> {
         let begun = self.harness.begin(&self.namespace).await?;
         begun.ok_or_else(|| CaseError::new("transactions are promised, but `begin` gives none"))
     }
 
-    /// A generator of its own for each call, all from the seed of the case.
+    /// Returns a new generator at each call, seeded from the case's seed.
     #[must_use]
     pub fn rng(&self) -> StdRng {
         StdRng::seed_from_u64(self.seed ^ (self.forks.fetch_add(1, Ordering::Relaxed) << 32))
     }
 
-    /// How often racing callers were told [`Contention`](idem_core::ErrorKind::Contention) and asked again.
+    /// Counts how often racing callers got [`Contention`](idem_core::ErrorKind::Contention) and
+    /// tried again.
     #[must_use]
     pub fn asked_again(&self) -> &Arc<AtomicU64> {
         &self.asked_again
     }
 
-    /// A key of one tenant, whose name is a [secret](crate::secrets), and one operation.
+    /// Returns a key of one tenant, whose name is a [secret](crate::secrets), and one operation.
     #[must_use]
     pub fn key(&self, id: impl AsRef<str>) -> Key {
         Key::new(format!("tenant-{MARK}"), "payments.create", id).expect("ids of cases are valid")
     }
 
-    /// A new attempt to claim the key, with a lease and retention during which nothing lapses. All requests
-    /// for one key have the same fingerprint. Its metadata are a [secret](crate::secrets).
+    /// Returns a new attempt to claim the key, with a lease and retention that do not end during
+    /// the case. All requests for one key have the same fingerprint. The metadata are a
+    /// [secret](crate::secrets).
     #[must_use]
     pub fn request(&self, key: &Key) -> ClaimRequest {
         let fingerprint = Fingerprint::raw(key.hashed());
@@ -213,7 +216,7 @@ impl Context {
             .with_retention(LONG)
     }
 
-    /// The same key used for something else.
+    /// Returns a request with the same key and another fingerprint.
     #[must_use]
     pub fn other_request(&self, key: &Key) -> ClaimRequest {
         let fingerprint = Fingerprint::raw(format!("other than {}", key.hashed()));
@@ -223,31 +226,31 @@ impl Context {
             .with_retention(LONG)
     }
 
-    /// A duration after which a lease or retention is over soon.
+    /// Returns a duration for a lease or retention that ends soon.
     #[must_use]
     pub fn short(&self) -> Duration {
         self.profile.shortest_lease()
     }
 
-    /// Claims a key that is free.
+    /// Claims a free key.
     ///
     /// # Errors
     ///
-    /// That it was not acquired.
+    /// An error when it was not acquired.
     pub async fn claim(&self, request: &ClaimRequest) -> CaseResult<Claim> {
         expect::acquired(self.store.claim(request).await?)
     }
 
-    /// Claims a key that is free, and keeps it.
+    /// Claims a free key, and keeps it.
     ///
     /// # Errors
     ///
-    /// That it was not acquired.
+    /// An error when it was not acquired.
     pub async fn hold(&self, request: &ClaimRequest) -> CaseResult {
         self.claim(request).await.map(drop)
     }
 
-    /// Claims a key and forgets about it until its lease is over.
+    /// Claims a key and leaves it until its lease is over.
     ///
     /// # Errors
     ///
@@ -256,11 +259,11 @@ impl Context {
         self.stale_claim(request).await.map(drop)
     }
 
-    /// Claims a key with a short lease and waits until that is over.
+    /// Claims a key with a short lease and waits until it ends.
     ///
     /// # Errors
     ///
-    /// That it was not acquired, or that its lease does not end.
+    /// An error when it was not acquired, or its lease does not end.
     pub async fn stale_claim(&self, request: &ClaimRequest) -> CaseResult<Claim> {
         let request = request.clone().with_lease(self.short());
         let claim = self.claim(&request).await?;
@@ -268,11 +271,11 @@ impl Context {
         Ok(claim)
     }
 
-    /// Waits until the store says that the lease is over.
+    /// Waits until the store reports the lease as ended.
     ///
     /// # Errors
     ///
-    /// That it does not end, or that there is no record in flight.
+    /// An error when it does not end, or there is no record in flight.
     pub async fn until_stale(&self, key: &Key) -> CaseResult<InFlight> {
         let ask = || async {
             match expect::record(self.store.get(key).await?)? {
@@ -283,11 +286,11 @@ impl Context {
         eventually::eventually(self.profile.patience(), "the lease ends", ask).await
     }
 
-    /// Waits until there is no live record of the key.
+    /// Waits until the key has no live record.
     ///
     /// # Errors
     ///
-    /// That it does not go.
+    /// An error when the record stays.
     pub async fn until_free(&self, key: &Key) -> CaseResult {
         let ask = || async { Ok(self.store.get(key).await?.is_none().then_some(())) };
         eventually::eventually(self.profile.patience(), "the retention ends", ask).await

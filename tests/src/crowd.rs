@@ -1,4 +1,4 @@
-//! Claims in company.
+//! Claims among concurrent callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use tokio::task::JoinSet;
 
 use crate::{CaseResult, Context};
 
-/// Keys of the others, and claims of each.
+/// Keys of the other callers, and claims of each key.
 const KEYS: usize = 12;
 const CLAIMS: usize = 4;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Context {
-    /// The answer to this claim in a crowd: beside it dozens of others are made, of keys of its operation that have results.
-    /// A store that asks for many at once does so here.
+    /// Claims a key among dozens of concurrent claims of completed keys of its operation. A store
+    /// that batches does so here.
     ///
     /// # Errors
     ///
-    /// The store's.
+    /// The store's error.
     ///
     /// # Panics
     ///
-    /// When one of the others is not told its own result.
+    /// Panics when another claim does not get its own result.
     pub async fn claim_in_a_crowd(
         &self,
         store: &Arc<dyn IdempotencyStore>,
@@ -54,7 +54,7 @@ impl Context {
         Ok(asked.await??)
     }
 
-    /// Claims of keys that are completed, each with its number.
+    /// Returns claims of completed keys, each with its number as the result.
     async fn taken(&self) -> CaseResult<Vec<ClaimRequest>> {
         let mut taken = Vec::with_capacity(KEYS);
         for number in 0..KEYS {

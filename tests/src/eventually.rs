@@ -1,4 +1,4 @@
-//! Waiting for what has to happen.
+//! Waiting for a condition that has to become true.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::{CaseError, CaseResult};
 
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// Asks until the answer is `Some`; fails when `patience` has passed.
+/// Calls `ask` until it returns `Some`; fails after `patience`.
 pub(crate) async fn eventually<T, F>(
     patience: Duration,
     what: &str,

@@ -1,4 +1,4 @@
-//! What an answer has to be, or the case fails.
+//! Checks of answers, which fail the case.
 
 use idem_core::{
     Claim, ClaimOutcome, Completed, Conflict, Effect, Error, ErrorKind, Failed, InFlight, Record,
@@ -23,13 +23,13 @@ macro_rules! outcome {
 outcome! {
     /// The claim was acquired.
     acquired: Acquired -> Claim,
-    /// Somebody else holds the key.
+    /// Another caller holds the key.
     in_flight: InFlight -> InFlight,
-    /// The stored response came back.
+    /// The stored response was replayed.
     completed: Completed -> Completed,
-    /// The stored failure came back.
+    /// The stored failure was replayed.
     failed: Failed -> Failed,
-    /// The key is used for another request.
+    /// The key belongs to another request.
     conflict: Conflict -> Conflict,
 }
 
@@ -43,13 +43,13 @@ fn unexpected(wanted: &str, got: &str) -> CaseError {
     ))
 }
 
-/// There is a record.
+/// Checks that there is a record.
 #[track_caller]
 pub(crate) fn record(record: Option<Record>) -> CaseResult<Record> {
     record.ok_or_else(|| unexpected("a record", "none"))
 }
 
-/// The operation was refused with this kind, and says truly that nothing was done.
+/// Checks that the operation was refused with this kind, and reports no effect.
 #[track_caller]
 pub(crate) fn refused<T>(result: Result<T, Error>, kind: ErrorKind) -> CaseResult<Error> {
     let at = std::panic::Location::caller();
@@ -63,13 +63,13 @@ pub(crate) fn refused<T>(result: Result<T, Error>, kind: ErrorKind) -> CaseResul
     Ok(error)
 }
 
-/// The claim is held no longer.
+/// Checks that the claim is no longer held.
 #[track_caller]
 pub(crate) fn lost<T>(result: Result<T, Error>) -> CaseResult<Error> {
     refused(result, ErrorKind::ClaimLost)
 }
 
-/// The record without the instant at which it was looked at.
+/// Returns the record without the instant of its read.
 pub(crate) fn unobserved(record: Option<Record>) -> Option<Record> {
     record.map(|mut record| {
         let info = match &mut record {

@@ -5,25 +5,25 @@ use std::fmt;
 
 use crate::secrets::redact;
 
-/// Why a case failed, in words. Anything that is an error becomes one, with its causes. The [secret](crate::secrets) is
-/// taken out, and control characters are escaped.
+/// Why a case failed, in words. Any error converts into one, with its causes. The
+/// [secret](crate::secrets) is removed, and control characters are escaped.
 #[derive(Debug, Clone)]
 pub struct CaseError(String);
 
 impl CaseError {
-    /// A failure with this message.
+    /// Creates a failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(printable(&message.into()))
     }
 
-    /// The same with what was being done in front.
+    /// Adds the action that failed in front.
     #[must_use]
     pub fn while_doing(self, what: impl fmt::Display) -> Self {
         Self::new(format!("{what}: {}", self.0))
     }
 }
 
-/// The text without secrets, and with nothing that a terminal acts on.
+/// Returns the text without secrets and terminal control characters.
 fn printable(message: &str) -> String {
     let mut shown = String::with_capacity(message.len());
     for character in redact(message).chars() {
@@ -55,7 +55,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for CaseError {
     }
 }
 
-/// Fails the case with a message unless the condition holds.
+/// Fails the case with a message if the condition is false.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -66,7 +66,7 @@ macro_rules! ensure {
     };
 }
 
-/// Fails the case unless both are equal.
+/// Fails the case if the two differ.
 macro_rules! ensure_eq {
     ($left:expr, $right:expr, $($message:tt)+) => {
         match (&$left, &$right) {

@@ -1,4 +1,4 @@
-//! [`LosesAnswers`]: does what it is asked, and does not tell.
+//! [`LosesAnswers`]: performs operations and loses their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,8 +10,8 @@ use idem_core::{
     ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// A store in front of another whose answers get lost when one asks for it: the operation is performed, its
-/// answer, good or bad, is replaced by `Unavailable` with an unknown effect.
+/// A store in front of another that loses answers on demand: it performs the operation, and
+/// replaces its answer, good or bad, by `Unavailable` with an unknown effect.
 #[derive(Debug)]
 pub struct LosesAnswers {
     inner: Arc<dyn IdempotencyStore>,
@@ -19,7 +19,7 @@ pub struct LosesAnswers {
 }
 
 impl LosesAnswers {
-    /// In front of this store; nothing is lost yet.
+    /// Wraps this store; nothing is lost yet.
     #[must_use]
     pub fn new(inner: Arc<dyn IdempotencyStore>) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl LosesAnswers {
         }
     }
 
-    /// Loses the answers of the next so many operations.
+    /// Loses the answers of the next `answers` operations.
     pub fn lose_next(&self, answers: u32) {
         self.to_lose.store(answers, Ordering::SeqCst);
     }
@@ -107,7 +107,7 @@ impl IdempotencyStore for LosesAnswers {
     }
 }
 
-/// Asked of a store that does not have it.
+/// The error for a store without the capability.
 fn nothing() -> Error {
     let message = "the store behind keeps none";
     Error::new(ErrorKind::Misconfigured, Effect::None, message)

@@ -1,4 +1,4 @@
-//! [`Harness`]: the one trait that the author of a store implements.
+//! [`Harness`]: the one trait to implement for a store.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Profile;
 
-/// What really ran: the name and version that the server (or library) tells about itself.
+/// The product that ran: the name and version that the server (or library) reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
-    /// Such as `PostgreSQL`.
+    /// The name, such as `PostgreSQL`.
     pub product: String,
-    /// Such as `17.2`.
+    /// The version, such as `17.2`.
     pub version: String,
 }
 
 impl Product {
-    /// A product of this name and version.
+    /// Creates a product with this name and version.
     pub fn new(product: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             product: product.into(),
@@ -32,13 +32,13 @@ impl Product {
     }
 }
 
-/// How the suite gets at the stores of one backend.
+/// Access of the suite to the stores of one backend.
 ///
-/// Made once per process. Each case runs on an async runtime of its own, so a harness keeps addresses and names, but
-/// no connections: what a runtime opened dies with it. Several cases run at the same time, each in a
-/// namespace of its own.
+/// A process makes one harness. Each case runs on its own async runtime, so a harness holds
+/// addresses and names, but no connections: they end with the runtime that opened them. Several
+/// cases run at the same time, each in its own namespace.
 ///
-/// A whole `tests/conformance.rs`, of a store in a JSON file:
+/// A whole `tests/conformance.rs`, for a store in a JSON file:
 ///
 /// <!-- begin harness -->
 /// ```ignore
@@ -86,35 +86,39 @@ impl Product {
 /// <!-- end harness -->
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
-    /// The name of the backend, first part of each trial's name and of its row in reports: `postgres`.
+    /// Returns the name of the backend, such as `postgres`: the first part of each trial's name and
+    /// of its row in reports.
     fn name(&self) -> &str;
 
-    /// What this backend promises; a case that needs more is reported as ignored.
+    /// Returns the promises of this backend; a case that needs more is reported as ignored.
     fn profile(&self) -> Profile;
 
-    /// What really runs, as it says itself.
+    /// Returns the running product, as the server reports it.
     async fn product(&self) -> Result<Product, BoxError>;
 
-    /// A fresh, empty namespace (schema, file, prefix), ready for use.
+    /// Creates a fresh, empty namespace (schema, file, prefix), ready for use.
     ///
-    /// Returns a locator by which this process can open it, and, where the profile promises
-    /// [`SharedBetweenProcesses`](crate::Promise::SharedBetweenProcesses), any other process of this machine.
+    /// Returns a locator by which this process can open it. If the profile promises
+    /// [`SharedBetweenProcesses`](crate::Promise::SharedBetweenProcesses), any other process of
+    /// this machine can, too.
     async fn create(&self) -> Result<String, BoxError>;
 
-    /// A new handle of the namespace, with connections of its own.
+    /// Opens a new handle of the namespace, with its own connections.
     async fn open(&self, namespace: &str) -> Result<Arc<dyn IdempotencyStore>, BoxError>;
 
-    /// Removes the namespace. Called after each case, also after one that failed; handles may still be open.
+    /// Removes the namespace. The suite calls it after each case, also after a failed one; handles
+    /// may still be open.
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError>;
 
-    /// A new handle for batches, for a profile that promises [`Batch`](crate::Promise::Batch).
+    /// Opens a new handle for batches, for a profile that promises
+    /// [`Batch`](crate::Promise::Batch).
     async fn open_batch(&self, namespace: &str) -> Result<Option<Arc<dyn BatchStore>>, BoxError> {
         let _ = namespace;
         Ok(None)
     }
 
-    /// A new handle whose client talks to `address` instead of the server's own: a proxy that cuts
-    /// connections. For a profile that promises [`Network`](crate::Promise::Network).
+    /// Opens a new handle whose client connects to `address` instead of the server: a proxy that
+    /// cuts connections. For a profile that promises [`Network`](crate::Promise::Network).
     async fn open_through(
         &self,
         namespace: &str,
@@ -124,7 +128,7 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The same for batches; what [`Batched`](crate::Batched) needs of a profile that promises
+    /// Does the same for batches; [`Batched`](crate::Batched) needs it if the profile promises
     /// [`Network`](crate::Promise::Network).
     async fn open_batch_through(
         &self,
@@ -135,22 +139,23 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Begins a transaction of a caller's, on a connection of its own. For a profile that promises
+    /// Begins a caller's transaction, on its own connection. For a profile that promises
     /// [`Transactions`](crate::Promise::Transactions).
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let _ = namespace;
         Ok(None)
     }
 
-    /// Replaces the stored result of the key by [`MARK`](crate::secrets::MARK), which is none, past the store; whether it
-    /// did. For a profile that promises [`Damage`](crate::Promise::Damage).
+    /// Replaces the stored result of the key by [`MARK`](crate::secrets::MARK), an invalid result,
+    /// without the store. Returns whether it did. For a profile that promises
+    /// [`Damage`](crate::Promise::Damage).
     async fn damage(&self, namespace: &str, key: &Key) -> Result<bool, BoxError> {
         let _ = (namespace, key);
         Ok(false)
     }
 
-    /// A new handle whose client logs in with this password, which is wrong. For a profile that promises
-    /// [`Password`](crate::Promise::Password).
+    /// Opens a new handle whose client logs in with this wrong password. For a profile that
+    /// promises [`Password`](crate::Promise::Password).
     async fn open_with_password(
         &self,
         namespace: &str,
@@ -160,13 +165,14 @@ pub trait Harness: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Where the server listens. For a profile that promises [`Network`](crate::Promise::Network).
+    /// Returns the server's address. For a profile that promises
+    /// [`Network`](crate::Promise::Network).
     fn server_address(&self) -> Option<SocketAddr> {
         None
     }
 }
 
-/// An open transaction of a caller's, with the store's transaction methods. Dropped, it is rolled back.
+/// A caller's open transaction, with the store's transaction methods. Dropping it rolls it back.
 #[async_trait]
 pub trait CallerTransaction: Send {
     /// Claims in this transaction, as `claim_in`.
@@ -180,14 +186,15 @@ pub trait CallerTransaction: Send {
         retention: Duration,
     ) -> Result<()>;
 
-    /// Commits what was done.
+    /// Commits the transaction.
     async fn commit(self: Box<Self>) -> Result<(), BoxError>;
 
-    /// Undoes what was done.
+    /// Rolls the transaction back.
     async fn rollback(self: Box<Self>) -> Result<(), BoxError>;
 }
 
-/// The URL with this password, for [`Harness::open_with_password`]; `user` is for one that names no user.
+/// Returns the URL with this password, for [`Harness::open_with_password`]. If the URL names no
+/// user, `user` is used.
 #[must_use]
 pub fn with_password(url: &str, user: &str, password: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));

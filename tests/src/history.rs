@@ -1,4 +1,4 @@
-//! What racing processes asked for, what they were answered, and when.
+//! The calls of racing processes, the answers, and their times.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,12 +25,12 @@ pub enum Op {
     Renew,
 }
 
-/// An operation that was asked for.
+/// A call of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The process that asked.
+    /// The process that called.
     pub process: u32,
-    /// What it asked for.
+    /// The operation.
     pub op: Op,
     /// The hash of the key.
     pub key: String,
@@ -38,56 +38,56 @@ pub struct Call {
     pub attempt: AttemptId,
     /// The token of the holder; 0 for a claim.
     pub token: i64,
-    /// What the caller asks to do, as text; all claims of a storm agree on it.
+    /// The claim's fingerprint, as text; all claims of a storm agree on it.
     pub fingerprint: String,
-    /// Whether a claim tries recorded failures again.
+    /// Whether a claim retries recorded failures.
     pub retries_failures: bool,
     /// The lease of a claim or renewal, the retention of a result, in nanoseconds.
     pub lasts_ns: u64,
-    /// What is sealed; empty for other operations.
+    /// The stored result; empty for other operations.
     pub sealed: String,
-    /// When it was asked for, see [`Clock`].
+    /// When the call began, see [`Clock`].
     pub invoked_ns: u64,
 }
 
-/// What the caller learned.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The claim was acquired under this token.
     Acquired(i64),
-    /// Somebody holds the key under this token.
+    /// Another attempt holds the key under this token.
     InFlight(i64),
-    /// This was sealed under this token.
+    /// This result was stored under this token.
     Completed(i64, String),
     /// This failure was recorded under this token.
     Failed(i64, String),
-    /// The key is used for something else.
+    /// The key belongs to another request.
     Conflict(i64),
     /// The holder's operation succeeded.
     Done,
-    /// The claim is held no longer.
+    /// The claim is no longer held.
     Lost,
-    /// It is sealed with something else.
+    /// It is completed with another result.
     AlreadySealed,
-    /// An error that says that nothing was done.
+    /// An error that reports no effect.
     NotDone(String),
-    /// An error that says that it may have been done, or no answer because the process died.
+    /// An error that reports an unknown effect, or no answer because the process died.
     Unknown(String),
 }
 
 /// An operation and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What was asked for.
+    /// The call.
     pub call: Call,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
-    /// When it was answered; without answer, [`u64::MAX`].
+    /// When the answer came; without an answer, [`u64::MAX`].
     pub returned_ns: u64,
 }
 
 impl Call {
-    /// A claim.
+    /// Creates a claim.
     #[must_use]
     pub fn of_claim(process: u32, request: &ClaimRequest) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// An operation of a holder; `lasts` is its lease or retention.
+    /// Creates an operation of a holder; `lasts` is its lease or retention.
     #[must_use]
     pub fn of_holder(process: u32, op: Op, claim: &Claim, lasts: Duration) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Call {
         }
     }
 
-    /// The same with what is sealed.
+    /// Sets the stored result.
     #[must_use]
     pub fn with_sealed(mut self, text: &str) -> Self {
         text.clone_into(&mut self.sealed);
@@ -130,7 +130,7 @@ impl Call {
 }
 
 impl Answer {
-    /// The answer to a claim.
+    /// Returns the answer to a claim.
     #[must_use]
     pub fn to_claim(result: &Result<ClaimOutcome>) -> Self {
         match result {
@@ -148,7 +148,7 @@ impl Answer {
         }
     }
 
-    /// The answer to an operation of a holder.
+    /// Returns the answer to an operation of a holder.
     #[must_use]
     pub fn to_holder(result: &Result<()>) -> Self {
         match result {
@@ -166,14 +166,14 @@ impl Answer {
         }
     }
 
-    /// Whether the operation may have been done although nobody was told.
+    /// Returns whether the operation may have taken effect without an answer that says so.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }
 }
 
-/// What one process told, in order; what it was about when it died has an unknown answer.
+/// Returns the events of one process, in order; a call during which it died has an unknown answer.
 #[must_use]
 pub fn of_process(reports: Vec<Report>) -> Vec<Event> {
     let mut events = Vec::new();
@@ -196,20 +196,21 @@ pub fn of_process(reports: Vec<Report>) -> Vec<Event> {
     events
 }
 
-/// Nanoseconds since 1970, comparable between the processes of one machine: the wall clock when the process
-/// started, counted on by its monotonic clock. Setting the machine's clock while processes start would spoil it.
+/// Nanoseconds since 1970, comparable between the processes of one machine: the wall clock at the
+/// start of the process, continued by its monotonic clock. Setting the machine's clock while
+/// processes start would make it wrong.
 #[derive(Debug)]
 pub struct Clock {
     base_ns: u64,
     started: Instant,
 }
 
-/// How often the clocks are read; a pause in all of them is unlikely.
+/// How often the clocks are read; a pause in all of the readings is unlikely.
 const ATTEMPTS: usize = 50;
 
 impl Clock {
-    /// Reads the wall clock, in the shortest of some attempts: a process that is paused between its two clocks would be
-    /// late for as long as it runs, and blame the store.
+    /// Reads the wall clock, in the shortest of several readings. A process that is paused between
+    /// its two clocks would be late for its whole run, and blame the store.
     #[must_use]
     pub fn start() -> Self {
         let attempt = || {
@@ -231,7 +232,7 @@ impl Clock {
         shortest.1
     }
 
-    /// The time now.
+    /// Returns the time now.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.base_ns.saturating_add(nanos(self.started.elapsed()))

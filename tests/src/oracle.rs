@@ -1,41 +1,44 @@
-//! The judge of histories.
+//! The oracle, which judges histories.
 //!
-//! A history is what racing callers saw. The oracle knows nothing of the store; it says which answers cannot all
-//! be true of one that keeps the laws. An operation without an answer may have been done or not: it may
-//! explain a missing winner, never a second one. So may a claim that was under way for longer than its lease:
-//! it may have acquired the key and lost it to somebody else before it learned of it.
+//! A history contains what racing callers saw. The oracle knows nothing of the store: it reports
+//! answers that cannot all come from a store that keeps the laws. An operation without an answer
+//! may have happened or not: it may explain a missing winner, never a second one. So may a claim
+//! that took longer than its lease: it may have acquired the key and lost it before its answer
+//! came.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::{Answer, Call, Event, Op};
 
-/// What was broken.
+/// A broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// One token was given to two attempts.
+    /// Two attempts got the same token.
     TokenGivenTwice,
     /// A later acquisition did not get a greater token.
     TokenDidNotGrow,
-    /// A key was acquired while it was held: no lease could have ended, nothing was released, failed or expired.
+    /// A key was acquired while it was held: no lease could have ended, and nothing was released,
+    /// failed or expired.
     SecondWinner,
     /// An operation succeeded for a claim that was never acquired.
     DoneWithoutClaim,
-    /// An operation of the old holder succeeded after somebody else had acquired the key.
+    /// An operation of the old holder succeeded after another attempt had acquired the key.
     DoneAfterLoss,
-    /// Two results were sealed under one token.
+    /// Two results were stored under one token.
     SealedTwice,
-    /// What was replayed had not been sealed under that token.
+    /// A replay returned a result that was not stored under that token.
     ReplayOfNothing,
-    /// A claim after an acknowledged result did not get it, though its retention could not have ended.
+    /// A claim after an acknowledged result did not get it, although its retention could not have
+    /// ended.
     ReplayMissed,
-    /// A loser was told of a holder whom nobody knows.
+    /// A loser's answer named a holder that no caller was.
     LoserWithoutWinner,
-    /// A holder was told that its claim is lost, though nobody else had acquired the key.
+    /// A holder got `ClaimLost`, although no other attempt had acquired the key.
     LostWithoutReason,
 }
 
-/// A rule that was broken, and by which answers.
+/// A broken rule, and the answers that break it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The rule.
@@ -52,7 +55,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything in the history that cannot be.
+/// Returns all contradictions in the history.
 #[must_use]
 pub fn judge(history: &[Event]) -> Vec<Violation> {
     let mut by_key: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
@@ -107,7 +110,7 @@ impl<'a> OfKey<'a, '_> {
         all
     }
 
-    /// Operations of the holder of this token that were done, or may have been.
+    /// Returns the operations of this token's holder that took effect, or may have.
     fn done(&self, token: i64, op: Op) -> impl Iterator<Item = &'a Event> {
         let done = move |event: &&&'a Event| {
             let possible = event.answer == Answer::Done || event.answer.is_unknown();
@@ -116,7 +119,7 @@ impl<'a> OfKey<'a, '_> {
         self.events.iter().filter(done).copied()
     }
 
-    /// Tokens grow in the order of time, and each belongs to one attempt.
+    /// Checks that tokens grow in the order of time, and that each belongs to one attempt.
     fn acquisitions(&mut self) {
         let all = self.acquired();
         for (at, (token, event)) in all.iter().enumerate() {
@@ -140,7 +143,7 @@ impl<'a> OfKey<'a, '_> {
         }
     }
 
-    /// Whether the claim of this token may have been over when `next` acquired the key.
+    /// Returns whether the claim of this token may have been over when `next` acquired the key.
     fn may_be_over(&self, token: i64, next: &Event) -> bool {
         let before = |event: &&Event| event.call.invoked_ns <= next.returned_ns;
         let expired = |event: &&Event| ends(&event.call) <= next.returned_ns;
@@ -164,7 +167,7 @@ impl<'a> OfKey<'a, '_> {
             || self.done(token, Op::Complete).any(|event| expired(&event))
     }
 
-    /// Holders succeed while they hold, and lose only to somebody.
+    /// Checks that holders succeed while they hold, and lose only to another attempt.
     fn holders(&mut self) {
         let winners = self.acquired();
         let of_holders = self.events.clone().into_iter();
@@ -190,7 +193,7 @@ impl<'a> OfKey<'a, '_> {
         }
     }
 
-    /// Whether anything in the history may have taken the claim from its holder.
+    /// Returns whether anything in the history may have taken the claim from its holder.
     fn may_have_lost(&self, event: &Event) -> bool {
         let call = &event.call;
         self.events.iter().any(|other| {
@@ -201,14 +204,15 @@ impl<'a> OfKey<'a, '_> {
                     (Op::Claim, Answer::InFlight(token)) => *token > call.token,
                     (Op::Claim, _) => may_have_won_unseen(other, call.token),
                     (Op::Renew, _) => false,
-                    // Released, sealed or expired: renew and release are lost by that.
+                    // Released, completed or expired: a renewal or release then finds the claim
+                    // lost.
                     (_, Answer::Done | Answer::Unknown(_)) => other.call.token >= call.token,
                     _ => false,
                 }
         })
     }
 
-    /// One result per token, and replays of nothing else.
+    /// Checks that each token has one result, and that replays return nothing else.
     fn seals(&mut self) {
         let sealing = |event: &&&Event| matches!(event.call.op, Op::Complete | Op::Fail);
         let seals: Vec<_> = self.events.iter().filter(sealing).copied().collect();
@@ -248,7 +252,7 @@ impl<'a> OfKey<'a, '_> {
         }
     }
 
-    /// Whoever is told of a holder is told of one that there is, or may be.
+    /// Checks that each holder named to a loser exists, or may exist.
     fn losers(&mut self) {
         let winners = self.acquired();
         for event in self.events.clone() {
@@ -267,8 +271,9 @@ impl<'a> OfKey<'a, '_> {
     }
 }
 
-/// Whether this claim may have acquired the key, under this token or a later one, without being told so: its answer is
-/// unknown, or it took so long that its lease was over, and tells of a later acquisition.
+/// Returns whether this claim may have acquired the key, under this token or a later one, without
+/// an answer that says so. Its answer is unknown, or it took longer than its lease and names a
+/// later acquisition.
 fn may_have_won_unseen(event: &Event, token: i64) -> bool {
     if event.call.op != Op::Claim {
         return false;
@@ -282,7 +287,7 @@ fn may_have_won_unseen(event: &Event, token: i64) -> bool {
     later && ends(&event.call) <= event.returned_ns
 }
 
-/// The earliest instant at which what the call asked for is over.
+/// Returns the earliest instant at which the requested lease or retention ends.
 fn ends(call: &Call) -> u64 {
     call.invoked_ns.saturating_add(call.lasts_ns)
 }
@@ -295,8 +300,8 @@ fn replayed(answer: &Answer) -> Option<(Op, i64, &str)> {
     }
 }
 
-/// Whether this is a claim that began after the result was acknowledged, ended before the retention could,
-/// and was answered with something else.
+/// Returns whether this claim began after the result was acknowledged, ended before the retention
+/// could, and got another answer.
 fn misses(event: &Event, seal: &Event, kept_until: u64) -> bool {
     let between = seal.returned_ns < event.call.invoked_ns && event.returned_ns < kept_until;
     if event.call.op != Op::Claim || !between {
@@ -307,7 +312,7 @@ fn misses(event: &Event, seal: &Event, kept_until: u64) -> bool {
     }
     match &event.answer {
         Answer::Unknown(_) | Answer::NotDone(_) | Answer::Conflict(_) => false,
-        // A failure may have been tried again, and by a later holder.
+        // A claim may have retried the failure, also as a later holder.
         answer if seal.call.op == Op::Fail => match answer {
             Answer::Acquired(token) | Answer::InFlight(token) => *token <= seal.call.token,
             Answer::Completed(token, _) | Answer::Failed(token, _) => *token < seal.call.token,

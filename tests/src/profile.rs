@@ -1,11 +1,11 @@
-//! [`Profile`]: what a backend promises, and how fast things may be asked of it.
+//! [`Profile`]: the promises of a backend, and its time-outs.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Something that one backend can promise and another cannot.
+/// A promise that not every backend makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Promise {
@@ -13,30 +13,32 @@ pub enum Promise {
     SharedBetweenProcesses,
     /// An acknowledged completion outlives the death of every process that embeds the store.
     Durable,
-    /// Expiry is judged by a clock that is not the client's: a client with a wrong clock changes nothing.
+    /// A clock other than the client's decides about expiry: a client with a wrong clock changes
+    /// nothing.
     ServerClock,
-    /// The store is reached over TCP, so that a proxy can be put in between.
+    /// Clients reach the store over TCP, so that a proxy can be put in between.
     Network,
     /// Batches: the harness opens a [`BatchStore`](idem_core::BatchStore).
     Batch,
-    /// The last checkpoint of each claim: [`IdempotencyStore::checkpoints`](idem_core::IdempotencyStore::checkpoints)
-    /// gives them.
+    /// The last checkpoint of each claim, with
+    /// [`IdempotencyStore::checkpoints`](idem_core::IdempotencyStore::checkpoints).
     Checkpoints,
-    /// The latest version of each source: [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks)
-    /// gives them.
+    /// The latest version of each source, with
+    /// [`IdempotencyStore::watermarks`](idem_core::IdempotencyStore::watermarks).
     Watermarks,
     /// Records are claimed and completed in a caller's transaction: the harness begins one.
     Transactions,
     /// An open transaction that holds one key keeps no other key waiting.
     RowLocks,
-    /// The harness can damage what is stored: [`Harness::damage`](crate::Harness::damage).
+    /// The harness can damage a stored result: [`Harness::damage`](crate::Harness::damage).
     Damage,
-    /// Its client logs in with a password: [`Harness::open_with_password`](crate::Harness::open_with_password).
+    /// Its client logs in with a password:
+    /// [`Harness::open_with_password`](crate::Harness::open_with_password).
     Password,
-    /// What has expired stays until purge deletes it, so that its counts are exact. Held by every
-    /// profile that is not [`self_expiring`](Profile::self_expiring).
+    /// Expired records stay until `delete_expired` deletes them, so that its counts are exact.
+    /// Every profile promises it, except a [`self_expiring`](Profile::self_expiring) one.
     ExactPurge,
-    /// Not the backend's but the machine's: libfaketime, which lies to a program about the time.
+    /// A promise of the machine, not the backend: libfaketime, which gives a program a false time.
     FakeTime,
 }
 
@@ -44,7 +46,7 @@ pub enum Promise {
 const LIBFAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 impl Promise {
-    /// Why a case that needs this is ignored.
+    /// Returns why a case that needs this is ignored.
     #[must_use]
     pub fn reason(self) -> String {
         match self {
@@ -54,7 +56,7 @@ impl Promise {
     }
 }
 
-/// The library, where it is installed; `IDEM_FAKETIME` names another place.
+/// Returns the path of the library, if it is installed; `IDEM_FAKETIME` names another path.
 pub(crate) fn libfaketime() -> Option<PathBuf> {
     let path = std::env::var_os("IDEM_FAKETIME").map_or_else(|| LIBFAKETIME.into(), PathBuf::from);
     path.exists().then_some(path)
@@ -80,7 +82,7 @@ impl fmt::Display for Promise {
     }
 }
 
-/// The promises of a backend and the sizes and times that suit it.
+/// The promises of a backend, with suitable sizes and times.
 #[derive(Debug, Clone)]
 pub struct Profile {
     promises: BTreeSet<Promise>,
@@ -90,8 +92,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// What every store has to keep, and nothing more: results up to 1 MiB, leases of 60 ms that are sure to
-    /// lapse, 30 s of patience.
+    /// Promises only what every store has to keep: results up to 1 MiB, leases of 60 ms that are
+    /// sure to end, and 30 s of waiting.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -168,7 +170,7 @@ impl Profile {
         self.promising(Promise::Password)
     }
 
-    /// Takes [`Promise::ExactPurge`] back: the server expires records by itself.
+    /// Withdraws [`Promise::ExactPurge`]: the server expires records by itself.
     #[must_use]
     pub fn self_expiring(mut self) -> Self {
         self.promises.remove(&Promise::ExactPurge);
@@ -180,28 +182,29 @@ impl Profile {
         self
     }
 
-    /// The largest body that the cases send, in bytes; the store's own limit may be higher.
+    /// Sets the largest body that the cases send, in bytes; the store's own limit may be higher.
     #[must_use]
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = bytes;
         self
     }
 
-    /// A lease that lapses soon, yet not between two statements; a slow server may need more than 60 ms.
+    /// Sets a lease that ends soon, but not between two statements; a slow server may need more
+    /// than 60 ms.
     #[must_use]
     pub fn with_shortest_lease(mut self, lease: Duration) -> Self {
         self.shortest_lease = lease;
         self
     }
 
-    /// How long a case waits for something that has to happen before it fails.
+    /// Sets how long a case waits for an expected event before it fails.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Whether this is promised.
+    /// Returns whether this is promised.
     #[must_use]
     pub fn promises(&self, promise: Promise) -> bool {
         match promise {
@@ -210,19 +213,19 @@ impl Profile {
         }
     }
 
-    /// The largest body that the cases send.
+    /// Returns the largest body that the cases send.
     #[must_use]
     pub fn max_result_bytes(&self) -> usize {
         self.max_result_bytes
     }
 
-    /// A lease that lapses soon.
+    /// Returns a lease that ends soon.
     #[must_use]
     pub fn shortest_lease(&self) -> Duration {
         self.shortest_lease
     }
 
-    /// How long a case waits.
+    /// Returns how long a case waits.
     #[must_use]
     pub fn patience(&self) -> Duration {
         self.patience

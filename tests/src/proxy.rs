@@ -14,15 +14,15 @@ use tokio::task::JoinHandle;
 /// Armed to cut nothing.
 const NEVER: i64 = i64::MIN;
 
-/// Clients that have said nothing for so long are quiet.
+/// Clients that have sent nothing for this long are quiet.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// How long the answer that is thrown away is awaited: a message may be half of a request only.
+/// How long the proxy waits for a discarded answer: a message may be only half of a request.
 const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Forwards between clients and one server. Armed, it lets some messages of clients pass with their answers; the
-/// next is still given to the server, whose answer is awaited and thrown away; then the connection is cut on both
-/// sides.
+/// Forwards between clients and one server. When armed, it lets some messages of clients pass with
+/// their answers. It passes the next one to the server, too, waits for the answer, discards it, and
+/// cuts the connection on both sides.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -46,7 +46,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub async fn start(server: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -66,13 +66,13 @@ impl Proxy {
         })
     }
 
-    /// Where clients connect to.
+    /// Returns the address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets so many messages of clients pass, and cuts at the next.
+    /// Lets this many messages of clients pass, and cuts at the next.
     pub fn cut_after(&self, passes: u32) {
         self.shared
             .passes
@@ -84,13 +84,13 @@ impl Proxy {
         self.shared.passes.store(NEVER, Ordering::SeqCst);
     }
 
-    /// How many connections it has cut.
+    /// Returns how many connections it has cut.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::SeqCst)
     }
 
-    /// Waits until no client says anything: pools look after their connections when nobody asks for anything.
+    /// Waits until no client sends anything: pools check idle connections.
     pub async fn quiet(&self) {
         let mut before = None;
         while before != Some(self.shared.messages.load(Ordering::SeqCst)) {
@@ -99,12 +99,12 @@ impl Proxy {
         }
     }
 
-    /// From here on passes nothing on, either way, and keeps all connections open: clients wait.
+    /// Stops forwarding, in both directions, and keeps all connections open: clients wait.
     pub fn stall(&self) {
         self.shared.stalled.send_replace(true);
     }
 
-    /// Cuts every connection and accepts no more: nothing that a client says from now on reaches the server.
+    /// Cuts every connection and accepts no more: no later message of a client reaches the server.
     pub fn close(&self) {
         self.accepting.abort();
         self.shared.closed.send_replace(true);
@@ -125,7 +125,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let mut stalled = shared.stalled.subscribe();
             let forwarded = async {
                 let stalled = async { drop(stalled.wait_for(|stalled| *stalled).await) };
-                // A stall comes first: what it finds under way stays where it is.
+                // A stall comes first: messages under way stay where they are.
                 tokio::select! {
                     biased;
                     () = stalled => std::future::pending().await,
@@ -140,7 +140,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Returns when either side has closed or the connection is to be cut: both are dropped then.
+/// Returns when either side has closed or the connection is to be cut: the caller drops both then.
 async fn forward(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let server = TcpStream::connect(shared.server).await?;
     client.set_nodelay(true)?;
@@ -150,7 +150,7 @@ async fn forward(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
     tokio::select! {
         armed = pass_requests(from_client, to_server, shared) => {
             let kept = armed?;
-            // The request is with the server; what it answers is for nobody.
+            // The server has the request; its answer is discarded.
             let mut answer = [0; 16 << 10];
             let answered = from_server.read(&mut answer);
             let _ = tokio::time::timeout(LONGEST_ANSWER, answered).await;
@@ -162,7 +162,7 @@ async fn forward(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// Passes on what the client says, until the message after which to cut has been passed on.
+/// Forwards the client's messages, until the one after which to cut.
 async fn pass_requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -174,7 +174,7 @@ async fn pass_requests(
         if length == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        // The task of a connection may hear of the end later than its client speaks.
+        // The task of a connection may learn of the end after its client's message.
         if *shared.closed.borrow() {
             return Err(std::io::ErrorKind::ConnectionAborted.into());
         }

@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Concurrent callers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use crate::failure::ensure_eq;
 use crate::{CaseResult, Context};
 
-/// How often a caller that lost a race inside the server asks again before the case fails.
+/// How often a caller that lost a race inside the server retries before the case fails.
 const AGAIN: u32 = 200;
 
-/// Asks, and asks the same again while the store says that it lost a race which it may win at once.
+/// Repeats a call while the store reports a lost race that the next try may win.
 pub(crate) async fn ask<T, F>(
     asked_again: &AtomicU64,
     mut ask: impl FnMut() -> F + Send,
@@ -35,7 +35,8 @@ where
     ask().await
 }
 
-/// Runs one task per item at the same moment, alternating between two handles; answers in order.
+/// Runs one task per item at the same moment, alternating between two handles. Returns the answers
+/// in order.
 pub(crate) async fn at_once<I, T, F>(
     cx: &Context,
     items: Vec<I>,
@@ -64,7 +65,7 @@ where
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Claims at the same moment; answers in order.
+/// Claims at the same moment. Returns the answers in order.
 pub(crate) async fn claims(
     cx: &Context,
     requests: Vec<ClaimRequest>,
@@ -75,7 +76,7 @@ pub(crate) async fn claims(
     .await
 }
 
-/// Of claims of one key, one and no other was acquired; whose record it is.
+/// Checks that exactly one claim of one key was acquired, and returns it.
 pub(crate) fn one_winner(outcomes: &[ClaimOutcome]) -> CaseResult<&Claim> {
     let winners: Vec<_> = outcomes
         .iter()

@@ -1,4 +1,4 @@
-//! What a run leaves for the table at the end.
+//! The row of a run in the final table.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Product;
 
-/// Counts of one backend while its cases run.
+/// The counts of one backend while its cases run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) passed: AtomicU64,

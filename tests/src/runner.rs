@@ -14,11 +14,12 @@ use crate::{Case, Harness, Outcome, Product, Promise, Settings, Target, cases, r
 /// Cases mostly wait, so more of them run at a time than there are cores.
 const THREADS: usize = 8;
 
-/// Runs every case against every target, as `cargo test` and nextest want it; the `main` of a test target
-/// with `harness = false`.
+/// Runs every case against every target, as `cargo test` and nextest expect; it is the `main` of a
+/// test target with `harness = false`.
 ///
-/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*` are all whose
-/// names begin so), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (where `<backend>.json` is written).
+/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*`
+/// means all with that prefix), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (the folder for
+/// `<backend>.json`).
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -76,8 +77,8 @@ fn settings() -> Result<Settings, String> {
     }
 }
 
-/// Whether nextest runs this program: it knows ignored cases only from the list, and takes a case that ignores
-/// itself for one that passed.
+/// Returns whether nextest runs this program: nextest knows ignored cases only from the list, and
+/// treats a case that ignores itself as passed.
 fn under_nextest() -> bool {
     std::env::var_os("NEXTEST").is_some()
 }
@@ -150,7 +151,7 @@ impl Suite {
         trials
     }
 
-    /// One line about what runs, or why nothing does.
+    /// Prints one line about what runs, or why nothing does.
     fn announce(&self) {
         match (&self.found, &self.product) {
             (Err(missing), _) => eprintln!("{}: ignored, {missing}", self.name),
@@ -161,7 +162,7 @@ impl Suite {
         }
     }
 
-    /// A trial that fails because of the whole target.
+    /// Returns a failing trial for an error of the whole target.
     fn fatal(&self) -> Option<Trial> {
         let (name, reason) = match (&self.found, &self.broken) {
             (Err(missing), _) if self.is_required() => ("server_is_available", missing.to_string()),

@@ -1,19 +1,21 @@
-//! Secrets: what no log line, error, `Debug` or panic message may show.
+//! Secrets: data that no log line, error, `Debug` or panic message may show.
 //!
-//! The factories of a [`Context`](crate::Context) put [`MARK`] into scopes and metadata, and cases put it into payloads
-//! with [`secret`]. While a case runs, this module looks for it in
+//! The factories of a [`Context`](crate::Context) put [`MARK`] into scopes and metadata, and cases
+//! put it into payloads with [`secret`]. While a case runs, this module looks for it in
 //!
-//! * `Display` and `Debug` of each error that a store answers, and `Debug` of each claim, outcome and record;
-//! * `Debug` of each store that is opened;
-//! * log lines: of targets that begin with `idem` at every level, of all others from INFO up. What a driver writes at
-//!   DEBUG and TRACE is the wire: nobody sees it who did not ask for it, and no store can change it. Its warnings come
-//!   unasked, such as that of a slow statement with its text;
-//! * panic messages, those of background tasks too.
+//! * `Display` and `Debug` of each error that a store returns, and `Debug` of each claim, outcome
+//!   and record;
+//! * `Debug` of each opened store;
+//! * log lines: of targets that begin with `idem` at every level, of all others from INFO up. A
+//!   driver's DEBUG and TRACE lines show the wire: an operator has to enable them, and no store can
+//!   change them. Its warnings are on by default, such as that of a slow statement with its text;
+//! * panic messages, also those of background tasks.
 //!
-//! The [source](std::error::Error::source) of an error is the driver's own and may quote data; the error itself may not
-//! repeat it. A case whose store shows the mark fails, with a message that does not show it either.
+//! The [source](std::error::Error::source) of an error is the driver's own and may quote data; the
+//! error itself may not repeat it. A case whose store shows the mark fails, with a message that
+//! does not show it either.
 //!
-//! Log lines are seen only if the test program has set no tracing subscriber of its own.
+//! The module sees log lines only if the test program has set no tracing subscriber of its own.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -27,54 +29,54 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::{CaseError, CaseResult};
 
-/// The word that nothing may show. It is in no identifier, so that wherever it is found, data is shown.
+/// The word that nothing may show. No identifier contains it, so an occurrence always shows data.
 pub const MARK: &str = "swordfish";
 
-/// What is printed in its place.
+/// The text printed in its place.
 const REDACTED: &str = "[secret]";
 
-/// So many places are printed.
+/// Most occurrences printed.
 const SHOWN: usize = 5;
 
-/// A text that is a secret: payloads, passwords.
+/// Returns a secret text: payloads, passwords.
 #[must_use]
 pub fn secret(text: impl fmt::Display) -> String {
     format!("{text} {MARK}")
 }
 
-/// The text without the secret.
+/// Returns the text without the secret.
 #[must_use]
 pub fn redact(text: &str) -> String {
     text.replace(MARK, REDACTED)
 }
 
 thread_local! {
-    /// The case that this thread works for.
+    /// The case of this thread.
     static CURRENT: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// What threads of drivers have shown, which belong to no case.
+/// Secrets shown by drivers' threads, which belong to no case.
 static STRAY: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Where a case has shown the secret.
+/// The occurrences of the secret in a case.
 #[derive(Debug, Clone, Default)]
 pub struct Watch(Arc<Mutex<BTreeSet<String>>>);
 
 impl Watch {
-    /// Looks for the secret in what is shown.
+    /// Searches a text for the secret.
     pub fn text(&self, what: impl fmt::Display, shown: &str) {
         if shown.contains(MARK) {
             self.note(format!("{what} shows a secret: {}", redact(shown)));
         }
     }
 
-    /// Looks for the secret in a `Debug` form.
+    /// Searches a `Debug` form for the secret.
     pub fn debug(&self, what: impl fmt::Display, value: &dyn fmt::Debug) {
         self.text(format_args!("`Debug` of {what}"), &format!("{value:?}"));
     }
 
-    /// Looks for the secret in an error's forms. Its sources are not looked at: they are the driver's, and those that
-    /// it repeats are seen here.
+    /// Searches an error's forms for the secret, but not its sources: they are the driver's own.
+    /// What the error repeats of them is found here.
     pub fn error(&self, what: impl fmt::Display, error: &dyn StdError) {
         self.text(format_args!("the error of {what}"), &error.to_string());
         self.debug(format_args!("the error of {what}"), &error);
@@ -85,13 +87,13 @@ impl Watch {
         leaks.insert(leak);
     }
 
-    /// From here on what this thread logs, and its panics, are of this case; until the guard is dropped.
+    /// Assigns this thread's log lines and panics to this case, until the guard is dropped.
     pub(crate) fn of_this_thread(&self) -> Watching {
         let before = CURRENT.with(|current| current.replace(Some(self.clone())));
         Watching(before)
     }
 
-    /// The same for a thread that belongs to the case until it ends.
+    /// Does the same for a thread that belongs to the case until it ends.
     pub(crate) fn for_this_thread(&self) {
         CURRENT.with(|current| current.replace(Some(self.clone())));
     }
@@ -100,7 +102,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// All places where it was.
+    /// An error with all occurrences.
     pub(crate) fn verdict(&self) -> CaseResult {
         let mut leaks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         leaks.append(&mut STRAY.lock().unwrap_or_else(PoisonError::into_inner));
@@ -120,12 +122,12 @@ pub(crate) struct Watching(Option<Watch>);
 impl Drop for Watching {
     fn drop(&mut self) {
         let before = self.0.take();
-        // The thread may be at its end.
+        // The thread may be ending.
         let _ = CURRENT.try_with(|current| current.replace(before));
     }
 }
 
-/// Notes what was shown for the case of this thread; for the next case that ends when there is none.
+/// Records an occurrence for the case of this thread; without one, for the next case that ends.
 fn note(what: impl fmt::Display, shown: &str) {
     if !shown.contains(MARK) {
         return;
@@ -144,7 +146,7 @@ fn note(what: impl fmt::Display, shown: &str) {
     }
 }
 
-/// Listens to log lines and panics from here on.
+/// Starts to listen to log lines and panics.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -163,7 +165,7 @@ pub(crate) fn listen() {
     });
 }
 
-/// Looks at log lines; keeps none.
+/// Searches log lines; keeps none.
 struct Subscription;
 
 impl Subscription {
@@ -209,7 +211,7 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Strings grow.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, "{}={value:?} ", field.name());
     }
 }

@@ -12,16 +12,17 @@ use crate::{CaseResult, Context};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A claim, and what it is to be told.
+/// A claim, and its expected outcome.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The claim, of a key that is in some state.
+    /// The claim, of a key in some state.
     pub request: ClaimRequest,
-    /// The verdict as [`described`].
+    /// The outcome as [`described`].
     pub told: &'static str,
 }
 
-/// The verdict's name, and of an acquisition which it is since the key was fresh: `acquired 1`.
+/// Returns the outcome's name; for an acquisition with its number since the key was fresh:
+/// `acquired 1`.
 #[must_use]
 pub fn described(outcome: &ClaimOutcome) -> String {
     match outcome {
@@ -31,11 +32,12 @@ pub fn described(outcome: &ClaimOutcome) -> String {
 }
 
 impl Context {
-    /// A claim of a key in each state. The keys are of one operation, and their ids end with `series`.
+    /// Returns a claim of a key in each state. The keys are of one operation, and their ids end
+    /// with `series`.
     ///
     /// # Errors
     ///
-    /// The store's; that a key does not come into its state.
+    /// The store's error; an error when a key does not reach its state.
     pub async fn claims_in_every_state(&self, series: &str) -> CaseResult<Vec<Expected>> {
         let store = self.store();
         let request = |name: &str| self.request(&self.key(format!("{name}-{series}")));

@@ -13,7 +13,7 @@ use crate::{Case, CaseError, CaseResult, Context, Harness, Promise, Settings, ca
 /// How long cleaning up after a case may take.
 const CLEAN_UP: Duration = Duration::from_secs(20);
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// It passed.
@@ -24,21 +24,21 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What became of which case.
+/// A case and its outcome.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// The case's full name.
     pub case: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// All cases, by law.
+/// Returns all cases, by law.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     all::ALL.iter().copied().flatten()
 }
 
-/// Runs one case on a runtime of its own and cleans up.
+/// Runs one case on its own runtime and cleans up.
 #[must_use]
 pub fn run_case(harness: &Arc<dyn Harness>, case: &Case, settings: &Settings) -> Outcome {
     if let Some(promise) = case.lacks(&harness.profile()) {
@@ -76,7 +76,7 @@ async fn in_context(
 ) -> CaseResult {
     let seed = settings.seed ^ name_hash(case.name);
     let context = Arc::new(Context::watched(Arc::clone(harness), seed, watch.clone()).await?);
-    // A task of its own: a case that blocks cannot keep the deadline from passing.
+    // A task of its own: a case that blocks cannot delay the deadline.
     let mut task = tokio::spawn({
         let (context, run) = (Arc::clone(&context), case.run);
         async move { AssertUnwindSafe(run(&context)).catch_unwind().await }
@@ -109,7 +109,8 @@ fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Runs every case, some at a time, for use in a program of one's own; see [`main`](crate::main) for tests.
+/// Runs every case, several at a time, for programs other than tests; for tests see
+/// [`main`](crate::main).
 #[must_use]
 pub fn run_all(harness: &Arc<dyn Harness>, settings: &Settings, threads: usize) -> Vec<Verdict> {
     let cases: Vec<_> = cases().collect();

@@ -1,4 +1,4 @@
-//! [`Target`]: a backend that a test program runs the suite against.
+//! [`Target`]: a backend that a test program tests.
 
 use std::fmt;
 use std::future::Future;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use crate::{Case, Harness};
 
-/// Why a backend cannot be tested here, and what to do about it; one line.
+/// One line: why a backend cannot be tested here, and how to change that.
 #[derive(Debug, Clone)]
 pub struct Missing(String);
 
 impl Missing {
-    /// ``no server: run `cargo xtask servers up postgres` or set IDEM_POSTGRES_URL``.
+    /// Creates a reason, such as ``no server: run `cargo xtask servers up postgres` or set
+    /// IDEM_POSTGRES_URL``.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
@@ -28,8 +29,8 @@ pub(crate) type Found = Result<Arc<dyn Harness>, Missing>;
 
 type Factory = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync>;
 
-/// A backend by name, and how to find it. Looked for once per process, on a runtime that lives as long as
-/// the process does.
+/// A backend by name, and how to find it. Each process searches once, on a runtime that lives as
+/// long as the process.
 pub struct Target {
     name: String,
     factory: Factory,
@@ -37,7 +38,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A backend that `factory` makes the harness of, or tells what is missing.
+    /// Creates a target. `factory` returns the harness, or what is missing.
     pub fn new<H, F, Fut>(name: impl Into<String>, factory: F) -> Self
     where
         H: Harness,
@@ -56,14 +57,14 @@ impl Target {
         }
     }
 
-    /// The same with cases that only this backend has, run beside those of the suite.
+    /// Adds cases for this backend only, which run beside those of the suite.
     #[must_use]
     pub fn with_cases(mut self, cases: &'static [Case]) -> Self {
         self.own_cases = cases;
         self
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -13,7 +13,7 @@ use idem_core::{
 
 use crate::secrets::Watch;
 
-/// A store of the harness, as cases get it: each answer is searched for the secret.
+/// A store of the harness, as cases get it: the watch searches each answer for the secret.
 pub(crate) struct Watched<S: ?Sized> {
     inner: Arc<S>,
     watch: Watch,
@@ -40,7 +40,7 @@ impl<S: fmt::Debug + ?Sized> Watched<S> {
     }
 }
 
-/// As the store's own.
+/// Writes the store's own `Debug`.
 impl<S: fmt::Debug + ?Sized> fmt::Debug for Watched<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
@@ -121,7 +121,7 @@ impl<S: BatchStore + ?Sized> BatchStore for Watched<S> {
     }
 }
 
-/// Asked of a store that does not have it.
+/// The error for a store without the capability.
 fn nothing() -> Error {
     let message = "the store behind keeps none";
     Error::new(ErrorKind::Misconfigured, idem_core::Effect::None, message)

@@ -1,4 +1,4 @@
-//! The suite against the memory store of `idem-core`, as it is and behind TCP.
+//! The suite against the memory store of `idem-core`, plain and behind TCP.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

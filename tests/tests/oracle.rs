@@ -1,4 +1,4 @@
-//! The oracle accepts what a right store answers and names the rule that a wrong one breaks.
+//! The oracle accepts the answers of a correct store and names the rule that a wrong one breaks.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The documentation shows the harness and the cases as they are. `IDEM_BLESS=1` writes it again.
+//! The documentation shows the current harness and cases. `IDEM_BLESS=1` writes it again.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The part of the file between the two marks is `wanted`, or made so. Each line begins with `prefix`.
+/// Checks that the part of the file between the two marks is `wanted`, or writes it. Each line
+/// begins with `prefix`.
 fn part_is(path: &str, prefix: &str, mark: &str, wanted: &str) {
     let text = read(path);
     let [begin, end] = ["begin", "end"].map(|edge| format!("{prefix}<!-- {edge} {mark} -->\n"));
@@ -69,7 +70,7 @@ fn laws() -> String {
 #[test]
 fn the_documentation_shows_the_harness_of_a_foreign_store_and_the_cases_of_each_law() {
     let path = "../examples/foreign-store/tests/conformance.rs";
-    // Not there in the published crate.
+    // The published crate does not contain it.
     if file(path).exists() {
         let harness = read(path);
         assert!(harness.lines().count() <= 40, "at most 40 lines");

@@ -1,5 +1,5 @@
-//! The test program that a backend gets: what it lists, ignores, fails and reports. This program starts itself as such
-//! a test program of one backend that is there and one whose server is missing.
+//! A backend's test program: its list, ignored cases, failures and reports. This program starts
+//! itself as such a test program, with one backend that exists and one whose server is missing.
 
 use std::process::{Command, ExitCode, Output};
 
@@ -22,7 +22,7 @@ struct Run {
     success: bool,
 }
 
-/// Runs the fixture with these arguments and variables; what it printed, both ways.
+/// Runs the fixture with these arguments and variables, and returns its output.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Run, Failed> {
     let mut command = Command::new(std::env::current_exe()?);
     for name in ["IDEM_REQUIRE", "IDEM_REPORT_DIR", "IDEM_SEED", "NEXTEST"] {

@@ -1,4 +1,5 @@
-//! A secret that is shown fails the case, whoever shows it and however, and what the suite prints of it shows it no more.
+//! A shown secret fails the case, wherever and however it is shown, and the suite's own output does
+//! not show it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,10 +7,11 @@ use idem_conformance::mutants::{Bug, MutantHarness};
 use idem_conformance::secrets::{MARK, secret};
 use idem_conformance::{Case, CaseFuture, Context, Harness, Outcome, Settings, run_case};
 
-/// What belongs to no case fails the next that ends, so they do not run beside each other here.
+/// A secret that belongs to no case fails the next case that ends, so these tests run one at a
+/// time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The message with which a case fails that does this.
+/// Returns the message with which such a case fails.
 #[track_caller]
 fn failure(run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> String {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Whatever becomes of a case, it is told and cleaned up after.
+//! Every outcome of a case is reported, and the suite cleans up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use idem_conformance::{
     run_case,
 };
 
-/// Counts namespaces that were made and removed.
+/// Counts created and removed namespaces.
 #[derive(Default)]
 struct Counting {
     created: AtomicU32,

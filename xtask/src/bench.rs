@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: every figure of speed that the documentation shows.
+//! `cargo xtask bench`: every performance figure of the documentation.
 
 mod backends;
 mod chart;
@@ -27,7 +27,7 @@ use machine::Machine;
 use programs::{Program, Rows};
 use report::Report;
 
-/// Measures; whether every subject ran. A missed target is shown, and is no failure.
+/// Measures. Returns whether every subject ran. A missed target is shown, and is no failure.
 pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     let target = workspace::members()?.target_directory.into_std_path_buf();
     let folder = target.join("idem");
@@ -74,17 +74,17 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         let html = target.join("criterion/report/index.html");
         println!("criterion's report: {}", html.display());
     }
-    // Last, where a reader looks first.
+    // Failures come last, where a reader looks first.
     for title in &failed {
         println!("FAILED: {title}");
     }
     Ok(failed.is_empty())
 }
 
-/// Runs a program and takes its rows in, those that it has even if it fails; whether it succeeded.
+/// Runs a program and adds its rows, even if it fails. Returns whether it succeeded.
 fn measure(program: Program, servers: &Pool, target: &Path, report: &mut Report) -> Result<bool> {
     if let Rows::In(file) = &program.rows {
-        // The rows of an earlier run are not this one's.
+        // Removes the rows of an earlier run.
         let _ = std::fs::remove_file(file);
     }
     let mut command = program.command;
@@ -97,7 +97,7 @@ fn measure(program: Program, servers: &Pool, target: &Path, report: &mut Report)
     Ok(done)
 }
 
-/// Writes the report and the charts, and shows the table.
+/// Writes the report and the charts, and prints the table.
 fn tell(options: &BenchOptions, mut report: Report, folder: &Path) -> Result {
     let file = folder.join("bench.json");
     let judge = Judge::read()?;

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what has to hold of the code without running it.
+//! `cargo xtask check`: checks of the code without running it.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::Result;
 use crate::step::{self, cargo, has, output};
 use crate::workspace;
 
-/// Makes every check, also after one has failed; whether all hold.
+/// Runs every check, also after a failure. Returns whether all succeed.
 pub(crate) fn run() -> Result<bool> {
     let mut hold = step::run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
     hold &= clippy()?;
@@ -27,7 +27,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(hold)
 }
 
-/// Clippy over everything, and over each set of features of the packages that have any.
+/// Runs Clippy over everything, and over each set of features of the packages with features.
 fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let base = ["clippy", "--quiet", "--all-targets"];
@@ -63,7 +63,7 @@ fn dependencies() -> Result<bool> {
     Ok(true)
 }
 
-/// A dependency that needs a later Rust than the workspace says.
+/// Returns a dependency that needs a later Rust than the workspace declares.
 fn too_new() -> Result<Option<String>> {
     let workspace = workspace::all()?;
     let mut packages = workspace.packages.iter();
@@ -81,7 +81,7 @@ fn too_new() -> Result<Option<String>> {
     Ok((!newer.is_empty()).then(|| newer.join(", ") + advice))
 }
 
-/// `ring` beside `aws-lc-rs` makes rustls refuse to choose.
+/// Finds `ring` beside `aws-lc-rs`: with both, rustls refuses to choose.
 fn second_tls_stack() -> Result<Option<String>> {
     let arguments = [
         "tree",
@@ -102,9 +102,9 @@ fn second_tls_stack() -> Result<Option<String>> {
     }))
 }
 
-/// Hosts of package registries belong to the machine's own settings.
+/// Finds hosts of package registries, which belong to the machine's own settings.
 fn registry_hosts() -> Result<Option<String>> {
-    // Put together here, so that this file does not name them.
+    // The names are assembled here, so that this file does not contain them.
     let hosts = [
         "deb.debian",
         "snapshot.debian",
@@ -121,7 +121,7 @@ fn registry_hosts() -> Result<Option<String>> {
     {
         command.arg("-e").arg(format!("{host}{end}"));
     }
-    // git answers 1 when there is none.
+    // git exits with 1 when it finds none.
     let found = command.output()?;
     let files = String::from_utf8_lossy(&found.stdout)
         .trim()

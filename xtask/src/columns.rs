@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// Lays cells out in columns, numbers to the right.
+/// Aligns cells in columns, numbers to the right.
 pub(crate) fn aligned(columns: &[(&str, bool)], lines: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

@@ -1,4 +1,4 @@
-//! Programs of the distribution that some tests need beside the servers.
+//! Programs of the distribution that some tests need besides the servers.
 
 use crate::TestOptions;
 
@@ -8,7 +8,7 @@ const CLOCK: &[&str] = &["libfaketime"];
 /// A container engine, for the test of the container path.
 const ENGINE: &[&str] = &["podman", "netavark", "aardvark-dns", "runc", "iptables"];
 
-/// Installs missing programs, on Debian and Ubuntu as root; otherwise names in one line the tests
+/// Installs missing programs, on Debian and Ubuntu as root; otherwise prints in one line the tests
 /// that will be ignored.
 pub(crate) fn set_up(options: &TestOptions) {
     want("a client with a wrong clock", CLOCK);

@@ -1,24 +1,25 @@
-//! What nextest wrote of its last run, in the form of JUnit.
+//! nextest's report of its last run, in JUnit format.
 
 use std::path::PathBuf;
 
 use crate::Result;
 use crate::workspace;
 
-/// Where it is: nextest keeps its store in the workspace, wherever the target folder is.
+/// Returns the path of the report: nextest keeps its store in the workspace, wherever the target
+/// folder is.
 fn report() -> Result<PathBuf> {
     let root = workspace::members()?.workspace_root;
     Ok(root.join("target/nextest/default/junit.xml").into())
 }
 
-/// Removes what an earlier run wrote.
+/// Removes the report of an earlier run.
 pub(crate) fn forget() -> Result {
-    // Where there is none there is nothing to remove.
+    // A missing report need not be removed.
     let _ = std::fs::remove_file(report()?);
     Ok(())
 }
 
-/// The tests that failed, by program and name; none where there is no report.
+/// Returns the failed tests, by program and name; none without a report.
 pub(crate) fn failed() -> Result<Vec<String>> {
     let report = std::fs::read_to_string(report()?);
     Ok(report.map(|report| names(&report)).unwrap_or_default())

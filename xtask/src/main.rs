@@ -1,5 +1,5 @@
-//! Set-up, servers, tests and checks: everything that a person or CI runs. `cargo xtask help` lists
-//! it.
+//! Set-up, servers, tests and checks: every command for people and CI. `cargo xtask help` lists
+//! them.
 
 mod bench;
 mod check;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What can go wrong here: said once, on standard error.
+/// An error of a command, which `main` prints once on standard error.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The commands of the idem workspace.
@@ -36,7 +36,7 @@ enum Command {
     /// Private servers that stay up, for working with one crate.
     #[command(subcommand)]
     Servers(servers::Command),
-    /// Installs missing programs, starts private servers, runs every test and the suite on every
+    /// Installs missing programs, starts private servers, runs every test, and the suite on every
     /// backend.
     Test(TestOptions),
     /// Measures the stores beside the bare statements on private servers with durable settings: one
@@ -46,20 +46,20 @@ enum Command {
     Check,
 }
 
-/// Which tests run, and where the result goes.
+/// The tests to run, and the destination of the result.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct TestOptions {
     /// Writes the table at the end as JSON: an array of {backend, product, version, passed,
     /// ignored, failed}.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Runs the suites of these backends only, and nothing but suites.
+    /// Runs only the suites of these backends.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     backend: Vec<String>,
-    /// Runs the cases whose names contain this, and nothing but suites.
+    /// Runs only the suites' cases whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Leaves the test of the container path out, and installs no container engine for it.
+    /// Leaves out the test of the container path, and installs no container engine for it.
     #[arg(long)]
     no_containers: bool,
 }
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     {
         *file = absolute;
     }
-    // From a subfolder, too, everything is about the whole workspace.
+    // Started in a subfolder, too, every command is about the whole workspace.
     if let Some(package) = std::env::var_os("CARGO_MANIFEST_DIR")
         && let Some(root) = std::path::Path::new(&package).parent()
         && let Err(error) = std::env::set_current_dir(root)

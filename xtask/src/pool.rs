@@ -1,4 +1,4 @@
-//! The servers of one command: each found, or why it is not.
+//! The servers of one command: each one found, or the reason why not.
 
 use idem_servers::{ErrorKind, Finder, Instance, Options, Record, Server, servers};
 
@@ -7,17 +7,17 @@ use crate::Result;
 /// Servers that run, and the reasons why others do not.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Servers that ran before, by name and URL: found, not ours to end.
+    /// Servers that ran before, by name and URL: this command does not end them.
     known: Vec<(String, String)>,
     finder: Option<Finder>,
-    /// In the order in which they were started; what stands in front of another comes after it.
+    /// In the order in which they were started; a server in front of another comes after it.
     running: Vec<Instance>,
     missing: Vec<(&'static str, String)>,
 }
 
 impl Pool {
-    /// Servers that run already: none of them is started again, and others may stand in front of
-    /// them.
+    /// Creates a pool beside running servers: it starts none of them again, and others may stand in
+    /// front of them.
     pub(crate) fn beside(records: &[Record]) -> Self {
         let known = records
             .iter()
@@ -28,17 +28,18 @@ impl Pool {
         }
     }
 
-    /// Where servers come from. Default: [`Finder::from_env`].
+    /// Sets the source of servers. Default: [`Finder::from_env`].
     pub(crate) fn with_finder(mut self, finder: Finder) -> Self {
         self.finder = Some(finder);
         self
     }
 
-    /// Starts, or finds, each server of these names; all that there are if none is named.
+    /// Starts, or finds, each server of these names, or all if none is named.
     ///
     /// # Errors
     ///
-    /// A server that is there and does not work, or a wrong setting. One that is missing is noted.
+    /// An error when a server exists and does not work, or a setting is wrong. The pool records a
+    /// missing server.
     pub(crate) fn start(mut self, names: &[String], options: &Options) -> Result<Self> {
         for server in wanted(names)? {
             if !self.known.iter().any(|(name, _)| name == server.name()) {
@@ -96,7 +97,7 @@ impl Pool {
         all.find_map(|(other, url)| (other == name).then(|| url.to_owned()))
     }
 
-    /// The variables by which tests find the servers, or the reasons why there is none.
+    /// Returns the variables by which tests find the servers, or the reasons why there is none.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         let found = self.running.iter();
         let found = found.map(|instance| (instance.url_variable(), instance.url().to_owned()));
@@ -106,24 +107,23 @@ impl Pool {
         found.chain(missing).collect()
     }
 
-    /// The servers that could not be had, and why.
+    /// Returns the missing servers, and why.
     pub(crate) fn missing(&self) -> &[(&'static str, String)] {
         &self.missing
     }
 
-    /// The servers that run.
+    /// Returns the running servers.
     pub(crate) fn instances(&self) -> &[Instance] {
         &self.running
     }
 
-    /// The servers themselves.
+    /// Returns the servers themselves.
     pub(crate) fn into_instances(self) -> Vec<Instance> {
         self.running
     }
 }
 
-/// The servers of these names, and those that they stand in front of, in the order in which they
-/// start.
+/// Returns the servers of these names, and those behind them, in the order in which they start.
 fn wanted(names: &[String]) -> Result<Vec<&'static Server>> {
     for name in names {
         let server = idem_servers::server(name)?;

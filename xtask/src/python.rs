@@ -7,14 +7,14 @@ use crate::Result;
 use crate::step::output;
 use crate::workspace;
 
-/// The parser, at the version that the test was written with.
+/// The parser, in the version that the test was written with.
 const SQLGLOT: &str = "sqlglot==30.30.0";
 
-/// What makes virtual environments on Debian and Ubuntu.
+/// The package for virtual environments on Debian and Ubuntu.
 const VENV: &[&str] = &["python3-venv"];
 
-/// Makes the virtual environment in the target folder, unless it is there; otherwise says in one
-/// line what will be ignored.
+/// Creates the virtual environment in the target folder, if it is missing; on failure it prints in
+/// one line what will be ignored.
 pub(crate) fn set_up() {
     if let Err(error) = make() {
         println!("    the parsing of T-SQL is not tested: {error}");

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::aligned;
 
-/// What a suite reports of one backend.
+/// A suite's report of one backend.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Report {
     pub(crate) backend: String,
@@ -16,7 +16,7 @@ pub(crate) struct Report {
     missing: Option<String>,
 }
 
-/// The same for machines.
+/// The same for JSON.
 #[derive(Debug, Serialize)]
 struct Row<'r> {
     backend: &'r str,
@@ -28,7 +28,7 @@ struct Row<'r> {
 }
 
 impl Report {
-    /// A suite that ended without a report: one failure.
+    /// Reports a suite that ended without a report as one failure.
     pub(crate) fn broken(package: &str) -> Self {
         Self {
             backend: package.to_owned(),
@@ -61,7 +61,7 @@ impl Report {
     }
 }
 
-/// An aligned table, and under it why backends are not run.
+/// Returns an aligned table, and below it why backends did not run.
 pub(crate) fn table(reports: &[Report]) -> String {
     let head = [
         ("backend", false),
@@ -84,7 +84,7 @@ pub(crate) fn table(reports: &[Report]) -> String {
     text
 }
 
-/// The same as an array of JSON objects.
+/// Returns the same as an array of JSON objects.
 pub(crate) fn json(reports: &[Report]) -> serde_json::Result<String> {
     let rows: Vec<_> = reports.iter().map(Report::row).collect();
     serde_json::to_string_pretty(&rows).map(|text| text + "\n")

@@ -6,20 +6,20 @@ use idem_servers::{Lifetime, Options, State, server};
 use crate::Result;
 use crate::pool::Pool;
 
-/// The commands about servers that stay up.
+/// The commands for servers that stay up.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts those that do not run yet; if none is named, all that can be had here.
+    /// Starts the named servers that do not run yet; without names, all available ones.
     Up {
         /// Such as `postgres`, `mariadb`, `mysql`, `galera` (a cluster of three nodes), `redis`,
         /// `valkey`, `redis-cluster` (six nodes), `mongo`, and the broker `nats`.
         names: Vec<String>,
     },
-    /// Lists those that run.
+    /// Lists the running servers.
     Status,
     /// Prints `export IDEM_…_URL=…` lines for a shell.
     Env,
-    /// Ends them all and removes their data.
+    /// Ends all servers and removes their data.
     Down,
 }
 
@@ -61,7 +61,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
     let pool = Pool::beside(state.records()).start(&new, &options)?;
     let complete = pool.missing().is_empty();
     for instance in pool.into_instances() {
-        // A server that somebody else runs is not ours to end.
+        // A server from the environment is not ended here.
         if let Some(record) = instance.detach() {
             state.add(record)?;
         }
@@ -73,7 +73,7 @@ fn up(state: &mut State, names: &[String]) -> Result {
     }
 }
 
-/// Ends what stands in front of a server that is gone: a new one has another port.
+/// Ends servers in front of a server that is gone: a new one has another port.
 fn stop_stranded(state: &mut State) -> Result {
     for server in idem_servers::servers() {
         let Some(upstream) = server.upstream() else {

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use crate::Result;
 
-/// Cargo, as it runs this program.
+/// Returns cargo, as it runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
-/// Runs a command to its end and says how long it took; whether it succeeded.
+/// Runs a command to its end and prints how long it took. Returns whether it succeeded.
 pub(crate) fn run(title: &str, command: &mut Command) -> Result<bool> {
     println!("==> {title}");
     let started = Instant::now();
@@ -29,8 +29,7 @@ pub(crate) fn run(title: &str, command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// What a command prints on standard output; an error with what it prints on standard error if it
-/// fails.
+/// Returns a command's standard output; if it fails, an error with its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -43,7 +42,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Whether a program is there and answers to `--version`.
+/// Returns whether a program exists and answers to `--version`.
 pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command
@@ -54,8 +53,8 @@ pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A program of a crate of the same name, in this version if one is given, in the folder's `bin`;
-/// installed where it is missing.
+/// Returns a program of the crate with the same name, in this version if one is given, in the
+/// folder's `bin`; installs it if it is missing.
 pub(crate) fn installed(name: &str, version: Option<&str>, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("bin").join(name);
     let told = output(Command::new(&program).arg("--version"));

@@ -9,10 +9,10 @@ use crate::row::Report;
 use crate::step::{cargo, output, run};
 use crate::{Result, TestOptions, workspace};
 
-/// The name that a suite's test target has.
+/// The name of a suite's test target.
 pub(crate) const TARGET: &str = "conformance";
 
-/// A suite that was built.
+/// A built suite.
 #[derive(Debug)]
 struct Suite {
     package: String,
@@ -20,7 +20,7 @@ struct Suite {
     program: PathBuf,
 }
 
-/// Runs every suite of the workspace; what each backend of each reported.
+/// Runs every suite of the workspace. Returns the reports of each backend.
 pub(crate) fn run_all(
     options: &TestOptions,
     variables: &[(String, String)],
@@ -38,7 +38,7 @@ pub(crate) fn run_all(
             .envs(variables.iter().cloned())
             .env("IDEM_REPORT_DIR", &folder)
             .args(&options.filter);
-        // Several words are several filters, any of which lets a case run.
+        // Several words are several filters, and a case that matches any of them runs.
         command.args(options.backend.iter().map(|backend| format!("{backend}::")));
         let passed = run(&format!("suite of {}", suite.package), &mut command)?;
         let mut found = read(folder.as_std_path())?;
@@ -87,7 +87,7 @@ fn build(workspace: &Metadata) -> Result<Vec<Suite>> {
     packages.iter().map(suite).collect()
 }
 
-/// The program of the package's suite, of which cargo tells in a message.
+/// Returns the program of the package's suite, from cargo's messages.
 fn executable(messages: &str, package: &Package) -> Option<PathBuf> {
     let messages = Message::parse_stream(messages.as_bytes()).flatten();
     let mut programs = messages.filter_map(|message| match message {

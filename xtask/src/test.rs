@@ -10,7 +10,7 @@ use crate::row::{Report, json, table};
 use crate::step::{self, cargo, has};
 use crate::{Result, TestOptions, host, junit, python, suites, workspace};
 
-/// Runs everything; whether all of it passed.
+/// Runs everything. Returns whether all of it passed.
 pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     println!("==> servers");
     host::set_up(options);
@@ -35,18 +35,18 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     let reports = suites::run_all(options, &variables)?;
     drop(pool);
     tell(options, &reports)?;
-    // Last, where a reader looks first.
+    // Failures come last, where a reader looks first.
     for title in &failed {
         println!("FAILED: {title}");
     }
     Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
 
-/// The crates that need no server: their features are tested, too, all at once.
+/// The crates that need no server: their tests also run with all features at once.
 const PLAIN: [&str; 4] = ["idem-core", "idem-http", "idem-queue", "idem-webhooks"];
 
-/// The servers that are started, none meaning all: where only backends are tested that are servers
-/// by name, those.
+/// Returns the servers to start, where none means all. If every wanted backend is named like a
+/// server, only those start.
 fn needed(options: &TestOptions) -> Vec<String> {
     let backends = &options.backend;
     if backends
@@ -59,7 +59,7 @@ fn needed(options: &TestOptions) -> Vec<String> {
     }
 }
 
-/// The tests that are not conformance suites.
+/// Returns the tests that are not conformance suites.
 fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     let mut tests = Vec::new();
     let has_nextest = has("cargo-nextest", &["nextest", "--version"]);
@@ -106,7 +106,7 @@ fn other_tests(options: &TestOptions) -> Result<Vec<(&'static str, Command)>> {
     Ok(tests)
 }
 
-/// A command over the crates that need no server, with all their features.
+/// Returns a command over the crates that need no server, with all their features.
 fn with_all_features(arguments: &[&str]) -> Command {
     let mut command = cargo(arguments);
     command.arg("--all-features");
@@ -116,7 +116,7 @@ fn with_all_features(arguments: &[&str]) -> Command {
     command
 }
 
-/// Every test target by name, except the suites.
+/// Returns every test target by name, except the suites.
 fn without_nextest(options: &TestOptions) -> Result<Command> {
     let workspace = workspace::members()?;
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(needed(&["mysql", "galera"]), ["mysql", "galera"]);
         let family = ["redis", "redis-cluster", "valkey", "mongo"];
         assert_eq!(needed(&family), family);
-        // What a backend of another name needs is not known, so everything is.
+        // The servers of a backend with another name are unknown, so all start.
         assert!(needed(&["mysql", "hybrid"]).is_empty());
         assert!(needed(&[]).is_empty());
     }

@@ -1,4 +1,4 @@
-//! The packages of the workspace, by `cargo metadata`.
+//! The packages of the workspace, from `cargo metadata`.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package, TargetKind};
 
 use crate::Result;
 
-/// The members alone.
+/// Returns the members alone.
 pub(crate) fn members() -> Result<Metadata> {
     Ok(MetadataCommand::new().no_deps().exec()?)
 }
 
-/// The members and everything that they are built from, with all features.
+/// Returns the members and all their dependencies, with all features.
 pub(crate) fn all() -> Result<Metadata> {
     let mut command = MetadataCommand::new();
     Ok(command.features(CargoOpt::AllFeatures).exec()?)
 }
 
-/// The names of the package's integration tests.
+/// Returns the names of the package's integration tests.
 pub(crate) fn tests(package: &Package) -> BTreeSet<&str> {
     let targets = package.targets.iter();
     let tests = targets.filter(|target| target.is_kind(TargetKind::Test));

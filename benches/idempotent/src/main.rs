@@ -1,8 +1,8 @@
-//! Lets callers use the crate `idempotent`, for the benchmarks of idem.
+//! Runs the crate `idempotent` with many callers, for the benchmarks of idem.
 //!
-//! `idem-bench-idempotent memory|redis://… claim|fresh|replayed` reads a round from each line of its
-//! standard input, `CALLERS OPERATIONS` or `CALLERS NANOSECONDSns`, and answers each with a line:
-//! `OPERATIONS NANOSECONDS`, or the error.
+//! `idem-bench-idempotent memory|redis://… claim|fresh|replayed` reads a round from each line of
+//! its standard input, `CALLERS OPERATIONS` or `CALLERS NANOSECONDSns`. It answers each with a
+//! line: `OPERATIONS NANOSECONDS`, or the error.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// As long as the scope and operation of idem's keys.
 const PREFIX: &str = "benchpayments.create";
-/// What idem's benchmarks store.
+/// The response in idem's benchmarks.
 const BODY: &str = r#"{"id":"ch_8f14e45fceea167a5a36dedd4bea2543","status":"succeeded","amount":1200,"currency":"EUR"}"#;
 const LEASE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many completed keys are replayed in turns.
+/// The number of completed keys that are replayed in turns.
 const KEYS: usize = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Answers each line.
+/// Answers each line of standard input.
 async fn serve<S>(store: S, call: Call) -> Result<()>
 where
     S: IdempotencyStore + Send + Sync + 'static,
@@ -120,7 +120,7 @@ where
     Ok((operations, last - begin))
 }
 
-/// One caller: how many operations it did, and when the last ended.
+/// Runs one caller. Returns how many operations it did, and when the last ended.
 async fn shift<S>(
     store: Arc<S>,
     call: Call,
@@ -153,7 +153,7 @@ where
     }
 }
 
-/// One call, as an application makes it.
+/// Makes one call, as an application does.
 async fn step<S>(store: &S, call: Call, id: &str) -> Result<()>
 where
     S: IdempotencyStore,
@@ -181,7 +181,7 @@ where
     }
 }
 
-/// 32 hexadecimal digits in no order.
+/// Returns 32 hexadecimal digits in no order.
 fn id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }

@@ -8,14 +8,14 @@ use idem_hybrid::{HybridStore, RedisCache};
 
 use crate::{Backend, Handle};
 
-/// An address on which nobody listens.
+/// An address without a listener.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 /// The database's namespaces, with a cache in front.
 #[derive(Clone)]
 pub(crate) struct Hybrid {
     database: Arc<dyn Backend>,
-    /// Of the cache.
+    /// The URL of the cache.
     url: String,
 }
 
@@ -23,22 +23,22 @@ pub(crate) struct Hybrid {
 type Store = HybridStore<RedisCache, Arc<dyn BatchStore>>;
 
 impl Hybrid {
-    /// A cache at this URL in front of this database.
+    /// Creates a cache at this URL in front of this database.
     pub(super) fn new(database: Arc<dyn Backend>, url: String) -> Self {
         Self { database, url }
     }
 
-    /// The same with a cache that is down.
+    /// Returns the same with a cache that is down.
     pub(crate) fn down(&self) -> Self {
         Self::new(Arc::clone(&self.database), NOWHERE.to_owned())
     }
 
-    /// The database alone.
+    /// Returns the database alone.
     pub(crate) fn database(&self) -> &Arc<dyn Backend> {
         &self.database
     }
 
-    /// A new handle.
+    /// Opens a new handle.
     pub(crate) async fn store(&self, namespace: &str) -> Result<Arc<Store>, BoxError> {
         let config = idem_hybrid::idem_redis::Config::new();
         let cache = RedisCache::new(&self.url, namespace, &config)?;

@@ -11,7 +11,7 @@ use super::namespace;
 use crate::backend::one_row;
 use crate::{Backend, Handle, Share, Statements};
 
-/// What `INSERT` and `UPDATE` are where there is no server: a sharded map.
+/// A sharded map, which replaces `INSERT` and `UPDATE` without a server.
 type Map = DashMap<String, Option<Box<[u8]>>>;
 
 /// The stores and maps by namespace.

@@ -18,11 +18,11 @@ pub(crate) use statements::statements;
 
 use crate::Backend;
 
-/// How many connections a bare pool has: the default of sqlx.
+/// The size of a bare pool: the default of sqlx.
 const POOL: u32 = 10;
 
-/// How many connections bare statements hold at their best, and how many the store has.
-/// In one race of 8, 16, 32 and 64 connections, 64 inserted most: more of them share each flush.
+/// How many connections bare statements hold at their best, and how many the store has. In one race
+/// of 8, 16, 32 and 64 connections, 64 inserted most: more of them share each flush.
 const HELD: u32 = 64;
 
 /// The backends, in the order of reports.
@@ -36,7 +36,7 @@ fn namespace() -> String {
     format!("idem_bench_{:016x}", random as u64)
 }
 
-/// Where the server is; `None` with a line on standard error if it is missing.
+/// Returns the server's URL; `None`, with a line on standard error, if the server is missing.
 fn url(name: &str) -> Option<String> {
     let url = idem_servers::url_for(name);
     if url.is_none() {
@@ -45,8 +45,8 @@ fn url(name: &str) -> Option<String> {
     url
 }
 
-/// The backend of this name; `None` where its server is missing, with a line about that on standard
-/// error.
+/// Returns the backend of this name; `None`, with a line on standard error, if its server is
+/// missing.
 #[must_use]
 pub fn backend(name: &str) -> Option<Arc<dyn Backend>> {
     Some(match name {
@@ -63,7 +63,7 @@ pub fn backend(name: &str) -> Option<Arc<dyn Backend>> {
     })
 }
 
-/// Redis in front of PostgreSQL; `None` where one of them is missing.
+/// Returns Redis in front of PostgreSQL; `None` if one of them is missing.
 pub(crate) fn hybrid() -> Option<Hybrid> {
     Some(Hybrid::new(backend("postgres")?, url("redis")?))
 }

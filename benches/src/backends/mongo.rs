@@ -1,4 +1,4 @@
-//! MongoDB, and servers like it.
+//! MongoDB and compatible servers.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Mongo {
         Ok(Client::with_options(options)?)
     }
 
-    /// As durable as the store: journaled by a majority.
+    /// Returns the collection, as durable as the store: journaled by a majority.
     async fn collection(
         &self,
         namespace: &str,
@@ -87,8 +87,8 @@ impl Backend for Mongo {
         holding(session, &outcome)
     }
 
-    /// The driver's client is a pool that keeps its connections to itself: here with the driver's
-    /// own ten connections, held with as many as the store's.
+    /// The driver's client is a pool with internal connections: here with the driver's default of
+    /// ten, and in `held` with as many as the store.
     async fn pooled(&self, namespace: &str) -> Result<Option<Arc<dyn Statements>>, BoxError> {
         Ok(Some(self.collection(namespace, None).await?))
     }

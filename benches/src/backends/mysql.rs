@@ -117,7 +117,7 @@ impl Backend for MySql {
     }
 }
 
-/// Keys are compared byte by byte, as the store does.
+/// The table compares keys byte by byte, as the store does.
 const TABLE: &str = "(
     id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY,
     response LONGBLOB
@@ -134,13 +134,14 @@ struct Held(Mutex<MySqlConnection>);
 statements!(Pooled, self => &self.0, response first);
 statements!(Held, self => &mut *self.0.lock().await, response first);
 
-/// Ten digits, crossed as often as it takes. Rows come in the order of their keys, so that no page is split.
+/// Joins tables of ten digits, one for each decimal place. Rows come in the order of their keys, so
+/// that no page is split.
 const FILL: &str = include_str!("fill/mysql.sql");
 
 const DIGITS: &str = "(SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
 
-/// The tables of digits, and the number that they make.
+/// Returns the tables of digits, and the number that they form.
 fn digits(rows: u64) -> (String, String) {
     let names: Vec<_> = (0..=rows.saturating_sub(1).max(1).ilog10())
         .map(|place| format!("d{place}"))

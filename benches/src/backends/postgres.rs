@@ -126,5 +126,6 @@ struct Held(Mutex<PgConnection>);
 statements!(Pooled, self => &self.0);
 statements!(Held, self => &mut *self.0.lock().await);
 
-/// Indexes are made anew after the rows: maintaining them for ten million random keys takes several times as long.
+/// The indexes are created after the rows: maintaining them for ten million random keys takes
+/// several times as long.
 const FILL: &str = include_str!("fill/postgres.sql");

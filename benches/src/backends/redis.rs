@@ -11,7 +11,7 @@ use idem_redis::{Config, RedisStore};
 use super::namespace;
 use crate::{Backend, Handle, Share, Statements};
 
-/// A server; each namespace is a prefix of keys. They go when their server does, or after a day.
+/// A server; each namespace is a prefix of keys. The keys end with their server, or after a day.
 #[derive(Debug)]
 pub(super) struct Redis {
     name: &'static str,
@@ -48,7 +48,7 @@ impl Backend for Redis {
         Ok(Handle::Batch(Arc::new(self.store(namespace).await?)))
     }
 
-    /// Deletes the namespace's keys, so that the server's memory is not those of all rounds before.
+    /// Deletes the namespace's keys, so that the server does not hold those of all earlier rounds.
     async fn destroy(&self, namespace: &str) -> Result<(), BoxError> {
         let mut connection = self.connection().await?;
         let mut cursor = "0".to_owned();
@@ -68,8 +68,8 @@ impl Backend for Redis {
         }
     }
 
-    /// One multiplexed connection, as the store's: the driver pipelines concurrent calls on it. The
-    /// driver has no pool, and a connection for each caller would do less.
+    /// Opens one multiplexed connection, like the store's: the driver pipelines concurrent calls on
+    /// it. The driver has no pool, and one connection per caller would be slower.
     async fn held(&self, namespace: &str) -> Result<Arc<dyn Statements>, BoxError> {
         Ok(Arc::new(Commands {
             connection: self.connection().await?,
@@ -82,7 +82,7 @@ impl Backend for Redis {
     }
 }
 
-/// How long a key is kept, in milliseconds.
+/// The retention of a key, in milliseconds.
 const DAY: u64 = 86_400_000;
 
 struct Commands {
@@ -91,7 +91,7 @@ struct Commands {
 }
 
 impl Commands {
-    /// The key, as long as the store's.
+    /// Returns a key as long as the store's.
     fn key(&self, id: &str) -> String {
         [self.namespace.as_str(), id].concat()
     }

@@ -18,8 +18,8 @@ use super::{POOL, namespace, statements};
 use crate::backend::one_row;
 use crate::{Backend, Handle, Rows, Share, Statements};
 
-/// Each namespace is a folder with a database for the store and one for bare statements, which would otherwise wait for
-/// each other's writes.
+/// Each namespace is a folder with a database for the store and one for bare statements, which
+/// would otherwise wait for each other's writes.
 #[derive(Debug)]
 pub(super) struct Sqlite;
 
@@ -29,7 +29,7 @@ async fn store(folder: &str) -> Result<SqliteStore, BoxError> {
     Ok(SqliteStore::connect(&url, Config::new()).await?)
 }
 
-/// As durable as the store: WAL mode, `synchronous = FULL`.
+/// Returns options as durable as the store's: WAL mode, `synchronous = FULL`.
 fn options(folder: &str, file: &str) -> Result<SqliteConnectOptions, BoxError> {
     let file = Path::new(folder).join(file);
     let options = SqliteConnectOptions::from_str(&format!("sqlite:{}", file.display()))?
@@ -84,8 +84,8 @@ impl Backend for Sqlite {
         Ok(Arc::new(Held(Mutex::new(connection))))
     }
 
-    /// Only one writes at a time, and those who wait for the lock do so by sleeping: one connection that nobody contends
-    /// with, handed from caller to caller, is best.
+    /// Only one connection writes at a time, and others wait for the lock by sleeping. So one
+    /// uncontended connection, passed from caller to caller, is best.
     fn share(&self) -> Option<Share> {
         Some(Share::One)
     }

@@ -1,7 +1,7 @@
-//! The statements of the servers that speak SQL, which differ in their text.
+//! The statements of SQL servers, which differ in their text.
 
-/// The constants `INSERT`, `UPDATE` and `SELECT` on what `$connection` gives: a pool, or a connection. Parameters of
-/// `UPDATE` are id and response, or the other way about.
+/// Runs the constants `INSERT`, `UPDATE` and `SELECT` on `$connection`: a pool, or a connection.
+/// Parameters of `UPDATE` are id and response, or the reverse.
 macro_rules! statements {
     ($type:ident, $self:ident => $connection:expr) => {
         statements!(@ $type, $self => $connection, (id, response) => (id, response));

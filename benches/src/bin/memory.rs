@@ -1,6 +1,6 @@
-//! Counts what the memory store allocates and holds, and whether it grows.
+//! Counts the allocations and the memory of the memory store, and checks that it does not grow.
 //!
-//! The counting allocator is in this program only, so that it slows nothing that is timed.
+//! The counting allocator is in this program only, so that it slows no timed program.
 
 use std::alloc::System;
 use std::hint::black_box;
@@ -22,10 +22,10 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const DAY: Duration = Duration::from_secs(86_400);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Counts what the memory store allocates and holds.
+/// Counts the allocations and the memory of the memory store.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// A tenth of the keys.
+    /// Measures a tenth of the keys.
     #[arg(long)]
     quick: bool,
     /// Writes the rows to this file, as JSON.
@@ -33,7 +33,7 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Keys of equal length, one after the other.
+/// Keys of equal length, in sequence.
 #[derive(Default)]
 struct Requests {
     next: u64,
@@ -52,18 +52,18 @@ fn request(id: &str) -> Result<ClaimRequest, BoxError> {
     Ok(ClaimRequest::new(key, fingerprint))
 }
 
-/// A small response that owns its body, as one that came from the work does.
+/// Returns a small response that owns its body, like one from the work.
 fn response() -> Response {
     Response::new(200, vec![b'x'; 64])
 }
 
-/// Bytes of heap in use, as requested: without what the allocator adds.
+/// Returns the bytes of heap in use, as requested, without the allocator's overhead.
 fn heap() -> f64 {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated as f64 - stats.bytes_deallocated as f64
 }
 
-/// Allocations while it ran; growing in place counts as one.
+/// Counts the allocations of the work; growing in place counts as one.
 async fn allocations<T>(work: impl Future<Output = T>) -> (f64, T) {
     let region = Region::new(ALLOCATOR);
     let done = work.await;
@@ -76,9 +76,9 @@ async fn acquired(store: &dyn IdempotencyStore, request: &ClaimRequest) -> Resul
     claim.ok_or_else(|| "the key was not free".into())
 }
 
-/// Per operation, as the mean over some thousands, so that the growing of tables and queues has its
-/// share. The store is behind a trait object, as applications have it: the box of each call's future
-/// counts.
+/// Counts per operation, as the mean over some thousands, so that the growth of tables and queues
+/// is included. The store is behind a trait object, as in applications: the box of each call's
+/// future counts.
 async fn count_allocations(rows: &mut Vec<Row>) -> Result<(), BoxError> {
     const OPERATIONS: usize = 20_000;
     let store: Arc<dyn IdempotencyStore> = black_box(Arc::new(MemoryStore::new()));
@@ -111,7 +111,7 @@ async fn count_allocations(rows: &mut Vec<Row>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What a live key holds, with its text and its share of table and queues.
+/// Counts the bytes of a live key, with its text and its share of table and queues.
 async fn count_bytes(live: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
     let kinds = [
         ("memory_bytes_in_flight", "a key in flight", false),
@@ -136,7 +136,8 @@ async fn count_bytes(live: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Three of four keys end with their retention, the others with a release. Nobody purges.
+/// Runs many keys: three of four end with their retention, the others with a release. Nothing calls
+/// `delete_expired`.
 async fn churn(store: &MemoryStore, requests: &mut Requests, lives: u64) -> Result<(), BoxError> {
     let response = response();
     for number in 0..lives {
@@ -150,7 +151,7 @@ async fn churn(store: &MemoryStore, requests: &mut Requests, lives: u64) -> Resu
     Ok(())
 }
 
-/// How much more heap is in use after ten times as many operations, with nothing live both times.
+/// Counts the additional heap after ten times as many operations, with no live key in both cases.
 async fn count_growth(few: u64, rows: &mut Vec<Row>) -> Result<(), BoxError> {
     let (store, mut requests) = (MemoryStore::new(), Requests::default());
     let many = 10 * few;

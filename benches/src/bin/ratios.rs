@@ -12,7 +12,7 @@ use idem_core::BoxError;
 /// Measures the stores beside the bare statements.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Measures these backends. Default: all whose servers are there.
+    /// Measures these backends. Default: all whose servers are available.
     #[arg(long, value_parser = PossibleValuesParser::new(backends::NAMES))]
     backend: Vec<String>,
     /// Measures these paths. Default: all.
@@ -26,7 +26,7 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// The wanted names; all of them if none is named.
+/// Returns the named ones, or all if none is named.
 fn wanted<const N: usize>(named: Vec<String>, all: [&str; N]) -> Vec<String> {
     match named.is_empty() {
         true => all.map(ToOwned::to_owned).into(),

@@ -1,4 +1,4 @@
-//! MariaDB's own: `mariadb-slap`.
+//! MariaDB's load generator, `mariadb-slap`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use url::Url;
 use super::program::{self, arguments};
 use super::{Generator, PREFIX, ROWS, Statement};
 
-/// `mariadb-slap`, a connection for each caller up to 64. It sends each statement as text, and makes
-/// keys on the server, by `UUID_SHORT()`. It does not tell single latencies, and its time includes
-/// connecting.
+/// `mariadb-slap`, with a connection for each caller up to 64. It sends each statement as text, and
+/// makes keys on the server, with `UUID_SHORT()`. It does not report single latencies, and its time
+/// includes connecting.
 pub(super) struct MariadbSlap {
     program: PathBuf,
     server: Vec<OsString>,
     statement: Statement,
 }
 
-/// One less than the least of the ids, which are about as long as those of `UUID_SHORT()`.
+/// One less than the smallest id; ids are about as long as those of `UUID_SHORT()`.
 const FIRST: u64 = 100_000_000_000_000_000;
 
 impl MariadbSlap {
@@ -45,7 +45,8 @@ impl MariadbSlap {
         }
     }
 
-    /// One operation. A statement that takes its key from a variable uses the primary key, too.
+    /// Returns one operation. A statement that takes its key from a variable uses the primary key,
+    /// too.
     fn script(&self) -> String {
         let table = self.table();
         match self.statement {
@@ -63,7 +64,7 @@ impl MariadbSlap {
         }
     }
 
-    /// Runs the whole list so many times. It counts each of the statements as one.
+    /// Runs the whole list this many times. It counts each of the statements as one.
     async fn lists(&self, connections: usize, times: u64, sql: &str) -> Result<String, BoxError> {
         let statements = sql.split(';').count() as u64 * times;
         let mut all = arguments(["--no-defaults", "--no-drop", "--csv", "--delimiter=;"]);
@@ -81,7 +82,7 @@ impl MariadbSlap {
 impl Generator for MariadbSlap {
     const NAME: &'static str = "mariadb-slap";
 
-    /// The table, anew, with the rows that are read.
+    /// Recreates the table, with the rows to read.
     async fn prepare(&self) -> Result<(), BoxError> {
         let table = self.table();
         let sql = format!(
@@ -104,7 +105,7 @@ impl Generator for MariadbSlap {
     }
 }
 
-/// `mysql://user:password@host:port/database` as options.
+/// Converts `mysql://user:password@host:port/database` into options.
 fn server(url: &str) -> Option<Vec<OsString>> {
     let url = Url::parse(url).ok()?;
     let database = url
@@ -120,7 +121,8 @@ fn server(url: &str) -> Option<Vec<OsString>> {
     ]))
 }
 
-/// `,mixed,0.529,0.529,0.529,64,100`: engine, kind, then the average time.
+/// Reads the average time from `,mixed,0.529,0.529,0.529,64,100`: engine, kind, average time, and
+/// more.
 fn seconds(said: &str) -> Option<f64> {
     let line = said.lines().find(|line| line.contains(','))?;
     line.split(',').nth(2)?.parse().ok()

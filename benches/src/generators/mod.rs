@@ -1,6 +1,6 @@
-//! Load generators that servers bring with them, as [`Contender`]s.
+//! The servers' own load generators, as [`Contender`]s.
 //!
-//! Each makes a table (or keys) of its own, with keys as long as the store's.
+//! Each makes its own table (or keys), with keys as long as the store's.
 
 mod mariadb_slap;
 mod pgbench;
@@ -17,19 +17,19 @@ use tokio::sync::OnceCell;
 
 use crate::{Contender, Length, Round};
 
-/// What a load generator does over and over.
+/// The repeated operation of a load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement {
     /// Inserts a fresh key: `INSERT … ON CONFLICT DO NOTHING`, `SET … NX PX`.
     Insert,
-    /// Reads a key that is there: `SELECT … WHERE id = …`, `GET`.
+    /// Reads an existing key: `SELECT … WHERE id = …`, `GET`.
     Select,
-    /// Inserts a fresh key, then writes the response to it by another statement.
+    /// Inserts a fresh key, then writes the response to it with another statement.
     InsertUpdate,
 }
 
 impl Statement {
-    /// The statement that is compared with a path.
+    /// Returns the statement to compare with a path.
     pub(crate) fn of(path: &str) -> Option<Self> {
         match path {
             "claim_fresh" => Some(Self::Insert),
@@ -40,8 +40,8 @@ impl Statement {
     }
 }
 
-/// The load generator of the server at `url`; `None` where the server has none, or where its program
-/// is missing, with a line about that on standard error.
+/// Returns the load generator of the server at `url`. Returns `None` if the server has none, or,
+/// with a line on standard error, if its program is missing.
 pub(crate) fn generator(
     backend: &str,
     statement: Statement,
@@ -60,10 +60,10 @@ pub(crate) fn generator(
 /// Most connections that a generator opens, so that no server refuses one.
 const MOST_CONNECTIONS: usize = 64;
 
-/// How many keys there are to read.
+/// The number of keys to read.
 const ROWS: usize = 10_000;
 
-/// The beginning of keys, as long as the scope and operation of the store's.
+/// The beginning of keys, as long as the store's scope and operation.
 const PREFIX: &str = "bench payments.create ";
 
 /// A generator that counts operations, not time.
@@ -71,10 +71,10 @@ const PREFIX: &str = "bench payments.create ";
 trait Generator: Send + Sync + 'static {
     const NAME: &'static str;
 
-    /// Makes what the operations need.
+    /// Creates everything that the operations need.
     async fn prepare(&self) -> Result<(), BoxError>;
 
-    /// Does so many operations; returns the time and the latencies, where it tells them.
+    /// Runs this many operations. Returns the time, and the latencies if it reports them.
     async fn run(
         &self,
         connections: usize,
@@ -82,15 +82,15 @@ trait Generator: Send + Sync + 'static {
     ) -> Result<(Duration, Option<Histogram<u64>>), BoxError>;
 }
 
-/// Works for about a given time: the round before tells how many operations that is.
+/// Works for about a given time: the previous round determines how many operations that takes.
 struct Counting<G> {
     generator: G,
     prepared: OnceCell<()>,
-    /// Operations per second of the round before.
+    /// Operations per second of the previous round.
     rate: Mutex<Option<f64>>,
 }
 
-/// How many operations of each connection show how fast it is here.
+/// Operations of each connection in a first round, which measures the speed of this machine.
 const FIRST: u64 = 8;
 
 impl<G: Generator> Counting<G> {
@@ -102,14 +102,14 @@ impl<G: Generator> Counting<G> {
         }))
     }
 
-    /// How many operations take about so long; `None` if there was no round before.
+    /// Returns how many operations take about this time; `None` if there was no round before.
     fn operations(&self, length: Duration) -> Option<u64> {
         let rate = *self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         Some((rate? * length.as_secs_f64()) as u64)
     }
 
     async fn timed(&self, connections: usize, operations: u64) -> Result<Round, BoxError> {
-        // Each connection does as many as any other.
+        // Each connection runs the same number.
         let each = (operations / connections as u64).max(1);
         let operations = each * connections as u64;
         let (elapsed, latencies) = self.generator.run(connections, operations).await?;
@@ -150,7 +150,7 @@ impl<G: Generator> Contender for Counting<G> {
 mod tests {
     use super::*;
 
-    /// Does 500 operations a second.
+    /// Runs 500 operations a second.
     struct Slow;
 
     #[async_trait]

@@ -1,4 +1,4 @@
-//! PostgreSQL's own: `pgbench`.
+//! PostgreSQL's load generator, `pgbench`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use crate::{Contender, Length, Round};
 
 /// `pgbench` with prepared statements, a connection for each caller up to 64, and two threads.
 ///
-/// The keys that a caller inserts grow, as those of a store do whose ids carry a time. It counts
-/// whole seconds, so a round lasts at least one. Connecting is not counted.
+/// The keys of a caller grow, like those of a store whose ids carry a time. It counts whole
+/// seconds, so a round lasts at least one. The time of connecting is not counted.
 pub(super) struct Pgbench {
     program: PathBuf,
     url: String,
     statement: Statement,
     folder: TempDir,
     prepared: OnceCell<()>,
-    /// Each round has keys of its own.
+    /// Each round has its own keys.
     rounds: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Pgbench {
         }
     }
 
-    /// The table, anew, with the rows that are read.
+    /// Returns the statements that recreate the table, with the rows to read.
     fn tables(&self) -> String {
         let table = self.table();
         format!(
@@ -66,7 +66,7 @@ impl Pgbench {
         )
     }
 
-    /// The operation.
+    /// Returns the script of the operation.
     fn script(&self) -> String {
         let table = self.table();
         let next = "\\set n :n + 1\n\
@@ -97,7 +97,7 @@ impl Pgbench {
     }
 }
 
-/// The least of the ids, all of which have nineteen digits.
+/// The smallest id; all ids have nineteen digits.
 const FIRST: u64 = 1_000_000_000_000_000_000;
 
 #[async_trait]
@@ -136,7 +136,7 @@ impl Contender for Pgbench {
     }
 }
 
-/// Transactions, and the time that they took without that of connecting.
+/// Reads the number of transactions, and their time without that of connecting.
 fn read(said: &str) -> Option<(u64, Duration)> {
     let after = |start: &str| said.lines().find_map(|line| line.strip_prefix(start));
     let operations = after("number of transactions actually processed: ")?;
@@ -146,7 +146,7 @@ fn read(said: &str) -> Option<(u64, Duration)> {
     Some((operations, elapsed))
 }
 
-/// Reads what each transaction took, and removes the files that told it.
+/// Reads how long each transaction took, and removes the files with these times.
 fn take_log(folder: &Path) -> Result<Histogram<u64>, BoxError> {
     let mut latencies = Histogram::new(3)?;
     for entry in std::fs::read_dir(folder)? {
@@ -162,7 +162,7 @@ fn take_log(folder: &Path) -> Result<Histogram<u64>, BoxError> {
     Ok(latencies)
 }
 
-/// `client transaction µs script second µs`: the nanoseconds.
+/// Reads the nanoseconds from `client transaction µs script second µs`.
 fn took(line: &str) -> Option<u64> {
     line.split(' ')
         .nth(2)?
@@ -215,7 +215,7 @@ tps = 4317.188216 (without initial connection time)
         assert_eq!(latencies.len(), 3);
         let median = latencies.value_at_quantile(0.5);
         assert!((78_200_000..78_400_000).contains(&median), "{median}");
-        // A second round begins with none.
+        // A second round begins with no files.
         assert_eq!(take_log(folder.path()).unwrap().len(), 0);
     }
 

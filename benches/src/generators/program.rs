@@ -1,4 +1,4 @@
-//! Programs of servers: found, and run without holding the others up.
+//! Programs of servers: finds them, and runs them without blocking other tasks.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use idem_core::BoxError;
 
-/// Where a program is: in a folder of `$PATH`, or where Debian keeps those of PostgreSQL, the newest first. A line on
-/// standard error if it is nowhere.
+/// Returns the path of a program: in a folder of `$PATH`, or in Debian's folders for PostgreSQL,
+/// the newest first. Without one it prints a line on standard error.
 pub(super) fn find(name: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -38,11 +38,11 @@ fn debian() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Runs a program to its end, on a thread of its own; what it printed.
+/// Runs a program to its end, on a thread of its own, and returns its output.
 ///
 /// # Errors
 ///
-/// The program cannot be run, or fails: with what it says.
+/// An error when the program cannot be run, or fails: with its message.
 pub(super) async fn run(program: &Path, arguments: Vec<OsString>) -> Result<String, BoxError> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
@@ -54,7 +54,7 @@ pub(super) async fn run(program: &Path, arguments: Vec<OsString>) -> Result<Stri
     Err(format!("{}: {}", program.display(), errors.trim()).into())
 }
 
-/// Arguments, of whatever they are made.
+/// Converts arguments of any type.
 pub(super) fn arguments<A: Into<OsString>>(all: impl IntoIterator<Item = A>) -> Vec<OsString> {
     all.into_iter().map(Into::into).collect()
 }

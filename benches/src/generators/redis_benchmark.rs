@@ -1,4 +1,4 @@
-//! The one of Redis and Valkey: `redis-benchmark`.
+//! The load generator of Redis and Valkey, `redis-benchmark`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,16 +17,16 @@ pub(super) struct RedisBenchmark {
     statement: Statement,
 }
 
-/// How long a key is kept, in milliseconds.
+/// The retention of a key, in milliseconds.
 const DAY: &str = "86400000";
 
-/// Fresh keys are drawn from so many: those of a run hardly ever meet.
+/// The range of random fresh keys: those of a run hardly ever coincide.
 const FRESH: usize = 2_000_000_000;
 
 const READ: &str = "bench:read:payments:__rand_int__";
 
 impl RedisBenchmark {
-    /// None for two statements on one key, which it cannot do.
+    /// Returns `None` for two statements on one key, which the program cannot do.
     pub(super) fn new(url: &str, statement: Statement) -> Option<Self> {
         if statement == Statement::InsertUpdate {
             return None;
@@ -58,7 +58,7 @@ impl RedisBenchmark {
 impl Generator for RedisBenchmark {
     const NAME: &'static str = "redis-benchmark";
 
-    /// Ten times as many writes as there are keys leave hardly any out.
+    /// Writes ten times as many keys as there are, so that hardly any is missing.
     async fn prepare(&self) -> Result<(), BoxError> {
         if self.statement == Statement::Select {
             let fill = ["SET", READ, "done", "PX", DAY];
@@ -87,8 +87,8 @@ impl Generator for RedisBenchmark {
     }
 }
 
-/// The numbers behind the test's name: requests a second, then the average, least, 50th, 95th, 99th
-/// percentile and greatest of the latencies in milliseconds.
+/// Returns the numbers after the test's name: requests a second, then average, minimum, 50th, 95th,
+/// 99th percentile and maximum of the latencies in milliseconds.
 fn figures(said: &str) -> Option<[f64; 7]> {
     let line = said.lines().rfind(|line| line.starts_with('"'))?;
     let cells = line.split("\",\"").skip(1);
@@ -97,7 +97,7 @@ fn figures(said: &str) -> Option<[f64; 7]> {
     numbers.try_into().ok()
 }
 
-/// As exactly as percentiles tell: the latencies between two of them count as the greater one.
+/// Converts percentiles: the latencies between two of them count as the greater one.
 fn latencies(figures: &[f64; 7], operations: u64) -> Result<Histogram<u64>, BoxError> {
     let mut latencies = Histogram::new(3)?;
     let [.., p50, p95, p99, greatest] = *figures;

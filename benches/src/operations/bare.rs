@@ -14,12 +14,12 @@ pub(crate) struct Connections {
     backend: Arc<dyn Backend>,
     namespace: Arc<str>,
     share: Share,
-    /// Of all callers.
+    /// The connection of all callers.
     shared: Option<Arc<dyn Statements>>,
 }
 
 impl Connections {
-    /// Each caller's own connections; `None` where the backend has no bare statements.
+    /// Returns each caller's own connections; `None` if the backend has no bare statements.
     pub(crate) async fn held(arena: &Arena) -> Result<Option<Self>, BoxError> {
         let backend = arena.backend();
         let Some(share) = backend.share() else {
@@ -37,7 +37,8 @@ impl Connections {
         }))
     }
 
-    /// The bare statements at their best, then through the driver's pool, each with its name.
+    /// Returns the bare statements at their best, then through the driver's pool, each with its
+    /// name.
     pub(crate) async fn all(arena: &Arena) -> Result<Vec<(&'static str, Self)>, BoxError> {
         let Some(held) = Self::held(arena).await? else {
             return Ok(Vec::new());
@@ -59,7 +60,7 @@ impl Connections {
         }
     }
 
-    /// Bare statements on a new connection.
+    /// Opens bare statements on a new connection.
     async fn new_statements(&self) -> Result<Arc<dyn Statements>, BoxError> {
         self.backend.held(&self.namespace).await
     }
@@ -75,7 +76,7 @@ impl Connections {
 /// An insert of a fresh key.
 pub(crate) struct BareClaims {
     pub(crate) connections: Connections,
-    /// With which the key is updated after its insert, if there is one.
+    /// The response for an update after the insert, if there is one.
     pub(crate) response: Option<Bytes>,
 }
 

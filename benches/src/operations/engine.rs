@@ -8,7 +8,7 @@ use idem_core::{BoxError, Idempotency, IdempotencyStore, Outcome};
 use super::Operation;
 use crate::ids::{fingerprint, key, response};
 
-/// A run of work that takes no time: claim and completion, with the lease looked after.
+/// A run of work that takes no time: claim and completion, with the heartbeat of the lease.
 pub(crate) struct Run {
     engine: Idempotency,
     /// Whether the keys are fresh, so that the work runs.

@@ -9,14 +9,14 @@ use crate::ids::Ids;
 /// The keys that callers use.
 #[derive(Debug, Clone)]
 pub(crate) enum Keys {
-    /// Each a fresh one.
+    /// A fresh key each time.
     Fresh,
-    /// These, in turns.
+    /// These keys, in turns.
     Used(Arc<[String]>),
 }
 
 impl Keys {
-    /// So many keys, with each of which the operation was done once.
+    /// Returns `count` keys, after one operation on each.
     pub(crate) async fn used(operation: &impl Operation, count: usize) -> Result<Self, BoxError> {
         let mut ids = Ids::series();
         let ids: Arc<[String]> = (0..count).map(|_| ids.next_id()).collect();
@@ -36,7 +36,7 @@ impl Keys {
         Ok(())
     }
 
-    /// The turns of the caller of this number.
+    /// Returns the turns of the caller with this number.
     pub(crate) fn turns(&self, number: usize) -> Turns {
         match self {
             Self::Fresh => Turns::Fresh(Ids::series()),
@@ -45,7 +45,7 @@ impl Keys {
     }
 }
 
-/// The keys of one caller, one after the other.
+/// The keys of one caller, in sequence.
 pub(crate) enum Turns {
     Fresh(Ids),
     Used(Arc<[String]>, usize),

@@ -1,4 +1,4 @@
-//! What is measured: each once for the store and once by hand.
+//! The measured operations: each once for the store and once by hand.
 
 mod bare;
 mod engine;
@@ -14,14 +14,15 @@ pub(crate) use store::{ClaimReplay, Claims, ColdStart, Crowd, Replay};
 
 use idem_core::BoxError;
 
-/// What each of many callers does with one key after the other, waiting for each answer.
+/// An operation that each of many callers repeats with one key after the other, waiting for each
+/// answer.
 ///
-/// Not object safe, so that nothing is boxed per step that an application does not box.
+/// It is not object safe, so that nothing is boxed per step that an application does not box.
 pub(crate) trait Operation: Send + Sync + 'static {
-    /// What one caller has of its own. Kept from round to round.
+    /// The state of one caller, kept from round to round.
     type Connection: Send + 'static;
 
-    /// How many tasks stand for so many callers. Fewer where callers share connections.
+    /// Returns how many tasks represent this many callers: fewer if callers share connections.
     fn tasks(&self, callers: usize) -> usize {
         callers
     }
@@ -29,7 +30,7 @@ pub(crate) trait Operation: Send + Sync + 'static {
     /// Connects a caller; not timed.
     fn connect(&self) -> impl Future<Output = Result<Self::Connection, BoxError>> + Send;
 
-    /// One operation on the key with this id; timed.
+    /// Runs one operation on the key with this id; timed.
     fn step(
         &self,
         connection: &mut Self::Connection,

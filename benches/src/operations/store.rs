@@ -10,7 +10,7 @@ use super::{Keys, Operation, Turns};
 use crate::Backend;
 use crate::ids::{request, response};
 
-/// How long responses are replayed.
+/// The retention of responses.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn unexpected(outcome: &ClaimOutcome) -> BoxError {
@@ -20,12 +20,12 @@ fn unexpected(outcome: &ClaimOutcome) -> BoxError {
 /// A claim of a fresh key.
 pub(crate) struct Claims<S: ?Sized = dyn IdempotencyStore> {
     pub(crate) store: Arc<S>,
-    /// With which the claim is completed, if there is one.
+    /// The response that completes the claim, if there is one.
     pub(crate) response: Option<Response>,
 }
 
 impl<S: IdempotencyStore + ?Sized> Claims<S> {
-    /// The claim alone.
+    /// Claims only.
     pub(crate) fn fresh(store: Arc<S>) -> Self {
         Self {
             store,
@@ -33,7 +33,7 @@ impl<S: IdempotencyStore + ?Sized> Claims<S> {
         }
     }
 
-    /// The whole life of a key.
+    /// Runs the whole life of a key.
     pub(crate) fn completed(store: Arc<S>) -> Self {
         Self {
             store,
@@ -78,7 +78,7 @@ impl<S: IdempotencyStore + ?Sized> Operation for Replay<S> {
     }
 }
 
-/// Many claims of a fresh key at once; over when each has its answer.
+/// Many concurrent claims of a fresh key; it ends when each has its answer.
 pub(crate) struct Crowd {
     pub(crate) store: Arc<dyn IdempotencyStore>,
     pub(crate) callers: usize,

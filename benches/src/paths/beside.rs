@@ -18,17 +18,17 @@ use crate::{Arena, Backend, Contender, Length, Plan, Round, Rows};
 /// The other work.
 #[async_trait]
 trait Work: Send + Sync {
-    /// Sets the work up; the tasks go on with it until it is over.
+    /// Starts the work; its tasks continue until the claims end.
     async fn start(&self, is_over: IsOver) -> Result<JoinSet<Done>, BoxError>;
 }
 
 /// Whether the claims have ended.
 type IsOver = watch::Receiver<bool>;
 
-/// How a task of the other work ends.
+/// The result of a task of the other work.
 type Done = Result<(), BoxError>;
 
-/// Claims while other work goes on.
+/// Claims beside other work.
 struct Beside<W> {
     claims: Measured<Claims>,
     work: W,
@@ -52,22 +52,22 @@ impl<W: Work> Contender for Beside<W> {
     }
 }
 
-/// Callers of other keys, and as many of the locked one.
+/// Callers of other keys, and the same number of callers of the locked one.
 const CALLERS_OF_LOCKED: usize = 64;
 const LOCKED: &str = "beside a locked key";
 const NOT_LOCKED: &str = "no locked key";
 
-/// A caller of the locked key waits so long after each answer: the engine's pauses are longer.
+/// The pause of a caller of the locked key after each answer: the engine's pauses are longer.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A caller's transaction holds a key that 64 callers want.
+/// A caller's transaction holds a key that 64 callers claim.
 struct LockedKey {
     store: Arc<dyn IdempotencyStore>,
     backend: Arc<dyn Backend>,
     namespace: String,
 }
 
-/// Claims the locked key until it is over.
+/// Claims the locked key until the round ends.
 async fn want(store: Arc<dyn IdempotencyStore>, wanted: ClaimRequest, is_over: IsOver) -> Done {
     while !*is_over.borrow() {
         let wanted = wanted.clone().with_attempt(AttemptId::random());
@@ -106,7 +106,8 @@ impl Work for LockedKey {
     }
 }
 
-/// Claims beside a key that an open transaction holds. No scene without transactions.
+/// Measures claims beside a key that an open transaction holds. Without transactions there is no
+/// scene.
 pub(super) async fn locked_key(
     backend: &Arc<dyn Backend>,
     meter: &mut dyn Meter,
@@ -139,12 +140,13 @@ const PURGED: &str = "beside purge";
 const HURRIED: &str = "beside purge without a pause";
 const NOT_PURGED: &str = "no purge";
 
-/// How many rows are purged at a time.
+/// How many rows are deleted at a time.
 const BATCH: u32 = 1000;
-/// After a batch the purge rests so many times as long as it took, as `purge_beside_traffic` does.
+/// After a batch the deletion rests this many times as long as it took, as `purge_beside_traffic`
+/// does.
 const RESTS: u32 = 9;
 
-/// Expired rows are purged.
+/// The deletion of expired rows.
 struct Purge {
     store: Arc<dyn IdempotencyStore>,
     rests: u32,
@@ -161,7 +163,7 @@ impl Work for Purge {
     }
 }
 
-/// Purges until it is over or nothing is left, at least once.
+/// Deletes until the round ends or nothing is left, at least once.
 async fn purge_until(
     mut is_over: IsOver,
     store: Arc<dyn IdempotencyStore>,
@@ -174,7 +176,7 @@ async fn purge_until(
         let batch = store.delete_expired(BATCH).await?;
         purged.fetch_add(batch, Ordering::Relaxed);
         if batch == u64::from(BATCH) && !*is_over.borrow() {
-            // Ends at once when it is over.
+            // Ends at once when the round ends.
             let _ = tokio::time::timeout(began.elapsed() * rests, is_over.changed()).await;
         }
         if batch < u64::from(BATCH) || *is_over.borrow() {
@@ -187,7 +189,7 @@ async fn purge_until(
     }
 }
 
-/// Tells how many rows went.
+/// Prints how many rows were deleted.
 impl Drop for Purge {
     fn drop(&mut self) {
         let purged = self.purged.load(Ordering::Relaxed);
@@ -198,7 +200,8 @@ impl Drop for Purge {
     }
 }
 
-/// Claims beside a purge of many expired rows. No scene where the table cannot be filled.
+/// Measures claims beside the deletion of many expired rows. If the table cannot be filled, there
+/// is no scene.
 pub(super) async fn purge(
     backend: &Arc<dyn Backend>,
     plan: &Plan,
@@ -208,7 +211,7 @@ pub(super) async fn purge(
         return Ok(());
     }
     let arena = Arena::new(backend).await?;
-    // More than are purged while somebody is measured.
+    // More rows than are deleted during the measurement.
     let expired = *plan.pick(&1_000_000, &100_000);
     let namespace = arena.namespace();
     backend.fill(namespace, expired, Rows::Expired).await?;
@@ -228,7 +231,7 @@ pub(super) async fn purge(
         let hurried = heat.row("purge_without_a_pause", HURRIED, NOT_PURGED);
         purged.into_iter().chain(hurried).collect()
     });
-    // So that some batches and rests fall into each round.
+    // Some batches and rests fall into each round.
     meter.measure(scene.longer(3)).await?;
     arena.close().await
 }

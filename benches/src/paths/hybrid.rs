@@ -1,4 +1,4 @@
-//! A cache in front of a database: when it has the answer, when it has none, when it is down.
+//! A cache in front of a database: when it has the answer, when it has none, and when it is down.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) async fn visit(
     misses("hybrid_cache_down", &hybrid.down(), plan, meter).await
 }
 
-/// Replays from the cache, and the plain read of it.
+/// Measures replays from the cache, and the plain read of it.
 async fn hits(
     hybrid: &Hybrid,
     cache: &Arc<dyn Backend>,
@@ -63,7 +63,7 @@ async fn hits(
     arena.close().await
 }
 
-/// Claims of fresh keys through the cache, and of the database alone.
+/// Measures claims of fresh keys through the cache, and of the database alone.
 async fn misses(
     path: &'static str,
     hybrid: &Hybrid,

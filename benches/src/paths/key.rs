@@ -1,4 +1,4 @@
-//! The calls in a key's life, by the store and as bare statements.
+//! The calls in a key's life, of the store and as bare statements.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::measured::Measured;
 use crate::operations::{BareClaims, BareSelect, Claims, Connections, Keys, Replay};
 use crate::{Arena, Backend, Contender, Plan};
 
-/// A claim of a fresh key against the insert.
+/// Measures a claim of a fresh key against the insert.
 pub(super) async fn claim_fresh(
     backend: &Arc<dyn Backend>,
     plan: &Plan,
@@ -42,7 +42,7 @@ pub(super) async fn claim_fresh(
     arena.close().await
 }
 
-/// The life of a key, on which all contenders agree.
+/// Returns contenders for the whole life of a key.
 async fn lives(arena: &Arena, response: &Response) -> Result<Vec<Box<dyn Contender>>, BoxError> {
     let completed = Claims {
         store: arena.store(),
@@ -60,7 +60,7 @@ async fn lives(arena: &Arena, response: &Response) -> Result<Vec<Box<dyn Contend
     Ok(contenders)
 }
 
-/// A claim and its completion against insert and update.
+/// Measures a claim and its completion against insert and update.
 pub(super) async fn claim_complete(
     backend: &Arc<dyn Backend>,
     plan: &Plan,
@@ -78,7 +78,7 @@ pub(super) async fn claim_complete(
     arena.close().await
 }
 
-/// Reads by primary key of rows with a response.
+/// Returns reads by primary key of rows with a response.
 pub(super) async fn bare_select(
     name: &str,
     connections: Connections,
@@ -91,7 +91,7 @@ pub(super) async fn bare_select(
     Ok(Measured::on(&keys, name, BareSelect(claims.connections)))
 }
 
-/// A claim of a completed key against the read by primary key.
+/// Measures a claim of a completed key against the read by primary key.
 pub(super) async fn replay(
     backend: &Arc<dyn Backend>,
     plan: &Plan,
@@ -119,14 +119,15 @@ const SIZES: [(usize, &str); 4] = [
     (1 << 20, "payload_1MiB"),
 ];
 
-/// A body that compression makes little smaller.
+/// Returns a body that compresses badly.
 fn body(bytes: usize) -> Vec<u8> {
     let mut ids = Ids::series();
     let digits = std::iter::repeat_with(|| ids.next_id().into_bytes());
     digits.flatten().take(bytes).collect()
 }
 
-/// The life of a key with responses of several sizes, against insert and update at their best.
+/// Measures the life of a key with responses of several sizes, against insert and update at their
+/// best.
 pub(super) async fn payload(
     backend: &Arc<dyn Backend>,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! What is measured, path by path.
+//! The measurements, path by path.
 
 mod beside;
 mod contended;
@@ -35,19 +35,19 @@ pub const PATHS: [&str; 12] = [
     "memory_life",
 ];
 
-/// The store's own contender.
+/// The name of the store's own contender.
 const IDEM: &str = "idem";
 const HELD: &str = "bare held";
 
-/// How many completed keys are read in turns.
+/// The number of completed keys that are read in turns.
 const KEYS: usize = 200;
 
-/// Sets the scenes of a path and hands each to the meter. No scene where the backend has no such
-/// path.
+/// Builds the scenes of a path and passes each to the meter. If the backend does not support the
+/// path, there is no scene.
 ///
 /// # Errors
 ///
-/// The backend's, the meter's; that there is no such path.
+/// The backend's and the meter's errors; an error when there is no such path.
 pub async fn visit(
     path: &str,
     backend: &Arc<dyn Backend>,
@@ -56,7 +56,7 @@ pub async fn visit(
 ) -> Result<(), BoxError> {
     match path {
         "hybrid" => hybrid::visit(backend, plan, meter).await,
-        // Of other paths a hybrid is what its database is.
+        // On other paths a hybrid performs like its database.
         _ if backend.name() == hybrid::NAME => Ok(()),
         "claim_fresh" => key::claim_fresh(backend, plan, meter).await,
         "claim_complete" => key::claim_complete(backend, plan, meter).await,
@@ -77,7 +77,7 @@ pub async fn visit(
 ///
 /// # Errors
 ///
-/// As of [`visit`].
+/// As for [`visit`].
 pub async fn measure(
     path: &str,
     backend: &Arc<dyn Backend>,

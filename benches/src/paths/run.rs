@@ -1,4 +1,4 @@
-//! The engine against the calls of the store that it makes, and against another crate.
+//! The engine against the store's calls that it makes, and against another crate.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Scene`]: who takes turns, and the rows that come of it.
+//! [`Scene`]: contenders that take turns, and the resulting rows.
 
 use async_trait::async_trait;
 use idem_core::BoxError;
@@ -15,14 +15,14 @@ pub struct Scene {
     backend: String,
     callers: &'static [usize],
     contenders: Vec<Box<dyn Contender>>,
-    /// How many times as long the rounds are.
+    /// The factor by which the rounds are longer.
     longer: u32,
     rows: fn(&Heat) -> Vec<Row>,
 }
 
 impl Scene {
-    /// A scene of a path and a backend, at each of these numbers of callers; `rows` compares the
-    /// contenders.
+    /// Creates a scene of a path and a backend, at each of these numbers of callers; `rows`
+    /// compares the contenders.
     pub(super) fn new(
         (path, backend, callers): (&'static str, &str, &'static [usize]),
         contenders: Vec<Box<dyn Contender>>,
@@ -38,31 +38,31 @@ impl Scene {
         }
     }
 
-    /// The same with longer rounds.
+    /// Makes the rounds longer.
     pub(super) fn longer(mut self, times: u32) -> Self {
         self.longer = times;
         self
     }
 
-    /// The path: `payload_1KiB`.
+    /// Returns the path, such as `payload_1KiB`.
     #[must_use]
     pub fn path(&self) -> &str {
         self.path
     }
 
-    /// The backend's name.
+    /// Returns the backend's name.
     #[must_use]
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// At how many callers the contenders are compared.
+    /// Returns the numbers of callers at which the contenders are compared.
     #[must_use]
     pub fn callers(&self) -> &[usize] {
         self.callers
     }
 
-    /// Who takes turns.
+    /// Returns the contenders.
     #[must_use]
     pub fn contenders(&self) -> &[Box<dyn Contender>] {
         &self.contenders
@@ -81,11 +81,11 @@ impl std::fmt::Debug for Scene {
 /// Measures the contenders of a scene.
 #[async_trait]
 pub trait Meter: Send {
-    /// Measures them. The scene's namespaces are removed afterwards.
+    /// Measures them. The visitor removes the scene's namespaces afterwards.
     ///
     /// # Errors
     ///
-    /// The contenders'.
+    /// The contenders' error.
     async fn measure(&mut self, scene: Scene) -> Result<(), BoxError>;
 }
 
@@ -131,7 +131,7 @@ impl Meter for Race {
     }
 }
 
-/// The server's own load generator at 64 callers, and another crate.
+/// Returns the server's own load generator at 64 callers, and another crate.
 fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
     let statement = generators::Statement::of(scene.path).filter(|_| callers == 64);
     let generated = statement.and_then(|statement| {
@@ -143,7 +143,7 @@ fn guests(scene: &Scene, callers: usize) -> Vec<Box<dyn Contender>> {
     generated.into_iter().chain(rival).collect()
 }
 
-/// How the contenders of a scene did at one number of callers.
+/// The results of a scene's contenders at one number of callers.
 pub(super) struct Heat {
     pub(super) path: &'static str,
     backend: String,
@@ -152,22 +152,23 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Throughput of `ours` against that of `base`; `None` where one of them did not take part.
+    /// Returns throughput of `ours` against that of `base`; `None` if one of them did not take
+    /// part.
     pub(super) fn row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
         Some(self.with(path, [ours, base], self.standings.ratio(ours, base)?))
     }
 
-    /// Time per operation of `ours` against that of `base`.
+    /// Returns time per operation of `ours` against that of `base`.
     pub(super) fn time_row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
         Some(self.with(path, [ours, base], self.standings.time_ratio(ours, base)?))
     }
 
-    /// 99th percentile of latency of `ours` against that of `base`.
+    /// Returns the 99th percentile of latency of `ours` against that of `base`.
     pub(super) fn p99_row(&self, path: &str, ours: &str, base: &str) -> Option<Row> {
         Some(self.with(path, [ours, base], self.standings.p99_ratio(ours, base)?))
     }
 
-    /// A row with what both come to.
+    /// Returns a row with the figures of both.
     pub(super) fn with(&self, path: &str, [ours, base]: [&str; 2], ratio: Ratio) -> Row {
         Row {
             idem: self.standings.figures(ours),
@@ -176,7 +177,8 @@ impl Heat {
         }
     }
 
-    /// Throughput of `ours` against that of everybody else; against itself if there is nobody else.
+    /// Returns throughput of `ours` against that of every other contender; against itself if there
+    /// is none.
     pub(super) fn rows(&self, path: &str, ours: &str) -> Vec<Row> {
         let is_alone = self.standings.names().all(|name| name == ours);
         let bases = self.standings.names();

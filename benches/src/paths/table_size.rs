@@ -1,4 +1,4 @@
-//! Claims of fresh keys beside few rows and beside many.
+//! Claims of fresh keys in a table with few rows and with many.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::measured::Measured;
 use crate::operations::Claims;
 use crate::{Arena, Backend, Plan, Rows};
 
-/// How many rows there are, the contender's name, and the path of its row.
+/// The number of rows, the contender's name, and the path of its row.
 type Size = (u64, &'static str, &'static str);
 
 const SIZES: [Size; 4] = [

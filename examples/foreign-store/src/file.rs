@@ -14,14 +14,14 @@ use crate::row::Row;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Table {
     pub(crate) rows: BTreeMap<String, Row>,
-    /// The greatest token given out; outlives the rows.
+    /// The greatest token ever given; it outlives the rows.
     last_token: i64,
     /// The latest instant seen, so that the clock never goes back.
     last_now: i64,
 }
 
 impl Table {
-    /// The clock, in microseconds.
+    /// Returns the clock's time, in microseconds.
     pub(crate) fn now(&mut self) -> i64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = i64::try_from(since_epoch.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
@@ -47,8 +47,8 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
     path.with_extension(extension)
 }
 
-/// Runs `change` on the table while no other process does, and writes it back if `change` says so. The lock
-/// is the operating system's: it goes with the process that held it.
+/// Runs `change` on the table under the file's lock, and writes the table back if `change` says so.
+/// The lock is the operating system's: it ends with the process that held it.
 pub(crate) fn with_table<T>(
     path: &Path,
     change: impl FnOnce(&mut Table) -> (T, bool),

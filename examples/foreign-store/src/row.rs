@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// The claim that made it what it is.
+    /// The claim that made the row.
     pub(crate) request: ClaimRequest,
     pub(crate) owner: AttemptId,
     pub(crate) token: i64,

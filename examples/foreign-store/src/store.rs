@@ -22,13 +22,13 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in this file, which is made when it is first written.
+    /// Creates the store on this file, which the first write creates.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Runs `change` on a thread where waiting for the lock blocks nobody. `change` says whether it changed
-    /// anything.
+    /// Runs `change` on a thread where waiting for the lock blocks no other task. `change` returns
+    /// whether it changed anything.
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -81,13 +81,14 @@ impl FileStore {
     }
 }
 
-/// Whatever went wrong with the file may have gone wrong after it was replaced.
+/// A file error may come after the file was replaced, so the effect is unknown.
 fn unavailable(source: impl Into<idem_core::BoxError>) -> Error {
     let message = "the file cannot be read or written";
     Error::new(ErrorKind::Unavailable, Effect::Unknown, message).with_source(source)
 }
 
-/// The parts never contain control characters, so none of them can look like the end of another.
+/// Joins the parts of the key. They never contain control characters, so no part can look like the
+/// end of another.
 fn name(key: &Key) -> String {
     [key.scope(), key.operation(), key.id()].join("\0")
 }
@@ -98,7 +99,7 @@ fn owned<'a>(table: &'a mut Table, claim: &Claim, now: i64) -> Result<&'a mut Ro
         .ok_or_else(Error::claim_lost)
 }
 
-/// What a claim comes to, and whether that changed the table.
+/// Returns the outcome of a claim, and whether it changed the table.
 fn claim(table: &mut Table, request: &ClaimRequest, now: i64) -> (ClaimOutcome, bool) {
     let row = table.rows.get_mut(&name(request.key()));
     let Some(row) = row.filter(|row| row.is_live(now)) else {
@@ -126,7 +127,7 @@ fn claim(table: &mut Table, request: &ClaimRequest, now: i64) -> (ClaimOutcome, 
     )
 }
 
-/// Makes the request the holder; `before` is the row that was there, and whether it was its own.
+/// Makes the request the holder; `before` is the earlier row, and whether it was the request's own.
 fn acquire(
     table: &mut Table,
     request: &ClaimRequest,

@@ -1,5 +1,5 @@
-//! An operation that changes who asks: a guest becomes a customer, the answer is lost, and the retry comes from the
-//! customer. It is still one account.
+//! An operation that changes who the caller is: a guest becomes a customer, the answer is lost, and
+//! the retry comes from the customer. It still makes one account.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin account_change
@@ -16,27 +16,28 @@ use tokio::process::Command;
 
 /// Turns guests into customers, loses the answers, and checks that each has one account.
 ///
-/// Exit status 0: each has; 1: some have not, they are listed; 2: the run could not be made.
+/// Exit status 0: all have one; 1: some have not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "account_change", version, max_term_width = 100)]
 struct Args {
-    /// Where records and accounts are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and accounts are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// Looks up under the caller's own name only, to see what comes of it
+    /// Looks up only under the caller's own name, to show the result
     #[arg(long)]
     sabotage: bool,
 
-    /// A worker's own: the tables
+    /// For workers: the tables
     #[arg(long, hide = true)]
     namespace: Option<String>,
 
-    /// A worker's own: who asks
+    /// For workers: the caller
     #[arg(long, hide = true, default_value = "")]
     caller: String,
 
-    /// A worker's own: where it is killed
+    /// For workers: the point of the kill
     #[arg(long, hide = true, default_value = "")]
     dies: String,
 }
@@ -55,7 +56,7 @@ struct Endpoint<'a> {
 
 impl<'a> Endpoint<'a> {
     fn new(effects: &'a Effects, args: &'a Args) -> Self {
-        // A worker that was killed is waited for.
+        // Retries wait for the lease of a killed worker.
         let policy = Policy::default()
             .with_lease(Duration::from_millis(500))
             .with_on_busy(BusyPolicy::wait(Duration::from_secs(60)));
@@ -76,7 +77,8 @@ impl<'a> Endpoint<'a> {
 
     async fn create(&self, work: Work, id: &str) -> Result<Account, BoxError> {
         let customer = format!("customer of {id}");
-        // From the commit on the same person asks under another name: the retry has to find this there.
+        // After the commit the same person calls under another name: the retry has to find the
+        // record there.
         if !self.args.sabotage {
             let key = Key::new(&customer, "account.create", id)?;
             if let Some(done) = work.add_alias(&key).await? {
@@ -100,7 +102,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// One request in a process of its own; whether that was killed.
+/// Runs one request in a process of its own. Returns whether the process was killed.
 async fn killed(
     effects: &Effects,
     args: &Args,
@@ -121,7 +123,8 @@ async fn killed(
         .is_none())
 }
 
-/// The guest's request, whose answer is lost, and the same request of whoever it is then; whether one account was made.
+/// Sends the guest's request, whose answer is lost, and repeats it under the new name. Returns
+/// whether one account was made.
 async fn upgrade(
     effects: &Effects,
     args: &Args,

@@ -1,4 +1,5 @@
-//! A chat in which a client may send a message again without posting it twice. See [`idem_examples::chat`].
+//! A chat in which a client may send a message again without posting it twice. See
+//! [`idem_examples::chat`].
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin chat_nonce
@@ -23,32 +24,33 @@ use idem_examples::effects::Effects;
 use idem_redis::{Config, NonceWindow, RedisStore};
 use tokio::net::TcpListener;
 
-/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+/// A tiny chat in which a client may send a message again, over HTTP or over a WebSocket, without
+/// posting it twice.
 #[derive(Debug, Parser)]
 #[command(name = "chat_nonce", version, max_term_width = 100)]
 struct Args {
-    /// Where nonces are kept: `redis://[USER:PASSWORD@]HOST:PORT` (Redis 6.2 or later, or Valkey), or another of the URLs
-    /// of `storm`; a SQLite file in a temporary folder unless told
+    /// Where nonces are stored: `redis://[USER:PASSWORD@]HOST:PORT` (Redis 6.2 or later, or
+    /// Valkey), or another of the URLs of `storm`. Default: a SQLite file in a temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// What the nonces' keys or tables begin with
+    /// The prefix of the nonces' keys or tables
     #[arg(long, value_name = "NAME", default_value = "chat")]
     namespace: String,
 
-    /// Where to serve; port 0 is any free one
+    /// The address to serve at; port 0 is any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
 
-    /// For how long a nonce is honoured
+    /// How long a nonce prevents a second message
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = duration)]
     window: Duration,
 
-    /// For how long a duplicate waits for a message that is just being posted
+    /// How long a duplicate waits for a message that is being posted
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     wait: Duration,
 
-    /// How long it takes to keep a message: long, to see what happens meanwhile
+    /// How long storing a message takes: a long time shows what happens meanwhile
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
     delay: Duration,
 }
@@ -76,7 +78,7 @@ async fn serve(args: Args) -> Result<(), BoxError> {
     Ok(chat::serve(listener, chat).await?)
 }
 
-/// Redis has a window of its own; a cluster's nodes, and all other stores, keep a record for each nonce.
+/// Redis has its own window; a Redis cluster and all other stores keep a record for each nonce.
 async fn window(url: &str, args: &Args) -> Result<Window, BoxError> {
     let is_redis = url.starts_with("redis") || url.starts_with("valkey");
     if is_redis && !url.contains(',') {

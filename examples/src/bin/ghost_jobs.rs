@@ -1,5 +1,5 @@
-//! Ghost jobs: somebody clicks "build" again, in another tab, with the name typed another way, and one build is made.
-//! Those that failed or were cancelled are no duplicates.
+//! Ghost jobs: somebody clicks "build" again, in another tab, with the name typed another way, and
+//! one build is made. Failed and cancelled builds are no duplicates.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin ghost_jobs
@@ -17,22 +17,24 @@ use idem_queue::{Enqueued, Intent, Jobs, Ran, Ticket};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// Enqueues builds that people ask for again and again, and checks that each was made once.
+/// Enqueues the same builds repeatedly, and checks that each was made once.
 ///
-/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "ghost_jobs", version, max_term_width = 100)]
 struct Args {
-    /// Where jobs and builds are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where jobs and builds are stored: the URLs of `storm`. Default: a SQLite file in a temporary
+    /// folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// How many click at once in the end
+    /// Number of concurrent clicks at the end
     #[arg(long, value_name = "N", default_value_t = 64)]
     clicks: u32,
 }
 
-/// For how long after it a build makes another one a duplicate: short, because this waits for its end.
+/// How long after a build another one is a duplicate: short, because this program waits for the
+/// end.
 const WINDOW: Duration = Duration::from_secs(2);
 
 struct Shop {
@@ -53,7 +55,7 @@ impl Shop {
         })
     }
 
-    /// What the button does.
+    /// Handles a click on the button.
     async fn enqueue_build(&self, intent: &Intent, job: &str) -> Result<Enqueued, BoxError> {
         let push = async |ticket| {
             self.queue.lock().await.push(ticket);
@@ -62,7 +64,7 @@ impl Shop {
         Ok(self.jobs.enqueue(intent, job, push).await?)
     }
 
-    /// One click, told.
+    /// Makes one click, and prints it.
     async fn click(
         &self,
         name: &str,
@@ -86,7 +88,7 @@ impl Shop {
         Ok(enqueued)
     }
 
-    /// A worker: takes what is there and builds it.
+    /// A worker: takes the waiting jobs and builds them.
     async fn work(&self, succeeds: bool) -> Result<(), BoxError> {
         let tickets = std::mem::take(&mut *self.queue.lock().await);
         for ticket in tickets {
@@ -104,7 +106,7 @@ impl Shop {
         Ok(())
     }
 
-    /// The build: a row in the ledger. The job is sealed after it, for its window.
+    /// Builds: writes a row to the ledger. Then the job is completed, for its window.
     async fn build(&self, work: Work, job: &str, succeeds: bool) -> Result<(), BoxError> {
         if !succeeds {
             return Err("the tests are red".into());
@@ -124,7 +126,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Many tabs at once; how many jobs come of it.
+    /// Clicks in many tabs at once, and returns the number of new jobs.
     async fn storm(self: std::sync::Arc<Self>, clicks: u32) -> Result<usize, BoxError> {
         let mut tabs = JoinSet::new();
         for tab in 0..clicks {

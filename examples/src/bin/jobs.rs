@@ -1,4 +1,5 @@
-//! Workers of `apalis` with a layer that does each job once, however often it was pushed and by whichever worker.
+//! Workers of `apalis` with a layer that does each job once, however often it was pushed and
+//! whichever worker receives it.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin jobs
@@ -29,15 +30,16 @@ use tokio::time::{Sleep, sleep};
 
 /// Pushes jobs several times to two workers, and checks that each was done once.
 ///
-/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "jobs", version, max_term_width = 100)]
 struct Args {
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// How many mails
+    /// Number of mails
     #[arg(long, value_name = "N", default_value_t = 150)]
     mails: u32,
 
@@ -45,7 +47,7 @@ struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Leaves the layer out, to see that the check finds what comes of it
+    /// Leaves the layer out, to show that the check finds the errors
     #[arg(long)]
     sabotage: bool,
 }
@@ -58,7 +60,7 @@ struct Office {
     ended: AtomicU64,
 }
 
-/// The job. Its effect and its seal are one.
+/// The job. Its effect and its result commit together.
 async fn send(mail: Mail, office: Data<Arc<Office>>) -> Result<String, WorkError> {
     let visitor = office.begun.fetch_add(1, Ordering::SeqCst);
     sleep(Duration::from_millis(5)).await;
@@ -79,10 +81,10 @@ async fn send(mail: Mail, office: Data<Arc<Office>>) -> Result<String, WorkError
     done.map(|()| receipt).map_err(WorkError::Temporary)
 }
 
-/// Which job a task is, and how often it was tried.
+/// Returns a layer that knows which job a task is, and how often it was tried.
 fn layer(office: &Office) -> JobLayer<Task<Mail>> {
     let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
-    // A duplicate that meets the same job at work waits for its result.
+    // A duplicate that meets the running job waits for its result.
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(Duration::from_secs(10)));
     let idempotency = Idempotency::new(office.effects.store()).with_policy(policy);
     let consumer = Consumer::new(idempotency).with_backoff(backoff);
@@ -93,7 +95,7 @@ fn layer(office: &Office) -> JobLayer<Task<Mail>> {
     })
 }
 
-/// Tries again what the layer wants to see again, and when it says; counts what has come to an end.
+/// Retries a task when and if the layer requests it, and counts the finished tasks.
 #[derive(Debug, Clone)]
 struct AsTold(Arc<Office>);
 
@@ -119,7 +121,7 @@ impl<R> Retries<Task<Mail>, R, BoxError> for AsTold {
     }
 }
 
-/// A worker with a queue of its own, until there is nothing left to do.
+/// A worker with its own queue, which runs until no work is left.
 async fn work(
     name: &'static str,
     jobs: Vec<Mail>,
@@ -138,7 +140,7 @@ async fn work(
     };
     let builder = WorkerBuilder::new(name).backend(queue);
     if is_sabotaged {
-        // Nobody tries again here, so what has begun has come to its end.
+        // No one retries here, so every task that began has ended.
         let worker = builder.concurrency(8).data(office).build(send);
         return worker.run_until(ended).await;
     }

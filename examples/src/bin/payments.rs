@@ -1,5 +1,6 @@
-//! A payments endpoint as Stripe's: the payment and its record are one transaction, and the provider is asked under a
-//! derived key. Customers send until they are answered, while the server is killed again and again.
+//! A payments endpoint like Stripe's: the payment and its record are one transaction, and the
+//! provider is called with a derived key. Customers send until they get an answer, while the server
+//! is killed repeatedly.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin payments
@@ -25,21 +26,22 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Pays, with retries, while the server is killed, and checks that everybody was charged once.
+/// Pays, with retries, while the server is killed, and checks that every customer was charged once.
 ///
-/// Exit status 0: everybody was; 1: somebody was not; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not; 2: the run could not be made.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "payments", version, max_term_width = 100)]
 struct Args {
-    /// Where records and payments are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and payments are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// How many payments
+    /// Number of payments
     #[arg(long, value_name = "N", default_value_t = 200)]
     payments: u64,
 
-    /// How often each is sent at the same time
+    /// How often each payment is sent at the same time
     #[arg(long, value_name = "N", default_value_t = 3)]
     sendings: u32,
 
@@ -47,15 +49,15 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 5)]
     kills: u32,
 
-    /// The server's own: where to serve
+    /// For the server: its address
     #[arg(long, hide = true)]
     serve: Option<SocketAddr>,
 
-    /// The server's own: the tables
+    /// For the server: the tables
     #[arg(long, hide = true, default_value = "")]
     namespace: String,
 
-    /// The server's own: the payment provider
+    /// For the server: the payment provider
     #[arg(long, hide = true, default_value = "")]
     gateway: String,
 }
@@ -69,7 +71,8 @@ struct Shop {
 
 type Refused = (StatusCode, String);
 
-/// `POST /payments`: charges, then commits the payment together with the answer that every repetition gets.
+/// `POST /payments`: charges, then commits the payment together with the answer for every
+/// repetition.
 async fn pay(
     State(shop): State<Arc<Shop>>,
     Extension(work): Extension<Work>,
@@ -95,11 +98,11 @@ async fn pay(
 async fn serve(address: SocketAddr, args: &Args) -> Result<(), BoxError> {
     let url = args.store.as_deref().unwrap_or_default();
     let effects = Effects::join(url, &args.namespace).await?;
-    // Whoever was killed is waited for as long as that.
+    // Retries wait this long for a killed server's claim.
     let policy = Policy::default().with_lease(Duration::from_millis(500));
     let idem = Idempotency::new(effects.store()).with_policy(policy);
     let layer = IdempotencyLayer::new(idem, |parts: &axum::http::request::Parts| {
-        // Stands for a lookup of the API key.
+        // Replaces a lookup of the API key.
         let token = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         token.strip_prefix("Bearer ").map(str::to_owned)
     });
@@ -113,7 +116,7 @@ async fn serve(address: SocketAddr, args: &Args) -> Result<(), BoxError> {
     Ok(axum::serve(listener, router.with_state(shop)).await?)
 }
 
-/// Everybody pays, several times at once; what they were told, by key.
+/// Sends all payments, each several times at once. Returns the answers, by key.
 async fn storm(customer: Customer, args: &Args) -> Result<BTreeMap<u64, Vec<Story>>, BoxError> {
     let places = Arc::new(Semaphore::new(16));
     let mut paying = JoinSet::new();
@@ -145,7 +148,7 @@ fn order(number: u64) -> Order {
     }
 }
 
-/// Whether everybody was charged once, has one payment, and was told the same each time.
+/// Checks that every customer was charged once, has one payment, and got the same answer each time.
 async fn judge(
     args: &Args,
     effects: &Effects,

@@ -1,4 +1,5 @@
-//! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once, poison ends in failed.
+//! Consumers of a queue on NATS JetStream, killed while they work: every order is shipped once, and
+//! poison messages end as failed.
 //!
 //! ```console
 //! $ cargo xtask servers up nats
@@ -22,27 +23,28 @@ use tokio::time::sleep;
 
 /// Publishes orders, kills the consumers that work on them, and checks that each was shipped once.
 ///
-/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "queue", version, max_term_width = 100)]
 struct Args {
-    /// The broker: NATS 2.9 or later with JetStream; one of its own unless told
+    /// The broker: NATS 2.9 or later with JetStream. Default: a private one
     #[arg(long, value_name = "URL", env = "IDEM_NATS_URL")]
     broker: Option<String>,
 
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// How many orders
+    /// Number of orders
     #[arg(long, value_name = "N", default_value_t = 150)]
     orders: u32,
 
-    /// How many consumers
+    /// Number of consumers
     #[arg(long, value_name = "N", default_value_t = 3)]
     consumers: usize,
 
-    /// How many of them are killed
+    /// Number of kills
     #[arg(long, value_name = "N", default_value_t = 8)]
     kills: u64,
 
@@ -50,24 +52,25 @@ struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Acknowledges before the work and claims nothing, to see that the check finds what comes of it
+    /// Acknowledges before the work and claims nothing, to show that the check finds the errors
     #[arg(long)]
     sabotage: bool,
 
-    /// Consumes what belongs to this run
+    /// Consumes the messages of this run
     #[arg(long, value_name = "NAME", hide = true)]
     run: Option<String>,
 }
 
-/// Long enough for what a consumer does between two renewals; short, for others wait for it after a kill.
+/// Long enough for a consumer's work between two renewals, and short, because other consumers wait
+/// for it after a kill.
 const LEASE: Duration = Duration::from_millis(500);
 /// A crash costs up to two deliveries.
 const MAX_DELIVERIES: u64 = 16;
-/// How many messages a consumer works on at once.
+/// How many messages a consumer works on at a time.
 const AT_ONCE: usize = 4;
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// A consumer: takes deliveries, works, tells the broker.
+/// A consumer: receives deliveries, works, answers the broker.
 async fn consume(effects: Effects, broker: Broker, is_sabotaged: bool) -> Result<(), BoxError> {
     let policy = Policy::default().with_lease(LEASE);
     let consumer = Consumer::new(Idempotency::new(effects.store()).with_policy(policy))
@@ -86,7 +89,7 @@ async fn consume(effects: Effects, broker: Broker, is_sabotaged: bool) -> Result
         true => without_a_claim(&effects, &delivery?).await,
         false => handle(&consumer, &effects, &delivery?).await,
     };
-    // What could not be told to the broker comes again.
+    // If the broker gets no answer, it delivers the message again.
     deliveries
         .for_each_concurrent(AT_ONCE, async |delivery| drop(handle(delivery).await))
         .await;
@@ -111,7 +114,7 @@ async fn handle(
             Kind::Killer => std::process::abort(),
             Kind::Plain | Kind::Flaky => {}
         }
-        // The effect and the seal are one.
+        // The effect and the result commit together.
         let parcel = format!("parcel of {}", order.id);
         let sealed = Response::json(&parcel)?;
         effects
@@ -124,7 +127,7 @@ async fn handle(
     Broker::tell(delivery, handled.disposition()).await
 }
 
-/// What many do.
+/// A common mistake: acknowledges first, and claims nothing.
 async fn without_a_claim(effects: &Effects, delivery: &Delivery) -> Result<(), BoxError> {
     let order: Order = serde_json::from_slice(&delivery.payload)?;
     if order.kind.is_poison() {
@@ -135,7 +138,7 @@ async fn without_a_claim(effects: &Effects, delivery: &Delivery) -> Result<(), B
     Broker::tell(delivery, idem_queue::Disposition::Ack).await
 }
 
-/// The parent: publishes, kills, waits, judges.
+/// The parent: publishes, kills, waits, checks.
 async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
     let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let (start, mut rng) = (Instant::now(), StdRng::seed_from_u64(seed));
@@ -192,7 +195,7 @@ async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
 
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let Some(url) = args.broker.as_deref() else {
-        // It ends with this program.
+        // The broker ends with this program.
         let broker = tokio::task::block_in_place(private_broker)?;
         return conduct(&args, broker.url()).await;
     };
@@ -201,7 +204,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     };
     let effects = Effects::join(store, run).await?;
     let broker = Broker::open(url, run).await?;
-    // The pipe ends with the parent, however that ends.
+    // The pipe ends with the parent, however the parent ends.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -210,7 +213,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A broker of one's own, from the programs on this machine or from Debian's package.
+/// Starts a private broker, from the programs on this machine or from Debian's package.
 fn private_broker() -> Result<idem_servers::Instance, BoxError> {
     idem_servers::start_private("nats", &idem_servers::Options::new()).map_err(|error| {
         format!("no broker could be started: {error}; give one, --broker nats://127.0.0.1:4222")

@@ -1,5 +1,5 @@
-//! An order as a saga: reserve, charge, ship; and release, refund if the shipping is refused. A process is killed at
-//! every point of it, another goes on, and every step was done once.
+//! An order as a saga: reserve, charge, ship; if the shipping is refused, release and refund. A
+//! process is killed at every point, another continues, and every step is done once.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin saga
@@ -15,13 +15,15 @@ use idem_core::{BoxError, BusyPolicy, Idempotency, Key, Policy};
 use idem_examples::effects::Effects;
 use tokio::process::Command;
 
-/// Runs orders as sagas, kills the process at every point, and checks that every step was done once.
+/// Runs orders as sagas, kills the process at every point, and checks that every step was done
+/// once.
 ///
-/// Exit status 0: each was; 1: some were not, they are listed; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "saga", version, max_term_width = 100)]
 struct Args {
-    /// Where records and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where records and effects are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -29,7 +31,7 @@ struct Args {
     worker: Worker,
 }
 
-/// What the program tells itself.
+/// Hidden options for the program's own processes.
 #[derive(Debug, Clone, clap::Args)]
 struct Worker {
     #[arg(long, hide = true)]
@@ -52,7 +54,7 @@ const POINTS: [&str; 2] = ["before", "after"];
 const STEPS: [&str; 3] = ["reserve", "charge", "ship"];
 const BACK: [&str; 4] = ["reserve", "charge", "refund", "release"];
 
-/// A step that writes a row to the ledger and seals itself, in one transaction.
+/// Runs a step that writes a row to the ledger and completes its claim, in one transaction.
 async fn act(
     effects: Arc<Effects>,
     worker: Worker,
@@ -99,10 +101,10 @@ fn order(effects: &Arc<Effects>, worker: &Worker) -> Saga<String> {
         .step("ship", ship)
 }
 
-/// One process: runs the order, or what is left of it.
+/// One process: runs the order, or the rest of it.
 async fn work(store: &str, namespace: &str, worker: Worker) -> Result<SagaEnd, BoxError> {
     let effects = Arc::new(Effects::join(store, namespace).await?);
-    // The next process waits for the lease of the one that was killed.
+    // The next process waits for the lease of the killed one.
     let policy = Policy::default()
         .with_lease(Duration::from_millis(500))
         .with_on_busy(BusyPolicy::wait(Duration::from_secs(60)));
@@ -113,7 +115,7 @@ async fn work(store: &str, namespace: &str, worker: Worker) -> Result<SagaEnd, B
     Ok(outcome.into_inner())
 }
 
-/// Starts a process; whether it was killed.
+/// Starts a process, and returns whether it was killed.
 async fn process(effects: &Effects, worker: &Worker) -> Result<bool, BoxError> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--store", effects.url(), "--namespace", effects.namespace()]);
@@ -129,7 +131,8 @@ async fn process(effects: &Effects, worker: &Worker) -> Result<bool, BoxError> {
     }
 }
 
-/// Kills a process at this point of an order and lets another go on; what was done, in order.
+/// Kills a process at this point of an order and lets another continue. Returns whether the steps
+/// were as expected.
 async fn killed_at(effects: &Effects, refused: bool, dies: String) -> Result<bool, BoxError> {
     let order = format!("{}{dies}", if refused { "refused " } else { "" });
     let mut worker = Worker {

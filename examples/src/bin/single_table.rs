@@ -1,5 +1,5 @@
-//! Where one request makes one row and nothing else, the row itself can carry the key: a unique constraint decides, and
-//! a look before the work spares most repetitions.
+//! Where one request makes one row and nothing else, the row itself can carry the key: a unique
+//! constraint decides, and a read before the work answers most repetitions.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin single_table
@@ -17,25 +17,25 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use tokio::task::JoinSet;
 
-/// Places orders again and again, all at once, and checks that each was placed once.
+/// Places orders repeatedly and concurrently, and checks that each was placed once.
 ///
-/// Exit status 0: each was; 1: some were not; 2: the run could not be made.
+/// Exit status 0: all were; 1: some were not; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "single_table", version, max_term_width = 100)]
 struct Args {
-    /// `sqlite:PATH` or `postgres://…`; a SQLite file in a temporary folder unless told
+    /// `sqlite:PATH` or `postgres://…`. Default: a SQLite file in a temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// How many orders
+    /// Number of orders
     #[arg(long, value_name = "N", default_value_t = 100)]
     orders: u32,
 
-    /// How often each is sent, one time of which with other contents
+    /// How often each order is sent, once of these with other contents
     #[arg(long, value_name = "N", default_value_t = 8)]
     sendings: u32,
 
-    /// The same seed: the same order of sendings
+    /// The same seed: the same order of requests
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -62,7 +62,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         });
     }
 
-    // By key: the numbers that were told, and how often it was told that the order is new.
+    // By key: the numbers in the answers, and how often an answer said that the order is new.
     let mut told: BTreeMap<u32, (BTreeSet<i64>, u32)> = BTreeMap::new();
     let (mut repetitions, mut conflicts) = (0, 0);
     while let Some(placed) = placing.join_next().await {

@@ -1,5 +1,5 @@
-//! Several processes hammer the same operations with retries and crash while they do; every effect has to
-//! happen exactly once. See [`idem_examples::storm`].
+//! Several processes repeat the same operations with retries, and crash meanwhile; every effect has
+//! to happen exactly once. See [`idem_examples::storm`].
 
 use std::process::ExitCode;
 

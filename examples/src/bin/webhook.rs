@@ -1,5 +1,5 @@
-//! A receiver of GitHub's webhooks that handles each event once, and a sender that makes it hard: every event of
-//! `data/github-webhooks.ndjson` at least once, shuffled, in parallel, some forged.
+//! A receiver of GitHub's webhooks that handles each event once, and a difficult sender: every
+//! event of `data/github-webhooks.ndjson` at least once, shuffled, in parallel, some forged.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin webhook
@@ -26,19 +26,20 @@ use tokio::task::JoinSet;
 
 /// Receives GitHub's webhooks, each delivered at least once, and checks that each had one effect.
 ///
-/// Exit status 0: each had; 1: some had not, they are listed; 2: the run could not be made.
+/// Exit status 0: all had one; 1: some had not, they are listed; 2: the run could not be made.
 #[derive(Debug, Parser)]
 #[command(name = "webhook", version, max_term_width = 100)]
 struct Args {
-    /// Where events and effects are kept: the URLs of `storm`; a SQLite file in a temporary folder unless told
+    /// Where events and effects are stored: the URLs of `storm`. Default: a SQLite file in a
+    /// temporary folder
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// The events, one JSON object a line: `event`, `payload`
+    /// The events, one JSON object per line: `event`, `payload`
     #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/github-webhooks.ndjson"))]
     input: PathBuf,
 
-    /// How many deliveries are under way at once
+    /// Number of concurrent deliveries
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: usize,
 
@@ -46,7 +47,7 @@ struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Forgets every event at once, to see that the check finds what comes of it
+    /// Forgets every event at once, to show that the check finds the errors
     #[arg(long)]
     sabotage: bool,
 }
@@ -71,7 +72,7 @@ impl App {
         })
     }
 
-    /// `POST /github`. The answer is 2xx only for what is sealed.
+    /// `POST /github`. The answer is 2xx only for a recorded outcome.
     async fn github(
         State(app): State<Arc<Self>>,
         headers: HeaderMap,

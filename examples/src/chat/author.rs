@@ -1,4 +1,4 @@
-//! [`Author`]: who a client is.
+//! [`Author`]: the identity of a client.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::refusal::Refusal;
 
-/// In a real application a session, or what a signed token says.
+/// A real application has a session here, or the claims of a signed token.
 const TOKENS: &[(&str, &str)] = &[("ada-token", "ada"), ("bob-token", "bob")];
 
-/// Who the server knows a client to be, by its token. A nonce counts for its author only, so that nobody finds out
-/// another's messages, or keeps them from being posted, by guessing nonces.
+/// The identity that a token proves. A nonce belongs to its author, so that no client can find or
+/// block another's messages by guessing nonces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Author(&'static str);
 

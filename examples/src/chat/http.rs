@@ -13,7 +13,7 @@ use super::post::{Draft, post_message};
 use super::refusal::Refusal;
 use super::state::Chat;
 
-/// Answers with 201 when the message was posted now, with 200 when it had been before.
+/// Answers with 201 for a new message, and with 200 for one posted before.
 pub(super) async fn post(
     State(chat): State<Arc<Chat>>,
     author: Author,

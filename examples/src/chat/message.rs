@@ -1,4 +1,4 @@
-//! [`Message`]: what is answered.
+//! [`Message`]: the answer to a client.
 
 use idem_core::Nonce;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) text: Option<Text>,
 }
 
-/// What it says, and where.
+/// The text of a message, and its channel.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Text {
     pub(super) channel: String,
@@ -23,8 +23,9 @@ pub(super) struct Text {
 }
 
 impl Message {
-    /// A message that another process has. Redis knows its id, and no more: `channel` and `content` are left out of the
-    /// answer. With all messages in one database this does not happen.
+    /// Creates the answer for a message that another process holds. Redis knows only its id, so the
+    /// answer has no `channel` and no `content`. With all messages in one database this does not
+    /// happen.
     pub(super) fn elsewhere(id: &str, author: Author, nonce: Option<Nonce>) -> Self {
         Self {
             id: id.to_owned(),

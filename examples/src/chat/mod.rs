@@ -1,19 +1,21 @@
-//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without posting it twice.
+//! A chat in which a client may send a message again, over HTTP or over a WebSocket, without
+//! posting it twice.
 //!
-//! The client makes up a *nonce* for each message and asks for it to be enforced. When the answer does not come, it sends
-//! the same again, here or there: for five minutes the author's second message with this nonce is not posted, and
-//! the first one is the answer. Both handlers call `post_message` (`post.rs`), which asks a [`Window`]: Redis's
-//! [`NonceWindow`](idem_redis::NonceWindow), or records in another store.
+//! The client creates a *nonce* for each message and requests its enforcement. Without an answer,
+//! it sends the same again, over either protocol. For five minutes the author's second message with
+//! this nonce is not posted, and the first one is the answer. Both handlers call `post_message`
+//! (`post.rs`), which uses a [`Window`]: Redis's [`NonceWindow`](idem_redis::NonceWindow), or
+//! records in another store.
 //!
 //! | | |
 //! | --- | --- |
-//! | `POST /channels/{channel}/messages` | `{"content", "nonce", "enforce_nonce"}`; 201, or 200 for a message that was posted before |
-//! | `GET /channels/{channel}/messages` | the messages that this process has |
+//! | `POST /channels/{channel}/messages` | `{"content", "nonce", "enforce_nonce"}`; 201, or 200 for a message posted before |
+//! | `GET /channels/{channel}/messages` | the messages of this process |
 //! | `GET /channels/{channel}/socket` | a WebSocket: `{"op": "send", …}` is answered by `{"op": "sent", …, "duplicate"}` or `{"op": "error", …}` |
 //!
-//! All of them need `authorization: Bearer ada-token` (or `bob-token`).
+//! All of them require `authorization: Bearer ada-token` (or `bob-token`).
 //!
-//! Messages are in memory, and each process has its own; in a real chat they are in a database.
+//! Messages are in memory, and each process has its own; a real chat stores them in a database.
 
 mod author;
 mod http;
@@ -37,7 +39,7 @@ pub use window::Window;
 ///
 /// # Errors
 ///
-/// What the operating system answers.
+/// The operating system's error.
 pub async fn serve(listener: TcpListener, chat: Chat) -> std::io::Result<()> {
     let messages = get(http::list).post(http::post);
     let router = Router::new()

@@ -1,4 +1,4 @@
-//! [`post_message`]: what all ways to send a message come to.
+//! [`post_message`]: the common path of all protocols.
 
 use std::sync::Arc;
 
@@ -14,25 +14,26 @@ use super::state::Chat;
 /// The longest message, in characters.
 const MAX_CHARS: usize = 2000;
 
-/// What a client sends, in the body of a request or in a frame. It does not say who the author is.
+/// The message that a client sends, in the body of a request or in a frame. It does not name the
+/// author.
 #[derive(Deserialize)]
 pub(super) struct Draft {
     pub(super) content: String,
     /// A string or an integer of at most 25 characters; 7 and "7" are the same.
     pub(super) nonce: Option<Nonce>,
-    /// Without it a nonce is only for the client to recognise its message by.
+    /// If false, the nonce only helps the client to recognize its message.
     #[serde(default)]
     pub(super) enforce_nonce: bool,
 }
 
-/// A message in the chat, and whether it had been posted before.
+/// A message in the chat, and whether it was posted before.
 pub(super) struct Sent {
     pub(super) message: Message,
     pub(super) is_duplicate: bool,
 }
 
-/// Posts a message, unless this author has posted one with this nonce: then that one is the answer, also where it has
-/// another text or is in another channel.
+/// Posts a message, except when this author has posted one with this nonce: then that one is the
+/// answer, even with another text or in another channel.
 pub(super) async fn post_message(
     chat: &Arc<Chat>,
     author: Author,
@@ -46,7 +47,8 @@ pub(super) async fn post_message(
     } else {
         Enforce::No
     };
-    // Runs in a task of its own to the end, so that a client that hung up finds the message when it asks again.
+    // Runs to its end in a task of its own, so that a client that disconnected finds the message
+    // when it retries.
     let (keeper, channel) = (Arc::clone(chat), channel.to_owned());
     let keep = move || async move {
         keeper

@@ -16,7 +16,7 @@ pub(super) struct Refusal {
     #[serde(serialize_with = "number")]
     status: StatusCode,
     error: String,
-    /// After how many seconds the same may be sent again, with the same nonce.
+    /// After how many seconds the client may send the same again, with the same nonce.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u16>,
 }
@@ -43,7 +43,7 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, "the message is just being posted")
     }
 
-    /// What is wrong with the store is nothing for clients.
+    /// Clients do not see the details of a store's error.
     pub(super) fn of_store(reason: impl fmt::Display) -> Self {
         eprintln!("chat_nonce: {reason}");
         let reason = "nonces cannot be looked up now; the message was not posted";
@@ -68,7 +68,7 @@ impl From<NonceError<Infallible>> for Refusal {
             NonceError::Pending => Self::pending(),
             NonceError::Store(_) => Self::of_store(reason),
             NonceError::Post(never) => match never {},
-            // Nor will it be posted again: the nonce is taken until its window ends.
+            // It is not posted later either: the nonce is taken until its window ends.
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
         }
     }

@@ -17,14 +17,14 @@ use super::state::Chat;
 /// The longest frame, in bytes.
 const MAX_FRAME: usize = 64 * 1024;
 
-/// What a client says.
+/// A frame of a client.
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Request {
     Send(Draft),
 }
 
-/// What it is told.
+/// The answer to a frame.
 #[derive(Serialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Answer {
@@ -36,7 +36,7 @@ enum Answer {
     Error {
         #[serde(flatten)]
         refusal: Refusal,
-        /// By which the client knows what was refused.
+        /// Shows the client which message was refused.
         nonce: Option<Nonce>,
     },
 }
@@ -51,11 +51,11 @@ pub(super) async fn open(
     upgrade.on_upgrade(move |socket| converse(socket, chat, author, channel))
 }
 
-/// Each frame is answered by one, in order.
+/// Answers each frame with one frame, in order.
 async fn converse(mut socket: WebSocket, chat: Arc<Chat>, author: Author, channel: String) {
     while let Some(Ok(frame)) = socket.recv().await {
         let (Frame::Text(_) | Frame::Binary(_)) = frame else {
-            // Pings are answered, and the end is seen, by `recv`.
+            // `recv` answers pings and reports the end.
             continue;
         };
         let answer = answer(&chat, author, &channel, &frame.into_data()).await;

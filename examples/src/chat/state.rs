@@ -1,4 +1,4 @@
-//! [`Chat`]: what the handlers share.
+//! [`Chat`]: the state that the handlers share.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// A chat without messages.
+    /// Creates a chat without messages.
     #[must_use]
     pub fn new(window: impl Into<Window>) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Chat {
         }
     }
 
-    /// How long it takes to keep a message, as a slow database would.
+    /// Sets how long storing a message takes, as with a slow database.
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -44,7 +44,7 @@ impl Chat {
         &self.window
     }
 
-    /// Keeps a message and answers with its id.
+    /// Stores a message and returns its id.
     pub(super) async fn keep(
         &self,
         author: Author,
@@ -64,13 +64,13 @@ impl Chat {
         id
     }
 
-    /// The message of this id, if it was posted here.
+    /// Returns the message with this id, if it was posted in this process.
     pub(super) fn message(&self, id: &str) -> Option<Message> {
         let messages = self.messages();
         messages.iter().find(|message| message.id == id).cloned()
     }
 
-    /// Those of a channel, in order.
+    /// Returns the messages of a channel, in order.
     pub(super) fn messages_of(&self, channel: &str) -> Vec<Message> {
         let is_there = |text: &Text| text.channel == channel;
         let mut messages = self.messages().clone();
@@ -78,7 +78,8 @@ impl Chat {
         messages
     }
 
-    /// Ids grow, and no two processes give the same: microseconds, and the number of the process.
+    /// Returns a growing id that differs between processes: microseconds, and the number of the
+    /// process.
     fn next_id(&self, last: Option<&Message>) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let micros = since.map_or(0, |since| since.as_micros());

@@ -1,4 +1,4 @@
-//! [`Window`]: where nonces are honoured.
+//! [`Window`]: where nonces are enforced.
 
 use std::fmt;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub enum Window {
     Store(Idempotency),
 }
 
-/// The id of a message, and whether it had been posted before.
+/// The id of a message, and whether it was posted before.
 pub(super) struct Posted {
     pub(super) id: String,
     pub(super) is_duplicate: bool,
@@ -36,7 +36,7 @@ impl From<NonceWindow> for Window {
 }
 
 impl Window {
-    /// Records in the store of this engine, kept for `window`; a duplicate waits for so long.
+    /// Uses records in the store of this engine, kept for `window`; a duplicate waits for `wait`.
     #[must_use]
     pub fn in_store(idempotency: Idempotency, window: Duration, wait: Duration) -> Self {
         let policy = Policy::default()
@@ -47,7 +47,8 @@ impl Window {
         Self::Store(idempotency.with_operation_policy(OPERATION, policy))
     }
 
-    /// Posts unless this author has posted under this nonce; to its end, whether anybody waits for the answer or not.
+    /// Posts, except when this author has posted under this nonce. It runs to its end even if no
+    /// caller waits for the answer.
     pub(super) async fn post<F, Fut>(
         &self,
         author: &str,
@@ -72,7 +73,7 @@ impl Window {
                 let key = Key::from_nonce(author, OPERATION, nonce).map_err(Refusal::of_store)?;
                 let idempotency = idempotency.clone();
                 let run = async move {
-                    // The text does not count: the first one is the message.
+                    // The text is not compared: the first message with the nonce counts.
                     let fingerprint = Fingerprint::raw(OPERATION);
                     let work = async |_: Work| Ok::<_, std::convert::Infallible>(post().await);
                     idempotency.run_with(&key, fingerprint, work).await

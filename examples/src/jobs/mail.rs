@@ -6,34 +6,34 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// A mail to be sent.
+/// A mail to send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// The order that it is about: one mail each.
+    /// The order of the mail; each order has one mail.
     pub order: String,
-    /// To whom; nobody can send one to an address without `@`.
+    /// The recipient; a mail to an address without `@` always fails.
     pub to: String,
 }
 
 impl Mail {
-    /// The job's key: who, what, and about which order.
+    /// Returns the job's key: sender, intent and order.
     ///
     /// # Errors
     ///
-    /// When the order's id is none for a key.
+    /// An error when the order's id is not valid in a key.
     pub fn key(&self) -> Result<Key> {
         Key::new("shop", "mail.receipt", &self.order)
     }
 
-    /// Whether it can be sent.
+    /// Returns whether it can be sent.
     #[must_use]
     pub fn has_address(&self) -> bool {
         self.to.contains('@')
     }
 }
 
-/// So many mails, and the same in the order in which they are pushed, each one to three times. The same ones for the same
-/// seed.
+/// Draws `count` mails, and the order in which they are pushed, each one to three times. The same
+/// seed gives the same mails.
 #[must_use]
 pub fn mails(count: u32, seed: u64) -> (Vec<Mail>, Vec<Mail>) {
     let mut rng = StdRng::seed_from_u64(seed);

@@ -1,6 +1,7 @@
-//! A job queue whose producers push the same job again and again: mails in `apalis`, two workers, one store.
+//! A job queue whose producers push the same job repeatedly: mails in `apalis`, two workers, one
+//! store.
 //!
-//! The worker is in `bin/jobs.rs`; here are the jobs and the judge.
+//! The worker is in `bin/jobs.rs`; this module has the jobs and the audit.
 
 mod mail;
 mod report;

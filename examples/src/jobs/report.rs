@@ -1,4 +1,4 @@
-//! [`Report`]: what is printed, and the judge.
+//! [`Report`]: the printed report, and the audit.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,25 +19,25 @@ pub struct Report {
     pub seed: u64,
     /// How many jobs were pushed.
     pub pushed: usize,
-    /// How many of them differ.
+    /// How many different jobs there were.
     pub mails: usize,
-    /// How often a worker began to send one.
+    /// How often a worker began to send a mail.
     pub begun: u64,
-    /// How many were sent.
+    /// How many mails were sent.
     pub sent: u64,
-    /// How many cannot be sent.
+    /// How many mails cannot be sent.
     pub failed: u64,
-    /// How long it took.
+    /// The time of the run.
     pub elapsed: Duration,
-    /// What is wrong.
+    /// The errors found.
     pub wrong: Vec<String>,
 }
 
-/// Compares what was pushed with what was sent, as far as `report` does not know it.
+/// Compares the pushed jobs with the sent mails, and completes `report`.
 ///
 /// # Errors
 ///
-/// When the store does not say.
+/// An error when the store does not answer.
 pub async fn judge(
     mut report: Report,
     store: &dyn IdempotencyStore,

@@ -1,4 +1,4 @@
-//! [`Customer`]: sends until it is answered.
+//! [`Customer`]: sends until it gets an answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,21 +24,21 @@ pub struct Customer {
     url: String,
 }
 
-/// What one request came to.
+/// What became of one request.
 #[derive(Debug, Clone, Default)]
 pub struct Story {
     /// The body of the answer.
     pub answer: Bytes,
-    /// Whether it was made for an earlier sending.
+    /// Whether the answer was made for an earlier attempt.
     pub is_replay: bool,
-    /// How often it was sent without an answer: the server was killed, or is not there.
+    /// How often it was sent without an answer: the server was killed, or is not up.
     pub unanswered: u32,
-    /// How often it was told that the same request is being worked on.
+    /// How often the answer was that the same request is in progress.
     pub busy: u32,
 }
 
 impl Customer {
-    /// A customer of the server there.
+    /// Creates a customer of the server at this address.
     #[must_use]
     pub fn new(server: SocketAddr) -> Self {
         Self {
@@ -47,11 +47,11 @@ impl Customer {
         }
     }
 
-    /// One request; `None` when it was not answered.
+    /// Sends one request. Returns `None` without an answer.
     ///
     /// # Errors
     ///
-    /// When there is no such request.
+    /// An error when the request cannot be built.
     pub async fn send(
         &self,
         key: &str,
@@ -74,11 +74,11 @@ impl Customer {
             .unwrap_or_default())
     }
 
-    /// Sends the same request until it is answered.
+    /// Sends the same request until it gets an answer.
     ///
     /// # Errors
     ///
-    /// When it is refused, or not answered for long.
+    /// An error when the request is refused, or has no answer for long.
     pub async fn pay(&self, key: &str, order: &Order) -> Result<Story, BoxError> {
         let mut story = Story::default();
         for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! [`Gateway`]: a payment provider that honours idempotency keys, as they do.
+//! [`Gateway`]: a payment provider that accepts idempotency keys, as real ones do.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::Order;
 
-/// A provider on a port of its own, which outlives the server.
+/// A provider on its own port, which outlives the server.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     address: SocketAddr,
@@ -29,11 +29,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it in this process.
+    /// Starts the provider in this process.
     ///
     /// # Errors
     ///
-    /// When there is no port.
+    /// An error when there is no free port.
     pub async fn start() -> Result<Self, BoxError> {
         let charges: Arc<Mutex<Vec<Order>>> = Arc::default();
         let idem = Idempotency::new(MemoryStore::new());
@@ -57,13 +57,13 @@ impl Gateway {
         Ok(format!("ch_{}", charges.len()))
     }
 
-    /// Where it is.
+    /// Returns its address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/charges", self.address)
     }
 
-    /// Every charge that was made.
+    /// Returns every charge that was made.
     #[must_use]
     pub fn charges(&self) -> Vec<Order> {
         self.charges
@@ -73,11 +73,11 @@ impl Gateway {
     }
 }
 
-/// Charges once per key; asks again while the charge of a process that was killed is under way.
+/// Charges once per key; retries while the charge of a killed process is under way.
 ///
 /// # Errors
 ///
-/// When the provider refuses it, or cannot be reached.
+/// An error when the provider refuses it, or is unreachable.
 pub async fn charge(gateway: &str, key: &Key, order: &Order) -> Result<String, BoxError> {
     let client: Client<HttpConnector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();

@@ -1,6 +1,7 @@
-//! A payment provider, and customers who send again until they are answered, while somebody kills the server.
+//! A payment provider, and customers that send until they get an answer, while the server is
+//! killed.
 //!
-//! The endpoint is in `bin/payments.rs`; here is what is around it.
+//! The endpoint is in `bin/payments.rs`; this module has everything around it.
 
 mod customer;
 mod gateway;
@@ -12,20 +13,20 @@ pub use server::Server;
 
 use serde::{Deserialize, Serialize};
 
-/// What a customer asks for.
+/// A customer's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// In cents.
+    /// The amount in cents.
     pub amount: u64,
-    /// Such as `EUR`.
+    /// The currency, such as `EUR`.
     pub currency: String,
 }
 
-/// What a customer gets.
+/// The answer to a customer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payment {
-    /// The provider's number.
+    /// The provider's number of the charge.
     pub charge: String,
-    /// In cents.
+    /// The amount in cents.
     pub amount: u64,
 }

@@ -1,4 +1,4 @@
-//! [`Server`]: the endpoint's process, and its death.
+//! [`Server`]: the process of the endpoint, and its kills.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -18,11 +18,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with these arguments and `--serve ADDRESS`.
+    /// Starts the process with these arguments and `--serve ADDRESS`.
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
+    /// An error when it cannot be started.
     pub async fn start(arguments: Vec<String>) -> Result<Self, BoxError> {
         let free = TcpListener::bind("127.0.0.1:0").await?;
         let address = free.local_addr()?;
@@ -37,7 +37,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it serves.
+    /// Returns its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -56,22 +56,22 @@ impl Server {
         timeout(Duration::from_secs(30), up).await?
     }
 
-    /// `kill -9`, and another one in its place.
+    /// Kills the process (`kill -9`), and starts another.
     ///
     /// # Errors
     ///
-    /// When that cannot be started.
+    /// An error when the new process cannot be started.
     pub async fn kill_and_restart(&mut self) -> Result<(), BoxError> {
         self.child.kill().await?;
         self.child = spawn(&self.arguments, self.address)?;
         self.is_up().await
     }
 
-    /// Ends it.
+    /// Ends the process.
     ///
     /// # Errors
     ///
-    /// When it cannot be killed.
+    /// An error when it cannot be killed.
     pub async fn stop(mut self) -> Result<(), BoxError> {
         Ok(self.child.kill().await?)
     }

@@ -1,4 +1,4 @@
-//! The judge: effects and records against orders.
+//! The audit: effects and records against orders.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use idem_core::{BoxError, IdempotencyStore, Record};
 use super::Order;
 use crate::effects::Effect;
 
-/// What was found.
+/// The result of the audit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Orders shipped once.
     pub shipped: u64,
-    /// Orders that ended in failed, by the failure's code.
+    /// Orders that ended as failed, by the failure's code.
     pub failed: BTreeMap<String, u64>,
-    /// Shipped by a consumer that took over from a dead one.
+    /// Orders shipped by a consumer that took over from a dead one.
     pub taken_over: u64,
-    /// What is wrong, in one line each.
+    /// The errors found, one line each.
     pub wrong: Vec<String>,
 }
 
-/// Compares what was ordered with what was shipped.
+/// Compares the orders with the shipped ones.
 ///
 /// # Errors
 ///
-/// When the store does not say.
+/// An error when the store does not answer.
 pub async fn audit(
     store: &dyn IdempotencyStore,
     orders: &[Order],

@@ -9,13 +9,13 @@ use idem_queue::Disposition;
 
 use super::Order;
 
-/// What the stream's consumers share.
+/// The durable consumer that all consumers share.
 const DURABLE: &str = "shipping";
 
-/// After which time a message comes again whose consumer has said nothing.
+/// After this time without an answer the broker delivers a message again.
 const ACK_WAIT: Duration = Duration::from_millis(600);
 
-/// A stream of a run's own.
+/// The stream of one run.
 #[derive(Debug, Clone)]
 pub struct Broker {
     context: Context,
@@ -23,11 +23,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// The stream of that name, at this server.
+    /// Opens the stream of that name, at this server.
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached.
+    /// An error when the server is unreachable.
     pub async fn open(url: &str, stream: &str) -> Result<Self, BoxError> {
         let client = async_nats::connect(url).await.map_err(|error| {
             format!(
@@ -44,7 +44,7 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// When the server does not confirm.
+    /// An error when the server does not confirm.
     pub async fn publish(&self, orders: &[Order]) -> Result<u64, BoxError> {
         let config = stream::Config {
             name: self.stream.clone(),
@@ -64,11 +64,11 @@ impl Broker {
         Ok(published)
     }
 
-    /// What delivers the messages: without a limit, for the consumer counts itself.
+    /// Returns the source of deliveries: without a limit, because the consumer counts itself.
     ///
     /// # Errors
     ///
-    /// When the server refuses.
+    /// An error when the server refuses.
     pub async fn consumer(&self) -> Result<PullConsumer, BoxError> {
         let config = pull::Config {
             durable_name: Some(DURABLE.to_owned()),
@@ -81,11 +81,11 @@ impl Broker {
         Ok(stream.get_or_create_consumer(DURABLE, config).await?)
     }
 
-    /// How many messages are not done yet.
+    /// Returns how many messages are not done yet.
     ///
     /// # Errors
     ///
-    /// When the server does not say.
+    /// An error when the server does not answer.
     pub async fn open_messages(&self) -> Result<u64, BoxError> {
         let mut consumer = self.consumer().await?;
         let info = consumer.info().await?;
@@ -96,26 +96,27 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// When the server refuses.
+    /// An error when the server refuses.
     pub async fn remove(&self) -> Result<(), BoxError> {
         self.context.delete_stream(&self.stream).await?;
         Ok(())
     }
 
-    /// How often the message was delivered.
+    /// Returns how often the message was delivered.
     ///
     /// # Errors
     ///
-    /// When it is none of a stream.
+    /// An error when the message does not come from a stream.
     pub fn deliveries(message: &Message) -> Result<u64, BoxError> {
         Ok(u64::try_from(message.info()?.delivered)?)
     }
 
-    /// Tells the broker.
+    /// Sends the disposition to the broker.
     ///
     /// # Errors
     ///
-    /// When it cannot be told: then the message comes again, which does no harm.
+    /// An error when the broker does not receive it: then it delivers the message again, which is
+    /// harmless.
     pub async fn tell(message: &Message, disposition: Disposition) -> Result<(), BoxError> {
         let kind = match disposition {
             Disposition::Ack => AckKind::Ack,

@@ -1,4 +1,4 @@
-//! [`Crew`]: the consumers, each a process.
+//! [`Crew`]: the consumer processes.
 
 use std::process::Stdio;
 
@@ -7,23 +7,23 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::process::{Child, Command};
 
-/// Processes of this program that consume; whoever ends is replaced.
+/// Processes of this program that consume; a process that ends is replaced.
 #[derive(Debug)]
 pub struct Crew {
     arguments: Vec<String>,
     consumers: Vec<Child>,
-    /// How many were killed by us.
+    /// How many this program has killed.
     pub killed: u64,
     /// How many ended by themselves.
     pub died: u64,
 }
 
 impl Crew {
-    /// Starts so many of this program, with these arguments.
+    /// Starts `size` processes of this program, with these arguments.
     ///
     /// # Errors
     ///
-    /// When a process cannot be started.
+    /// An error when a process cannot be started.
     pub fn start(size: usize, arguments: Vec<String>) -> Result<Self, BoxError> {
         let mut crew = Self {
             arguments,
@@ -41,17 +41,17 @@ impl Crew {
     fn hire(&self) -> Result<Child, BoxError> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(program);
-        // It ends when this pipe does, however this process ends.
+        // The process ends when this pipe does, however this program ends.
         command.args(&self.arguments).stdin(Stdio::piped());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command.kill_on_drop(true).spawn()?)
     }
 
-    /// Kills one of them, in the middle of whatever it does (SIGKILL), and starts another.
+    /// Kills one of them at any point of its work (SIGKILL), and starts another.
     ///
     /// # Errors
     ///
-    /// When it cannot be killed, or no other started.
+    /// An error when it cannot be killed, or no other can be started.
     pub async fn kill_one(&mut self, rng: &mut StdRng) -> Result<(), BoxError> {
         let place = rng.random_range(0..self.consumers.len());
         self.consumers[place].kill().await?;
@@ -60,11 +60,11 @@ impl Crew {
         Ok(())
     }
 
-    /// Replaces those that have ended.
+    /// Replaces the processes that have ended.
     ///
     /// # Errors
     ///
-    /// When no other can be started, or too many have ended: then something else is wrong.
+    /// An error when no other can be started, or too many have ended: then something else is wrong.
     pub fn replace_the_dead(&mut self) -> Result<(), BoxError> {
         for place in 0..self.consumers.len() {
             if self.consumers[place].try_wait()?.is_some() {
@@ -78,7 +78,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Ends them all.
+    /// Ends all processes.
     pub async fn dismiss(&mut self) {
         for consumer in &mut self.consumers {
             let _ = consumer.kill().await;

@@ -1,7 +1,9 @@
-//! A queue whose consumers are killed while they work: orders on NATS JetStream, each published once or twice, some that
-//! fail for a while, some that make no sense, and one that kills whoever touches it.
+//! A queue whose consumers are killed while they work: orders on NATS JetStream, each published
+//! once or twice. Some fail for a while, some make no sense, and one kills every consumer that
+//! handles it.
 //!
-//! The consumer is in `bin/queue.rs`; here are the broker, the crew of consumers, and the judge.
+//! The consumer is in `bin/queue.rs`; this module has the broker, the consumer processes and the
+//! audit.
 
 mod audit;
 mod broker;

@@ -5,34 +5,34 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// What comes of an order.
+/// The outcome of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// It is shipped.
     Plain,
-    /// It is shipped when it was delivered often enough.
+    /// It is shipped after enough deliveries.
     Flaky,
-    /// It cannot be shipped, and that is known at once.
+    /// It cannot be shipped, which is known at once.
     Nonsense,
     /// It kills its consumer.
     Killer,
 }
 
 impl Kind {
-    /// Whether it ends in failed.
+    /// Returns whether it ends as failed.
     #[must_use]
     pub fn is_poison(self) -> bool {
         matches!(self, Self::Nonsense | Self::Killer)
     }
 }
 
-/// An order to be shipped.
+/// An order to ship.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Given by who orders, and the same when it is published twice.
+    /// The id from whoever orders; the same when the order is published twice.
     pub id: String,
-    /// What comes of it.
+    /// The outcome of the order.
     pub kind: Kind,
     /// How long shipping takes.
     pub millis: u64,
@@ -42,17 +42,17 @@ pub struct Order {
 }
 
 impl Order {
-    /// The message's key.
+    /// Returns the message's key.
     ///
     /// # Errors
     ///
-    /// When the id is none for a key.
+    /// An error when the id is not valid in a key.
     pub fn key(&self) -> Result<Key> {
         Key::new("shop", "orders.ship", &self.id)
     }
 }
 
-/// So many orders, one of them a killer; the same ones for the same seed.
+/// Draws `count` orders, one of them a killer; the same seed gives the same orders.
 #[must_use]
 pub fn orders(count: u32, seed: u64) -> Vec<Order> {
     let mut rng = StdRng::seed_from_u64(seed);

@@ -1,4 +1,4 @@
-//! [`Report`]: what is printed.
+//! [`Report`]: the printed report.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::storm::table::Table;
 pub struct Report {
     /// The store.
     pub product: String,
-    /// How many consumers.
+    /// The number of consumers.
     pub consumers: usize,
     /// The seed.
     pub seed: u64,
-    /// How many orders.
+    /// The number of orders.
     pub orders: usize,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
     /// How many consumers were killed.
     pub killed: u64,
     /// How many were killed by a message.
     pub died: u64,
-    /// How long it took.
+    /// The time of the run.
     pub elapsed: Duration,
-    /// What was found.
+    /// The result of the audit.
     pub verdict: Verdict,
 }
 

@@ -1,4 +1,4 @@
-//! [`Answer`]: what the sender learns about a delivery.
+//! [`Answer`]: the sender's view of a delivery.
 
 use idem_core::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Outcome {
     /// This delivery had the effect.
     Fresh,
-    /// The effect was there already; the stored answer.
+    /// The effect existed already; this is the stored answer.
     Replay,
     /// The key belongs to another payload: refused.
     Conflict,
 }
 
-/// What the audit needs to know of an answer.
+/// The parts of an answer that the audit needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
-    /// Of the bytes of the receipt; of no bytes where there is none.
+    /// The fingerprint of the receipt's bytes; of no bytes without a receipt.
     pub(crate) receipt: Fingerprint,
 }

@@ -5,38 +5,40 @@ use serde::{Deserialize, Serialize};
 
 use super::pointer::Pointer;
 
-/// Hammers the same operations with retries from several processes, kills some of them, and checks that every
-/// effect happened exactly once.
+/// Repeats the same operations with retries from several processes, kills some of them, and checks
+/// that every effect happened exactly once.
 ///
-/// Without options: generated payments, an embedded SQLite file in a temporary folder, four processes. Exit
-/// status 0: every effect happened exactly once; 1: some did not, their keys are listed; 2: the run could
-/// not be made.
+/// Without options: generated payments, an embedded SQLite file in a temporary folder, four
+/// processes. Exit status 0: every effect happened exactly once; 1: some did not, their keys are
+/// listed; 2: the run could not be made.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "storm", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// Where records and ledger are kept: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE`,
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mssql://USER:PASSWORD@HOST:PORT/DATABASE`, `mongodb://HOST:PORT`,
-    /// `redis://HOST:PORT` or `hybrid+redis://HOST:PORT+DATABASE`
+    /// Where records and ledger are stored: `sqlite:PATH`, `postgres://USER@HOST:PORT/DATABASE`,
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, `mssql://USER:PASSWORD@HOST:PORT/DATABASE`,
+    /// `mongodb://HOST:PORT`, `redis://HOST:PORT` or `hybrid+redis://HOST:PORT+DATABASE`
     ///
-    /// Tables (PostgreSQL, SQL Server: a schema; MySQL, MariaDB and MongoDB: a database; Redis and Valkey: keys) of their own are
-    /// created and dropped again. Several URLs, separated by commas, are the nodes of one cluster: `mysql` of Galera,
-    /// `redis` and `valkey` of Redis Cluster. A hybrid answers duplicates from Redis, and everything else from DATABASE,
-    /// the URL of one of the first five. Without it, a SQLite file in a temporary folder.
+    /// The run creates its own tables (PostgreSQL, SQL Server: a schema; MySQL, MariaDB and
+    /// MongoDB: a database; Redis and Valkey: keys) and drops them again. Several URLs, separated
+    /// by commas, are the nodes of one cluster: `mysql` of Galera, `redis` and `valkey` of Redis
+    /// Cluster. A hybrid answers duplicates from Redis, and everything else from DATABASE, the URL
+    /// of one of the first five. Default: a SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     pub(crate) store: Option<String>,
 
-    /// Leave the tables (and the temporary folder) behind and say where they are
+    /// Keep the tables (and the temporary folder) and print where they are
     #[arg(long, help_heading = "Store")]
     pub(crate) keep: bool,
 
-    /// Real events instead of generated ones: a file with one JSON object a line, `-` for standard input
+    /// Real events instead of generated ones: a file with one JSON object per line, `-` for
+    /// standard input
     #[arg(long, value_name = "FILE|-", help_heading = "Requests")]
     pub(crate) input: Option<String>,
 
     /// Where an event carries its key, such as `/id`; string or number
     ///
-    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and the others
-    /// have to be refused. Without it, the key is a hash of the whole event.
+    /// A JSON Pointer. Lines that share a key are one request; if they differ, one of them wins and
+    /// the others have to be refused. Without it, the key is a hash of the whole event.
     #[arg(
         long,
         value_name = "POINTER",
@@ -45,11 +47,11 @@ pub(crate) struct Args {
     )]
     pub(crate) key: Option<Pointer>,
 
-    /// Skip and count lines that cannot be used instead of stopping at the first
+    /// Skip and count unusable lines instead of stopping at the first
     #[arg(long, requires = "input", help_heading = "Requests")]
     pub(crate) skip_bad: bool,
 
-    /// How many requests to generate
+    /// Number of requests to generate
     #[arg(long, value_name = "N", default_value_t = 5_000, conflicts_with = "input",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000), help_heading = "Requests")]
     pub(crate) requests: u32,
@@ -59,17 +61,17 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Storm")]
     pub(crate) retries: u32,
 
-    /// How many worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Storm")]
     pub(crate) processes: u32,
 
-    /// How many deliveries each process handles at once
+    /// Number of deliveries that each process handles at once
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Storm")]
     pub(crate) concurrency: u32,
 
-    /// Probability that a delivery's worker is killed while it handles it
+    /// Probability that a worker is killed while it handles a delivery
     #[arg(long, value_name = "0..1", default_value_t = 0.02, value_parser = rate, help_heading = "Storm")]
     pub(crate) crash_rate: f64,
 
@@ -77,7 +79,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "0..1", default_value_t = 0.02, value_parser = rate, help_heading = "Storm")]
     pub(crate) conflict_rate: f64,
 
-    /// How long a claim is honoured, in milliseconds; a killed worker's requests are taken over after it
+    /// The lease of a claim, in milliseconds; after it, other workers take over a killed worker's
+    /// requests
     #[arg(long, value_name = "MS", default_value_t = 400,
           value_parser = clap::value_parser!(u64).range(10..=600_000), help_heading = "Storm")]
     pub(crate) lease: u64,
@@ -86,12 +89,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", help_heading = "Storm")]
     pub(crate) seed: Option<u64>,
 
-    /// Give up after so many seconds [default: a minute, and 50 ms for each delivery]
+    /// Give up after this many seconds [default: a minute, and 50 ms for each delivery]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=10_000_000),
           help_heading = "Storm")]
     pub(crate) deadline: Option<u64>,
 
-    /// Break the guarantee on purpose, to see that the check notices
+    /// Break the guarantee on purpose, to test the check
     #[arg(long, value_name = "HOW", help_heading = "Storm")]
     pub(crate) sabotage: Option<Sabotage>,
 
@@ -100,13 +103,14 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-/// Ways to get it wrong.
+/// Ways to break the guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sabotage {
-    /// Write the effect without asking the store: every delivery has its effect
+    /// Write the effect without a claim: every delivery has its effect
     NoClaim,
-    /// Write the effect before the transaction that completes the claim: a crash in between doubles it
+    /// Write the effect before the transaction that completes the claim: a crash in between doubles
+    /// it
     TwoTransactions,
     /// Complete the claim without the effect: nothing ever happens
     NoEffect,

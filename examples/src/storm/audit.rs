@@ -1,4 +1,4 @@
-//! [`Audit`]: did every effect happen exactly once, and was everybody told the truth about it?
+//! [`Audit`]: whether every effect happened exactly once, and every answer was true.
 
 use idem_core::Fingerprint;
 
@@ -10,14 +10,14 @@ use super::workload::Workload;
 /// Most effects of one key that are shown.
 const SHOWN: usize = 3;
 
-/// What the ledger and the answers say together.
+/// The result of ledger and answers together.
 #[derive(Debug)]
 pub(crate) struct Audit {
     /// Rows of the ledger.
     pub(crate) effects: u64,
     /// How often a claim was taken over from a dead worker.
     pub(crate) takeovers: u64,
-    /// One for each key at fault, in the order of the requests.
+    /// The keys at fault, in the order of the requests.
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Violation {
     pub(crate) rows: Vec<Entry>,
 }
 
-/// What the ledger says of a request.
+/// A request's entry in the ledger.
 #[derive(Debug)]
 struct Truth {
     /// The payload that had the effect.
@@ -38,7 +38,7 @@ struct Truth {
     receipt: Fingerprint,
 }
 
-/// Compares the ledger with the plan and the answers. Exact, whichever payload won:
+/// Compares the ledger with the plan and the answers. It is exact, whichever payload won:
 ///
 /// * every request has one row, of a payload that was sent under its key;
 /// * every delivery of that payload was answered with the receipt of that row, byte for byte;
@@ -87,7 +87,7 @@ pub(crate) fn audit(
     }
 }
 
-/// The one row of a request, or what is wrong with its rows.
+/// Returns the one row of a request, or the error in its rows.
 fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, String> {
     match rows {
         [] => Err("no effect".to_owned()),
@@ -102,7 +102,7 @@ fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, St
     }
 }
 
-/// Who wrote the first few rows.
+/// Names the writers of the first few rows.
 fn explain(rows: &[&Entry]) -> String {
     let mut told: Vec<String> = rows
         .iter()
@@ -118,7 +118,7 @@ fn explain(rows: &[&Entry]) -> String {
     told.join(", ")
 }
 
-/// For each request, what somebody was told that is not the truth.
+/// Returns, for each request, an answer that was not true.
 fn lies(
     workload: &Workload,
     plan: &Plan,

@@ -116,7 +116,7 @@ async fn storm_and_audit(
     Ok((tally, audit))
 }
 
-/// Runs all lanes to their end. However it ends, no worker is left.
+/// Runs all lanes to their end. However it ends, it leaves no worker.
 async fn deliver(args: &Args, storm: &Arc<Storm>) -> Result<Tally, Stop> {
     let deliveries = storm.plan.deliveries.len();
     let mut tally = Tally::new(deliveries);
@@ -150,7 +150,7 @@ async fn deliver(args: &Args, storm: &Arc<Storm>) -> Result<Tally, Stop> {
     }
 }
 
-/// Counts what the lanes tell until all have ended.
+/// Counts the events of the lanes until all have ended.
 async fn watch(
     lanes: &mut JoinSet<Result<(), Stop>>,
     mut events: UnboundedReceiver<Event>,
@@ -170,7 +170,7 @@ async fn watch(
             _ = tick.tick() => progress.show(tally),
         }
     }
-    // The events end with the last lane, whose result may not have been seen.
+    // The events end with the last lane, whose result may not have been read.
     while let Some(ended) = lanes.join_next().await {
         ended.map_err(|error| Stop::because("a lane broke", &error))??;
     }

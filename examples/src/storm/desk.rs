@@ -1,4 +1,4 @@
-//! [`Desk`]: what a worker does with a delivery.
+//! [`Desk`]: how a worker handles a delivery.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::point::Point;
 use super::protocol::{Order, Report};
 use super::worker::say;
 
-/// How long a delivery may wait for a store that does not answer or a claim that does not end.
+/// How long a delivery may wait for an unreachable store or for another's claim.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest work, in milliseconds.
@@ -33,7 +33,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The answer to a delivery, or why there is none.
+    /// Returns the answer to a delivery, or why there is none.
     pub(crate) async fn handle(&self, order: &Order) -> Result<Report, BoxError> {
         let probe = Probe {
             delivery: order.delivery,
@@ -55,8 +55,9 @@ impl Desk {
         })
     }
 
-    /// Asks until there is a verdict. The same request is asked again after errors and while another worker is at it,
-    /// so that an answer that was lost is recognised; a new one is made once a claim was lost.
+    /// Repeats the claim until there is an outcome. It sends the same request after errors and
+    /// while another worker holds the key, so that the store recognizes a claim whose answer was
+    /// lost. After a lost claim it sends a new request.
     async fn once(
         &self,
         order: &Order,
@@ -132,7 +133,7 @@ impl Desk {
         Ok(response.body().to_vec())
     }
 
-    /// The answer that was sealed.
+    /// Commits the settlement and returns the stored answer.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let Settlement {
             claim,
@@ -169,7 +170,7 @@ impl Desk {
     }
 }
 
-/// What stands for calls to other services.
+/// Replaces calls to other services.
 async fn some_work() {
     sleep(Duration::from_millis(rand::random_range(0..=MAX_WORK / 2))).await;
 }
@@ -179,13 +180,14 @@ fn is_claim_lost(error: &BoxError) -> bool {
     error.is_some_and(Error::is_claim_lost)
 }
 
-/// What is no error of the store's is the driver's about the connection, or will be met again.
+/// An error that is not the store's is the driver's connection error, or occurs again at the next
+/// try.
 fn is_retryable(error: &BoxError) -> bool {
     let error = error.downcast_ref::<Error>();
     error.is_none_or(Error::is_retryable)
 }
 
-/// How long a delivery has been at it, and what it met.
+/// The time of a delivery, and what it met.
 #[derive(Debug)]
 struct Progress {
     deadline: Instant,
@@ -224,7 +226,8 @@ impl Progress {
         self.pause_at_most(Duration::MAX).await;
     }
 
-    /// Pauses that double, jittered so that those who failed together do not come back together.
+    /// Sleeps for a doubling pause, with jitter, so that deliveries that failed together do not
+    /// come back together.
     async fn pause_at_most(&mut self, longest: Duration) {
         let jittered = self.pause.mul_f64(rand::random_range(0.5..=1.0));
         sleep(jittered.min(longest)).await;
@@ -232,7 +235,7 @@ impl Progress {
     }
 }
 
-/// Where a delivery is to be killed.
+/// The point where a delivery is killed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Probe {
     delivery: u32,
@@ -240,14 +243,16 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Passes the point, unless it is the one to be killed at: then says so and stands still until it happens.
+    /// Passes the point, except when it is the one to be killed at: then it reports that and waits
+    /// for the kill.
     pub(crate) async fn pass(self, point: Point) {
         if self.crash == Some(point) {
             self.stand(point).await;
         }
     }
 
-    /// The last point: a crash that was planned for an earlier one, which a duplicate does not come past, happens here.
+    /// The last point. A crash planned for an earlier point, which a duplicate does not pass,
+    /// happens here.
     async fn leave(self) {
         if self.crash.is_some() {
             self.stand(Point::Unanswered).await;

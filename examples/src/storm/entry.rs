@@ -3,7 +3,8 @@
 use idem_core::Response;
 use serde::{Deserialize, Serialize};
 
-/// A row of the ledger: that the effect of a request happened, and everything that explains how it could happen twice.
+/// A row of the ledger: the effect of a request happened, with everything that explains how it
+/// could happen twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The id of the request's key.
@@ -16,18 +17,18 @@ pub(crate) struct Entry {
     pub(crate) attempts: i64,
     /// The delivery that did it.
     pub(crate) delivery: i64,
-    /// The process that did it: its place and how often it had been restarted, such as `2.5`.
+    /// The process that did it: its lane and how often it had been restarted, such as `2.5`.
     pub(crate) worker: String,
 }
 
 impl Entry {
-    /// What the sender is answered, and every duplicate after it, byte for byte.
+    /// Returns the answer for the sender and every duplicate, byte for byte.
     pub(crate) fn receipt(&self) -> Vec<u8> {
         // Strings and integers always have a JSON form.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The receipt as it is sealed.
+    /// Returns the receipt as the stored response.
     pub(crate) fn response(&self) -> Response {
         Response::new(200, self.receipt())
     }

@@ -9,7 +9,7 @@ use super::input::Event;
 use super::stop::Stop;
 use super::workload::Workload;
 
-/// So many payments; the same ones for the same seed.
+/// Draws `count` payments; the same seed gives the same payments.
 pub(crate) fn payments(count: u32, seed: u64) -> Result<Workload, Stop> {
     let mut rng = StdRng::seed_from_u64(seed.wrapping_add(1));
     let mut workload = Workload::default();

@@ -1,4 +1,4 @@
-//! Real events: a file with one JSON object a line.
+//! Real events: a file with one JSON object per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};
@@ -14,16 +14,16 @@ use super::pointer::Pointer;
 use super::stop::Stop;
 use super::workload::Workload;
 
-/// Whose requests these are.
+/// The scope of all requests.
 const SCOPE: &str = "storm";
-/// What they ask for.
+/// The operation of all requests.
 const OPERATION: &str = "storm.effect";
 /// Most bytes of a line.
 const MAX_LINE: u64 = 16 << 20;
 /// Most bytes of the input, which is held in memory.
 const MAX_INPUT: u64 = 1 << 30;
 
-/// A line of input that can be used.
+/// A usable line of input.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// The id of its key.
@@ -32,7 +32,7 @@ pub(crate) struct Event {
     pub(crate) payload: Box<RawValue>,
 }
 
-/// The key with this id.
+/// Returns the key with this id.
 pub(crate) fn key(id: &str) -> Result<Key, idem_core::Error> {
     Key::new(SCOPE, OPERATION, id)
 }
@@ -106,7 +106,7 @@ fn empty(name: &str, workload: &Workload) -> Stop {
     ))
 }
 
-/// What a line holds; `None` when it is blank.
+/// Parses a line; `None` when it is blank.
 fn event(line: &[u8], key_at: Option<&Pointer>) -> Result<Option<Event>, String> {
     let text = std::str::from_utf8(line).map_err(|error| {
         format!(

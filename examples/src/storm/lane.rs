@@ -1,4 +1,4 @@
-//! [`Lane`]: one worker process after the other, and the deliveries that are theirs.
+//! [`Lane`]: a series of worker processes, and their deliveries.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::process::ExitStatus;
@@ -17,10 +17,10 @@ use super::stop::Stop;
 use super::tally::Event;
 use super::workload::Workload;
 
-/// So many processes may die one after the other without a word before the lane gives up.
+/// After this many processes in a row that die without a report the lane gives up.
 const MAX_SILENT_DEATHS: u32 = 5;
 
-/// What all lanes share.
+/// The state that all lanes share.
 #[derive(Debug)]
 pub(crate) struct Storm {
     pub(crate) workload: Workload,
@@ -29,7 +29,8 @@ pub(crate) struct Storm {
     pub(crate) concurrency: u32,
 }
 
-/// An at-least-once sender: sends its deliveries in order, so many at once, and again until they are acknowledged.
+/// An at-least-once sender: it sends its deliveries in order, several at once, and repeats them
+/// until they are acknowledged.
 #[derive(Debug)]
 pub(crate) struct Lane {
     storm: Arc<Storm>,
@@ -39,7 +40,7 @@ pub(crate) struct Lane {
     first_sent: HashMap<u32, Instant>,
     /// Deliveries whose crash has happened.
     crashed: HashSet<u32>,
-    /// Whether the present process was killed by us.
+    /// Whether the lane has killed the current process.
     killed: bool,
     silent_deaths: u32,
     events: UnboundedSender<Event>,
@@ -117,8 +118,8 @@ impl Lane {
         });
     }
 
-    /// Kills the process at this point. If another delivery has come to its own in the same moment, its crash is still
-    /// to come.
+    /// Kills the process at this point. If another delivery has reached its own point at the same
+    /// moment, that crash still has to happen.
     fn crash(&mut self, delivery: u32, point: Point, process: &mut Process) {
         if self.killed {
             return;
@@ -130,7 +131,7 @@ impl Lane {
         self.tell(Event::Crashed(Some(point)));
     }
 
-    /// Fills the process up; dismisses it when all is done.
+    /// Sends deliveries up to the limit; ends the process when all are done.
     async fn send_more(&mut self, process: &mut Process) -> Result<(), Stop> {
         while !self.killed && self.under_way.len() < self.storm.concurrency as usize {
             let Some(delivery) = self.waiting.pop_front() else {
@@ -158,7 +159,7 @@ impl Lane {
         }
     }
 
-    /// Takes back what a dead process has not acknowledged, first things first.
+    /// Takes back the deliveries that a dead process has not acknowledged, in order.
     fn bury(&mut self, status: ExitStatus) -> Result<(), Stop> {
         while let Some(delivery) = self.under_way.pop_last() {
             self.waiting.push_front(delivery);
@@ -176,7 +177,7 @@ impl Lane {
     }
 
     fn tell(&self, event: Event) {
-        // Nobody listens any more when the run was given up.
+        // When the run was given up, there is no receiver.
         let _ = self.events.send(event);
     }
 }

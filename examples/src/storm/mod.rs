@@ -1,31 +1,35 @@
-//! A retry storm: at-least-once delivery, workers that are killed, effects that happen exactly once.
+//! A retry storm: at-least-once delivery, killed workers, and effects that happen exactly once.
 //!
-//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed (every request several times, in
-//! random order, some deliveries with another payload under the same key, some with a crash), starts the
-//! worker processes, and sends each delivery again until it is acknowledged. A worker claims the request's key,
-//! does the work, and commits the effect (a row of an append-only ledger without any unique constraint) together
-//! with the answer. At the end the parent audits (`audit.rs`) the ledger against every answer it was given.
+//! The parent process is the sender. It draws a plan (`plan.rs`) from the seed: every request
+//! several times, in random order, some deliveries with another payload under the same key, some
+//! with a crash. It starts the worker processes, and sends each delivery again until it is
+//! acknowledged. A worker claims the request's key, does the work, and commits the effect (a row of
+//! an append-only ledger without any unique constraint) together with the answer. At the end the
+//! parent audits (`audit.rs`) the ledger against every answer that it received.
 //!
 //! # What makes it exactly once
 //!
-//! The claim is taken **outside** of the transaction, with a short lease; the effect's row and `complete_in` commit in
-//! **one** transaction. Outside, because then everybody sees at once that the request is being worked on, and
-//! nobody waits for a database lock while the work runs (`claim_in` would hold SQLite's only write lock for all
-//! of it). Short, because a killed worker leaves its claim behind, and the others should not wait for long. It is the
-//! transaction that makes it exact: whoever lost the claim in the meantime is told so by `complete_in`, and
-//! its rollback takes the effect's row with it. A lease that is too short costs time, never a second effect.
+//! A worker takes the claim **outside** of the transaction, with a short lease; the effect's row
+//! and `complete_in` commit in **one** transaction. With the claim outside, every worker sees at
+//! once that the request is in progress, and no worker waits for a database lock during the work.
+//! (`claim_in` would hold SQLite's only write lock for all of it.) The lease is short because a
+//! killed worker leaves its claim behind, and the others should not wait for long. The transaction
+//! makes the effect exact: `complete_in` returns an error to a worker that has lost its claim, and
+//! its rollback removes the effect's row. A lease that is too short costs time, never a second
+//! effect.
 //!
-//! Redis has no such transaction. There the effect is a call to a service that has one effect for one key
-//! (`backend/redis`), and it is the derived key that makes it exact. A cache in front (`backend/hybrid.rs`) changes
-//! neither.
+//! Redis has no such transaction. There the effect is a call to a service that has one effect for
+//! one key (`backend/redis`), and the derived key makes it exact. A cache in front
+//! (`backend/hybrid.rs`) changes neither.
 //!
 //! # How crashes are placed
 //!
-//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches the point
-//! says so and stands still, perhaps in the middle of its transaction; the parent kills it (SIGKILL). All
-//! else that this process was doing dies wherever it was. The parent reads what the dead process had still said,
-//! drops an unfinished last line, starts a new process and sends it everything that was not acknowledged.
-//! Each planned crash happens once, so every run ends.
+//! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches
+//! the point reports it and waits, perhaps in the middle of its transaction; the parent kills it
+//! (SIGKILL). All other work of this process dies at whatever point it has reached. The parent
+//! reads the remaining output of the dead process, drops an unfinished last line, starts a new
+//! process and sends it everything that was not acknowledged. Each planned crash happens once, so
+//! every run ends.
 
 mod answer;
 mod args;
@@ -68,7 +72,7 @@ pub fn main() -> ExitCode {
     match conduct::conduct(&args::Args::parse()) {
         Ok(code) => code,
         Err(stop) => {
-            // Where even this cannot be written, the status still tells.
+            // If even this cannot be written, the exit status still reports the error.
             let _ = writeln!(std::io::stderr(), "storm: {stop}");
             stop.code()
         }

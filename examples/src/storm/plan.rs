@@ -1,4 +1,4 @@
-//! [`Plan`]: who gets which delivery, in which order, and where it crashes.
+//! [`Plan`]: the deliveries of each worker, their order, and their crashes.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::point::Point;
 use super::stop::Stop;
 use super::workload::Workload;
 
-/// Most deliveries of a run: what fits into memory with room to spare.
+/// Most deliveries of a run: they fit into memory with a margin.
 pub(crate) const MAX_DELIVERIES: u64 = 50_000_000;
 
 /// How many other requests begin while the senders of one repeat it at once.
@@ -28,18 +28,18 @@ pub(crate) struct Planned {
     pub(crate) crash: Option<Point>,
 }
 
-/// All deliveries, in their order; the same for the same seed, workload and options.
+/// All deliveries, in order; the same seed, workload and options give the same plan.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) deliveries: Vec<Planned>,
-    /// Of all of the above.
+    /// The digest of all fields above.
     pub(crate) digest: Fingerprint,
 }
 
 impl Plan {
-    /// Draws it from the seed. Requests begin in random order. Half of a request's repetitions come while it is
-    /// being worked on, as from an impatient sender; the others at any time later. They go to one process
-    /// after the other.
+    /// Draws the plan from the seed. Requests begin in random order. Half of a request's
+    /// repetitions come while it is in progress, as from an impatient sender; the others at any
+    /// later time. They go to the processes in turn.
     pub(crate) fn draw(workload: &mut Workload, args: &Args, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut lines = workload.lines.clone();
@@ -59,7 +59,7 @@ impl Plan {
                 timed.push((time(repetition, begin, end, &mut rng), delivery));
             }
         }
-        // Stable, so that equal times keep their order.
+        // The sort is stable, so that equal times keep their order.
         timed.sort_by(|(one, _), (two, _)| one.total_cmp(two));
         Self::of(
             timed.into_iter().map(|(_, delivery)| delivery).collect(),
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// The numbers of the deliveries that this process gets, in their order.
+    /// Returns the numbers of this process's deliveries, in order.
     pub(crate) fn share(&self, process: u32) -> VecDeque<u32> {
         (0..)
             .zip(&self.deliveries)
@@ -114,7 +114,7 @@ fn delivery(
     }
 }
 
-/// When a repetition is sent, counted in requests.
+/// Returns when a repetition is sent, counted in requests.
 fn time(repetition: u32, begin: f64, end: f64, rng: &mut StdRng) -> f64 {
     match repetition {
         0 => begin,
@@ -123,7 +123,7 @@ fn time(repetition: u32, begin: f64, end: f64, rng: &mut StdRng) -> f64 {
     }
 }
 
-/// Refuses so many lines, each delivered several times, where that is too much.
+/// Refuses input of this many lines, each delivered several times, if that is too much.
 pub(crate) fn check_size(lines: u64, args: &Args) -> Result<(), Stop> {
     if lines * u64::from(args.retries) <= MAX_DELIVERIES {
         return Ok(());

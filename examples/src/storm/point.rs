@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the handling of a delivery.
+/// A point in the handling of a delivery.
 ///
-/// Only the holder of a claim comes past the first three. A delivery whose crash was planned there, but that is
-/// a duplicate, crashes at the last.
+/// Only the holder of a claim passes the first three. A duplicate whose crash was planned there
+/// crashes at the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Point {
@@ -15,12 +15,12 @@ pub(crate) enum Point {
     Working,
     /// Effect and answer are written, the transaction is not committed.
     Uncommitted,
-    /// The outcome is known (and committed), the sender has not heard of it.
+    /// The outcome is known (and committed), but the sender does not know it.
     Unanswered,
 }
 
 impl Point {
-    /// All, in the order in which they are passed.
+    /// All points, in the order in which a delivery passes them.
     pub(crate) const ALL: [Self; 4] = [
         Self::Claimed,
         Self::Working,
@@ -37,7 +37,7 @@ impl Point {
         }
     }
 
-    /// The index into [`ALL`](Self::ALL).
+    /// Returns the index into [`ALL`](Self::ALL).
     pub(crate) fn index(self) -> usize {
         self as usize
     }

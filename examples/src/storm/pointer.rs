@@ -1,4 +1,4 @@
-//! [`Pointer`]: where an event carries its key.
+//! [`Pointer`]: the position of an event's key.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// A JSON Pointer (RFC 6901).
 ///
-/// It is followed through the text, not through parsed values, so that a number keeps all of its digits.
+/// It searches the text, not parsed values, so that a number keeps all of its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pointer {
     text: String,
@@ -30,8 +30,8 @@ impl FromStr for Pointer {
 }
 
 impl Pointer {
-    /// The string or number at this place of the document, as the id of a key. A number counts as its digits: `7` and
-    /// `"7"` are one id.
+    /// Returns the string or number at this position of the document, as the id of a key. A number
+    /// counts as its digits: `7` and `"7"` are one id.
     pub(crate) fn id(&self, document: &RawValue) -> Result<String, String> {
         let text = &self.text;
         let found = self

@@ -55,13 +55,13 @@ impl Process {
     async fn write(&mut self, line: serde_json::Result<Vec<u8>>) -> Result<(), Stop> {
         let line = line.map_err(|error| Stop::because("a delivery cannot be written", &error))?;
         if let Some(orders) = &mut self.orders {
-            // A worker that is dead cannot be written to; what it did not acknowledge is sent again.
+            // A dead worker cannot be written to; the lane repeats what it did not acknowledge.
             let _ = orders.write_all(&line).await;
         }
         Ok(())
     }
 
-    /// What the worker says next; `None` when it is dead and everything that it had said was read.
+    /// Returns the worker's next report; `None` when it is dead and all its reports were read.
     pub(crate) async fn report(&mut self) -> Result<Option<Report>, Stop> {
         let unreadable =
             |error: std::io::Error| Stop::because("a worker's reports cannot be read", &error);
@@ -76,18 +76,18 @@ impl Process {
         })
     }
 
-    /// Tells the worker that nothing more will come, which ends it.
+    /// Closes the worker's input, which ends the worker.
     pub(crate) fn dismiss(&mut self) {
         self.orders = None;
     }
 
-    /// SIGKILL. It may still have said something.
+    /// Kills the worker (SIGKILL). There may still be reports to read.
     pub(crate) fn kill(&mut self) {
-        // The only failure is that it is dead already.
+        // The only possible error is that it is already dead.
         let _ = self.child.start_kill();
     }
 
-    /// Waits until it has ended.
+    /// Waits until the worker has ended.
     pub(crate) async fn ended(mut self) -> Result<ExitStatus, Stop> {
         self.dismiss();
         self.child
@@ -97,7 +97,7 @@ impl Process {
     }
 }
 
-/// The next line. One without its end is what a killed process had begun to say, and is not said.
+/// Returns the next line. A line without its end was cut off by a kill, and does not count.
 async fn whole_line(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line).await?;

@@ -1,4 +1,4 @@
-//! [`Progress`]: what is shown while it runs.
+//! [`Progress`]: the progress of a run.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::number::grouped;
 use super::tally::Tally;
 
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// A bar on a terminal; else a line on standard error now and then.
+/// A bar on a terminal; otherwise a line on standard error now and then.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -46,7 +46,7 @@ impl Progress {
             bar.set_message(format!("effects {effects}  crashes {crashes}"));
         } else if Instant::now() >= self.next_line {
             self.next_line += PERIOD;
-            // Progress that cannot be written is no reason to stop.
+            // A failed write of progress does not stop the run.
             let _ = writeln!(
                 stderr(),
                 "storm: {} of {} deliveries, {effects} effects, {crashes} crashes",

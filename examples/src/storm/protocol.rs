@@ -1,7 +1,9 @@
-//! What parent and workers say to each other: one JSON document a line, over the worker's standard input and output.
+//! The messages between parent and workers: one JSON document per line, over the worker's standard
+//! input and output.
 //!
-//! A worker reads in a thread that does nothing else, and the parent never has more deliveries under way than a worker
-//! may handle at once; so neither can block the other, however large the payloads are.
+//! A worker reads in a thread that does nothing else, and the parent never has more deliveries
+//! under way than a worker may handle at once. So neither can block the other, however large the
+//! payloads are.
 
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ use super::answer::Outcome;
 use super::args::Sabotage;
 use super::point::Point;
 
-/// The first line that a worker reads. Not on its command line, because the URL may hold a password.
+/// The first line that a worker reads. It is not on the command line, because the URL may hold a
+/// password.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) store: String,
@@ -28,9 +31,9 @@ pub(crate) struct Setup {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) delivery: u32,
-    /// As an `Idempotency-Key` header would carry it.
+    /// The key, as an `Idempotency-Key` header would carry it.
     pub(crate) key: String,
-    /// Where to stand still and be killed.
+    /// The point at which to wait for the kill.
     pub(crate) crash: Option<Point>,
     pub(crate) payload: Box<RawValue>,
 }
@@ -41,7 +44,7 @@ pub(crate) struct Order {
 pub(crate) enum Report {
     /// The store is open.
     Ready,
-    /// A delivery has come to its end.
+    /// A delivery has ended.
     Answer {
         delivery: u32,
         outcome: Outcome,
@@ -52,13 +55,13 @@ pub(crate) enum Report {
         /// The body of the answer.
         receipt: String,
     },
-    /// The delivery has come to its planned end: kill me.
+    /// The delivery has reached its planned crash: the parent kills the worker.
     Reached { delivery: u32, point: Point },
-    /// There is no going on.
+    /// The worker cannot continue.
     Fatal { message: String },
 }
 
-/// The document as a line.
+/// Returns the document as a line.
 pub(crate) fn line(document: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut line = serde_json::to_vec(document)?;
     line.push(b'\n');

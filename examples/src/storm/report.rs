@@ -16,18 +16,18 @@ use super::tally::Tally;
 /// Most keys at fault that are listed.
 const MAX_LISTED: usize = 20;
 
-/// All that is known at the end of a run.
+/// All facts at the end of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) args: Args,
     pub(crate) seed: u64,
-    /// What the store calls itself.
+    /// The store's name for itself.
     pub(crate) store: &'static str,
     /// Name and version of its product.
     pub(crate) product: String,
-    /// Where the store is.
+    /// The store's URL without a password.
     pub(crate) shown: String,
-    /// Where the data was left.
+    /// The place of the data, if it was kept.
     pub(crate) kept: Option<String>,
     pub(crate) storm: Arc<Storm>,
     pub(crate) tally: Tally,
@@ -35,12 +35,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Whether every effect happened exactly once and everybody was told so.
+    /// Returns whether every effect happened exactly once and every answer was true.
     pub(crate) fn is_clean(&self) -> bool {
         self.audit.violations.is_empty()
     }
 
-    /// Writes everything to standard output. If nobody reads it, the exit status still tells.
+    /// Writes everything to standard output. If that fails, the exit status still shows the
+    /// verdict.
     pub(crate) fn print(&self, with_json: bool) {
         let mut text = format!("{}\n{}\n{}", self.head(), self.table(), self.verdict());
         if let Some(kept) = &self.kept {

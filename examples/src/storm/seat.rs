@@ -1,4 +1,4 @@
-//! [`Seat`]: where this run keeps its data.
+//! [`Seat`]: where this run stores its data.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use super::backend::Place;
 use super::stop::Stop;
 use super::url;
 
-/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is a hundred.
+/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is 100.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
-/// The place of the data, and what has to be removed with it.
+/// The location of the data, and what has to be removed with it.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) place: Place,
-    /// As it may be shown: without a password.
+    /// The URL without a password.
     pub(crate) shown: String,
     folder: Option<TempDir>,
     /// The SQLite file of `--store`.
@@ -27,15 +27,15 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 struct File {
     path: PathBuf,
-    /// Whether it was there before.
+    /// Whether the file existed before.
     old: bool,
 }
 
-/// How long SQLite may take to put its side files away.
+/// How long SQLite may take to remove its side files.
 const TIDY_LIMIT: Duration = Duration::from_millis(300);
 
 impl Seat {
-    /// The store of `--store`, or a file in a temporary folder.
+    /// Chooses the store of `--store`, or a file in a temporary folder.
     pub(crate) fn choose(args: &Args) -> Result<Self, Stop> {
         let place = |url| Place {
             url,
@@ -84,7 +84,7 @@ impl Seat {
         })
     }
 
-    /// Where the data is, for people who keep it.
+    /// Keeps the data, and returns its location.
     pub(crate) fn keep(&mut self) -> String {
         if let Some(folder) = &mut self.folder {
             folder.disable_cleanup(true);
@@ -100,18 +100,18 @@ impl Seat {
         }
     }
 
-    /// Removes what was not there before the run. The store is closed by now.
+    /// Removes what did not exist before the run. The store is closed by now.
     pub(crate) fn clear(self, keep: bool) {
         if let Some(File { path, old }) = &self.file {
             wait_until_tidy(path);
             if !old && !keep {
                 for suffix in ["", "-wal", "-shm"] {
-                    // What is not there cannot be removed, which is as well.
+                    // A missing file need not be removed.
                     let _ = std::fs::remove_file(with_suffix(path, suffix));
                 }
             }
         }
-        // The temporary folder goes with its handle.
+        // Dropping its handle removes the temporary folder.
     }
 }
 
@@ -120,7 +120,8 @@ fn connections(args: &Args) -> u32 {
     args.concurrency.min(each).min(all / args.processes).max(1)
 }
 
-/// SQLite removes its side files with the last connection, which the driver closes on a thread of its own.
+/// Waits for SQLite to remove its side files. It does so with the last connection, which the driver
+/// closes on a thread of its own.
 fn wait_until_tidy(path: &Path) {
     let deadline = Instant::now() + TIDY_LIMIT;
     while with_suffix(path, "-wal").exists() && Instant::now() < deadline {
@@ -134,7 +135,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The file of a SQLite URL.
+/// Returns the file of a SQLite URL.
 fn sqlite_path(url: &str) -> Option<PathBuf> {
     let rest = url.strip_prefix("sqlite:")?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
@@ -142,7 +143,8 @@ fn sqlite_path(url: &str) -> Option<PathBuf> {
     (!path.contains('%')).then(|| PathBuf::from(path))
 }
 
-/// In a SQLite URL, a percent sign begins an escape and a question mark the options.
+/// Escapes a path: in a SQLite URL, a percent sign begins an escape and a question mark the
+/// options.
 fn escaped(path: &Path) -> String {
     path.to_string_lossy()
         .replace('%', "%25")

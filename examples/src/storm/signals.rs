@@ -1,6 +1,6 @@
 //! Requests to end.
 
-/// Returns when somebody wants the program to end: Ctrl-C, or on Unix SIGTERM or SIGHUP.
+/// Returns when a signal ends the program: Ctrl-C, or on Unix SIGTERM or SIGHUP.
 pub(crate) async fn end_is_wanted() {
     #[cfg(unix)]
     {
@@ -17,7 +17,7 @@ pub(crate) async fn end_is_wanted() {
         }
     }
     if tokio::signal::ctrl_c().await.is_err() {
-        // Without a handler the signal ends the program by itself.
+        // Without a handler the signal itself ends the program.
         std::future::pending::<()>().await;
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// A run that cannot begin or go on, in one line that says what, where and what to do.
+/// A run that cannot begin or continue, in one line that says what, where and what to do.
 #[derive(Debug)]
 pub(crate) struct Stop {
     message: String,
@@ -11,7 +11,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Bad arguments, unreadable input, a store that cannot be reached: status 2.
+    /// Bad arguments, unreadable input, an unreachable store: status 2.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -19,7 +19,7 @@ impl Stop {
         }
     }
 
-    /// The same, with an error and all that it comes from.
+    /// The same, with an error and all its causes.
     pub(crate) fn because(
         message: impl fmt::Display,
         error: &(dyn std::error::Error + 'static),
@@ -27,7 +27,7 @@ impl Stop {
         Self::new(format!("{message}: {}", chain(error)))
     }
 
-    /// Somebody asked it to end: status 130, as shells have it.
+    /// A signal ended the run: status 130, as in shells.
     pub(crate) fn interrupted() -> Self {
         Self {
             message: "interrupted; the workers are stopped, nothing was checked".to_owned(),
@@ -35,7 +35,7 @@ impl Stop {
         }
     }
 
-    /// The same, with how far it had got.
+    /// Adds how far the run had got.
     pub(crate) fn after(mut self, progress: impl fmt::Display) -> Self {
         self.message = format!("{} (after {progress})", self.message);
         self
@@ -52,7 +52,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// The error and its sources in one line.
+/// Returns the error and its sources in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! [`Tally`]: what happened, counted.
+//! [`Tally`]: the counts of a run.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use super::answer::{Answer, Outcome};
 use super::point::Point;
 
-/// Something that a lane has to tell.
+/// An event of a lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
     /// A delivery was acknowledged.
@@ -16,17 +16,17 @@ pub(crate) enum Event {
         answer: Answer,
         waited: bool,
         fenced: u32,
-        /// From its first sending.
+        /// The time since its first attempt.
         latency: Duration,
     },
-    /// A worker process died: killed at this point, or for a reason of its own.
+    /// A worker process died: killed at this point, or for another reason.
     Crashed(Option<Point>),
 }
 
 /// The counts of a run.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// By number of delivery.
+    /// The answers, by number of delivery.
     pub(crate) answers: Vec<Option<Answer>>,
     pub(crate) answered: u64,
     pub(crate) fresh: u64,
@@ -35,11 +35,11 @@ pub(crate) struct Tally {
     pub(crate) waits: u64,
     /// Late holders whose commit was refused.
     pub(crate) fenced: u64,
-    /// By [`Point::index`]; the last: not planned.
+    /// The crashes, by [`Point::index`]; the last: not planned.
     pub(crate) crashes: [u64; 5],
     latencies: Histogram<u64>,
     start: Instant,
-    /// How long it took until the last answer.
+    /// The time until the last answer.
     pub(crate) elapsed: Duration,
 }
 

@@ -1,6 +1,7 @@
-//! What `--store` holds beside a single URL: the nodes of a cluster, or a cache in front of a database.
+//! URLs of `--store` beyond a single one: the nodes of a cluster, or a cache in front of a
+//! database.
 
-/// How the URL of a database begins that can stand behind a cache.
+/// The schemes of databases that can be behind a cache.
 const DATABASES: &[&str] = &[
     "sqlite:",
     "postgres://",
@@ -12,17 +13,17 @@ const DATABASES: &[&str] = &[
     "mongodb://",
 ];
 
-/// Before the word for its first colon.
+/// Returns the part before the first colon.
 pub(crate) fn scheme(url: &str) -> &str {
     url.split(':').next().unwrap_or_default()
 }
 
-/// Whether a Redis or a Valkey is behind it.
+/// Returns whether the scheme is that of a Redis or a Valkey.
 pub(crate) fn is_redis(scheme: &str) -> bool {
     matches!(scheme, "redis" | "rediss" | "valkey" | "valkeys")
 }
 
-/// The URLs of a cluster's nodes, which commas separate. A comma alone may be part of a password.
+/// Splits the URLs of a cluster's nodes at commas. A comma alone may be part of a password.
 pub(crate) fn nodes(urls: &str) -> Vec<&str> {
     let mut nodes = Vec::new();
     let mut start = 0;
@@ -42,7 +43,8 @@ fn begins_url(text: &str) -> bool {
         .is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(plain))
 }
 
-/// Cache and database of `hybrid+CACHE+DATABASE`. A plus sign alone may be part of a password.
+/// Splits `hybrid+CACHE+DATABASE` into cache and database. A plus sign alone may be part of a
+/// password.
 pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("hybrid+")?;
     let begins_database = |at: &usize| {
@@ -54,7 +56,7 @@ pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
     is_redis(scheme(rest)).then(|| (&rest[..at], &rest[at + 1..]))
 }
 
-/// `host:port/database` of a server's URL, or of each node's.
+/// Returns `host:port/database` of a server's URL, or of each node's.
 pub(crate) fn without_credentials(urls: &str) -> String {
     let place = |url: &str| {
         let rest = url.split('?').next().unwrap_or_default();

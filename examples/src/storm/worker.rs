@@ -15,14 +15,14 @@ use super::stop::{Stop, chain};
 /// The argument that makes the command a worker.
 pub(crate) const ARGUMENT: &str = "storm-worker";
 
-/// Whether this process was started as a worker.
+/// Returns whether this process was started as a worker.
 pub(crate) fn is_asked_for() -> bool {
     std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == ARGUMENT)
 }
 
-/// Handles deliveries until standard input ends, with the parent or by it.
+/// Handles deliveries until standard input ends, by the parent's choice or with the parent.
 pub(crate) fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,11 +58,11 @@ fn run() -> Result<(), Stop> {
     runtime.block_on(serve(setup, orders))
 }
 
-/// Reads, and does nothing else, so that the parent can always write. When there is nothing more to read the parent
-/// has all its answers or is gone; then the process ends, whatever it is doing.
+/// Only reads, so that the parent can always write. When the input ends, the parent has all its
+/// answers or is gone; then the process ends, whatever it is doing.
 fn read_orders(orders: &UnboundedSender<Order>) {
     for line in stdin().lock().lines() {
-        // What cannot be read is the half of a line that the parent could not finish.
+        // An unreadable line is one that the parent could not finish.
         let Ok(order) = line
             .map_err(BoxError::from)
             .and_then(|line| Ok(serde_json::from_str(&line)?))
@@ -92,7 +92,7 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
     say(&Report::Ready);
     while let Some(order) = orders.recv().await {
         let desk = Arc::clone(&desk);
-        // A task of its own, so that a panic is reported too.
+        // A separate task, so that a panic is reported, too.
         let handled = tokio::spawn(async move { desk.handle(&order).await });
         tokio::spawn(async move {
             let handled = handled.await.unwrap_or_else(|panic| Err(panic.into()));
@@ -104,8 +104,8 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
     Ok(())
 }
 
-/// Writes the report at once. The parent always reads, so this does not block for long; if it is gone, so is the
-/// reason for this process.
+/// Writes the report at once. The parent always reads, so this does not block for long; if the
+/// parent is gone, this process has no reason to continue.
 pub(crate) fn say(report: &Report) {
     let mut out = stdout().lock();
     let written = line(report)

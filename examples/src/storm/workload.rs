@@ -1,4 +1,4 @@
-//! [`Workload`]: what is to be delivered.
+//! [`Workload`]: the requests to deliver.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Workload {
     /// The id of each request's key.
     pub(crate) keys: Vec<String>,
     pub(crate) variants: Vec<Variant>,
-    /// The variant that each line of input is; each line is delivered several times.
+    /// The variant of each line of input; each line is delivered several times.
     pub(crate) lines: Vec<u32>,
     /// Lines that could not be used.
     pub(crate) refused: u64,
@@ -22,7 +22,8 @@ pub(crate) struct Workload {
     by_fingerprint: HashMap<(u32, Fingerprint), u32>,
 }
 
-/// A payload under the key of a request. Only one variant of a request may have an effect: the one that comes first.
+/// A payload under the key of a request. Only one variant of a request may have an effect: the
+/// first to arrive.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) request: u32,
@@ -46,15 +47,15 @@ impl Workload {
         self.lines.push(variant);
     }
 
-    /// The same request with another payload, which has to be refused wherever the original wins, and the other
-    /// way round.
+    /// Returns the same request with another payload. It has to be refused wherever the original
+    /// wins, and the reverse.
     pub(crate) fn altered(&mut self, variant: u32) -> u32 {
         let original = &self.variants[variant as usize];
         let request = original.request;
         let altered = with_member_more(original.payload.get());
         match (Fingerprint::json(&altered), RawValue::from_string(altered)) {
             (Ok(fingerprint), Ok(payload)) => self.variant(request, fingerprint, payload),
-            // An object stays one when it gets a member that it did not have.
+            // An object with an additional member is still an object.
             _ => variant,
         }
     }
@@ -75,19 +76,19 @@ impl Workload {
         variant
     }
 
-    /// The variant with this fingerprint, as it is printed.
+    /// Returns the variant with this printed fingerprint.
     pub(crate) fn find(&self, request: u32, fingerprint: &str) -> Option<u32> {
         let fingerprint = fingerprint.parse().ok()?;
         self.by_fingerprint.get(&(request, fingerprint)).copied()
     }
 
-    /// The request with this key.
+    /// Returns the request with this key.
     pub(crate) fn request(&self, key: &str) -> Option<u32> {
         self.by_key.get(key).copied()
     }
 }
 
-/// The object with a member that it does not have yet.
+/// Adds a new member to the object.
 fn with_member_more(object: &str) -> String {
     let object = canonical_json(object.as_bytes()).unwrap_or_else(|_| object.to_owned());
     let mut name = "altered_by_storm".to_owned();
@@ -100,7 +101,8 @@ fn with_member_more(object: &str) -> String {
     format!("{head}{comma}\"{name}\":true{tail}")
 }
 
-/// Input is limited to what has such an index: see [`MAX_DELIVERIES`](super::plan::MAX_DELIVERIES).
+/// The input is limited to this range of indices: see
+/// [`MAX_DELIVERIES`](super::plan::MAX_DELIVERIES).
 fn index(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

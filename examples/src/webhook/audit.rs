@@ -1,14 +1,15 @@
-//! The judge: effects against answers.
+//! The audit: effects against answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Payload, Tally};
 use crate::effects::Effect;
 
-/// What the receiver says of an event that it refused because of its version.
+/// The receiver's answer to an event that it refused because of its version.
 const REFUSED: &str = "older than what was seen before, not handled";
 
-/// What is wrong, in one line each; nothing where every event had one effect, or was refused for one that came later.
+/// Returns the errors, one line each; none if every event had one effect, or was refused because of
+/// a later one.
 #[must_use]
 pub fn audit(events: &[Payload], effects: &[Effect], tally: &Tally) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
@@ -44,7 +45,7 @@ pub fn audit(events: &[Payload], effects: &[Effect], tally: &Tally) -> Vec<Strin
     wrong
 }
 
-/// Whether a later state of the same issue or pull request was handled.
+/// Returns whether a later state of the same issue or pull request was handled.
 fn was_overtaken(events: &[Payload], place: usize, handled: impl Fn(usize) -> usize) -> bool {
     let Some(version) = Payload::version(events[place].body.as_bytes()) else {
         return false;

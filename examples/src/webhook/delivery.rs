@@ -1,4 +1,4 @@
-//! [`Delivery`]: what the sender does, drawn before it begins.
+//! [`Delivery`]: the sender's actions, drawn before it begins.
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -7,25 +7,26 @@ use rand::{RngExt, SeedableRng};
 /// One sending of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// Which event, by its place.
+    /// The index of the event.
     pub event: usize,
-    /// Whether it is signed by somebody who does not know the secret.
+    /// Whether its signer does not know the secret.
     pub is_forged: bool,
-    /// After how many microseconds the sender hangs up, if it does; it then sends again.
+    /// After how many microseconds the sender disconnects, if it does; it then sends again.
     pub hangs_up: Option<u64>,
 }
 
-/// All deliveries, in their order.
+/// All deliveries, in order.
 #[derive(Debug, Clone)]
 pub struct Copies(pub Vec<Delivery>);
 
-/// One in so many deliveries is forged, too.
+/// One in this many deliveries is forged, too.
 const FORGED: u32 = 10;
-/// One in so many senders hangs up.
+/// One in this many senders disconnects.
 const HANGS_UP: u32 = 12;
 
 impl Copies {
-    /// Each of so many events one to four times, shuffled; the same for the same seed.
+    /// Draws one to four deliveries of each event, shuffled; the same seed gives the same
+    /// deliveries.
     #[must_use]
     pub fn draw(events: usize, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -1,4 +1,4 @@
-//! [`Payload`]: what happened, as the file has it.
+//! [`Payload`]: an event of the file.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use idem_webhooks::Version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What has a state of its own, and says when it was changed last.
+/// Objects with a state of their own and the time of its last change.
 pub const SOURCES: [&str; 2] = ["issue", "pull_request"];
 
 /// An event of the file.
 #[derive(Debug, Clone)]
 pub struct Payload {
-    /// As GitHub names each event: here made from its place in the file.
+    /// The id, as GitHub gives one to each event: here made from the event's index in the file.
     pub id: String,
-    /// `issues`, `push`, …
+    /// The topic: `issues`, `push`, …
     pub topic: String,
     /// The body.
     pub body: String,
@@ -40,11 +40,11 @@ struct Source {
     updated_at: Option<String>,
 }
 
-/// All events of the file.
+/// Reads all events of the file.
 ///
 /// # Errors
 ///
-/// When it cannot be read.
+/// An error when the file cannot be read.
 pub fn read(file: &Path) -> Result<Vec<Payload>, BoxError> {
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -62,7 +62,7 @@ pub fn read(file: &Path) -> Result<Vec<Payload>, BoxError> {
 }
 
 impl Payload {
-    /// The state of its issue or pull request: the time of the last change, in digits.
+    /// Returns the version of its issue or pull request: the time of the last change, in digits.
     #[must_use]
     pub fn version(body: &[u8]) -> Option<Version> {
         let sources: Sources = serde_json::from_slice(body).ok()?;
@@ -71,7 +71,7 @@ impl Payload {
             .iter()
             .zip(found)
             .find_map(|(name, source)| source.map(|source| (name, source)))?;
-        // 2019-05-15T15:20:18Z; all of GitHub's are in UTC.
+        // 2019-05-15T15:20:18Z; all of GitHub's times are in UTC.
         let changed = source.updated_at?;
         let digits: String = changed.chars().filter(char::is_ascii_digit).collect();
         Some(Version::new(

@@ -1,7 +1,8 @@
-//! A receiver of GitHub's webhooks under fire: every event of a file, delivered at least once, shuffled, in parallel,
-//! some forged, some by a sender that hangs up before it is answered.
+//! A receiver of GitHub's webhooks under difficult conditions. Every event of a file is delivered
+//! at least once, shuffled, in parallel, some forged, some by a sender that disconnects before the
+//! answer.
 //!
-//! The receiver is in `bin/webhook.rs`; here are the sender and the judge.
+//! The receiver is in `bin/webhook.rs`; this module has the sender and the audit.
 
 mod audit;
 mod delivery;
@@ -15,5 +16,5 @@ pub use events::{Payload, SOURCES, read};
 pub use report::Report;
 pub use sender::{Sender, Tally};
 
-/// What GitHub and the receiver share.
+/// The secret that GitHub and the receiver share.
 pub const SECRET: &str = "It's a Secret to Everybody";

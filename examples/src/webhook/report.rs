@@ -1,4 +1,4 @@
-//! [`Report`]: what is printed.
+//! [`Report`]: the printed report.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::storm::table::Table;
 pub struct Report {
     /// The store.
     pub product: String,
-    /// How many events.
+    /// The number of events.
     pub events: usize,
-    /// How many effects they had.
+    /// The number of effects.
     pub effects: usize,
-    /// How many deliveries were drawn.
+    /// The number of planned deliveries.
     pub deliveries: usize,
-    /// How many at once.
+    /// The number of concurrent deliveries.
     pub concurrency: usize,
     /// The seed.
     pub seed: u64,
-    /// What the sender was told.
+    /// The answers to the sender.
     pub tally: Tally,
-    /// How long it took.
+    /// The time of the run.
     pub elapsed: Duration,
-    /// What is wrong.
+    /// The errors found.
     pub wrong: Vec<String>,
 }
 

@@ -17,10 +17,10 @@ use tokio::time::{sleep, timeout};
 
 use super::{Delivery, Payload, SECRET};
 
-/// How often a delivery that is not acknowledged is sent again before the sender gives up.
+/// How often the sender repeats an unacknowledged delivery before it gives up.
 const TRIES: u32 = 200;
 
-/// Stands for GitHub, and for somebody who does not know the secret.
+/// Stands for GitHub, and for a sender without the secret.
 #[derive(Debug, Clone)]
 pub struct Sender {
     events: Arc<Vec<Payload>>,
@@ -31,25 +31,25 @@ pub struct Sender {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// What the sender was told.
+/// The answers to the sender.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// How often each text was the answer, by status and text.
+    /// How often each answer came, by status and text.
     pub answers: BTreeMap<(u16, String), u64>,
-    /// What acknowledged each event: its place and the text.
+    /// The acknowledgement of each event: its index and the text.
     pub acknowledged: Vec<(usize, String)>,
     /// Forged deliveries that were not refused.
     pub fooled: u64,
-    /// Senders that did not wait for the answer.
+    /// Senders that disconnected before the answer.
     pub hung_up: u64,
 }
 
 impl Sender {
-    /// Sends these events there.
+    /// Creates a sender of these events to this address.
     ///
     /// # Errors
     ///
-    /// None with the secrets that this has.
+    /// None with the secrets of this program.
     pub fn new(events: Vec<Payload>, to: SocketAddr) -> Result<Self, BoxError> {
         Ok(Self {
             events: Arc::new(events),
@@ -61,15 +61,15 @@ impl Sender {
         })
     }
 
-    /// Sends until it is acknowledged; a forged one once.
+    /// Sends until the receiver acknowledges it; a forged one once.
     ///
     /// # Errors
     ///
-    /// When the receiver does not acknowledge it for long.
+    /// An error when the receiver does not acknowledge it for long.
     pub async fn deliver(self, delivery: Delivery) -> Result<(), BoxError> {
         if let Some(micros) = delivery.hangs_up {
             let call = self.send(delivery);
-            // Whatever was answered, the sender has not heard it.
+            // The sender has disconnected, so it ignores any answer.
             let _ = timeout(Duration::from_micros(micros), call).await;
             self.note(|tally| tally.hung_up += 1);
         }
@@ -118,7 +118,7 @@ impl Sender {
         what(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What it was told until now.
+    /// Returns the answers so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally

@@ -26,7 +26,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Until so many nonces are taken.
+    /// Waits until this many nonces are taken.
     pub(crate) async fn until_taken(&self, count: usize) {
         if self.url.starts_with("sqlite:") {
             return self.until_recorded(count).await;
@@ -48,7 +48,7 @@ impl Place {
 }
 
 impl Place {
-    /// The same in a SQLite file.
+    /// Does the same in a SQLite file.
     async fn until_recorded(&self, count: usize) {
         let pool = SqlitePool::connect(&self.url).await.unwrap();
         let sql = format!("SELECT count(*) FROM {}_records", self.namespace);
@@ -131,7 +131,7 @@ impl Server {
         self.request(author, Some(body))
     }
 
-    /// How many messages it has.
+    /// Returns how many messages it has.
     pub(crate) async fn count(&self) -> usize {
         let answer = self.request("ada", None).await;
         answer.json.as_array().unwrap().len()
@@ -145,7 +145,7 @@ impl Server {
         connect_async(request).await.map(|(socket, _)| socket)
     }
 
-    /// Sends a frame and answers with the one that answers it.
+    /// Sends a frame and returns its answer.
     pub(crate) async fn say(&self, author: &str, mut frame: Value) -> Value {
         frame["op"] = "send".into();
         let mut socket = self.socket(author).await.unwrap();
@@ -164,7 +164,7 @@ impl Answer {
     }
 }
 
-/// A message that asks for its nonce to be enforced.
+/// A message with an enforced nonce.
 pub(crate) fn draft(nonce: impl Into<Value>) -> Value {
     json!({ "content": "Anyone for tea?", "nonce": nonce.into(), "enforce_nonce": true })
 }

@@ -1,4 +1,4 @@
-//! Runs the command and reads what it says.
+//! Runs the command and reads its output.
 
 pub(crate) mod servers;
 
@@ -12,7 +12,7 @@ pub(crate) struct Storm {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The last line of standard output; `null` where it is none.
+    /// The last line of standard output; `null` if it is not JSON.
     pub(crate) json: Value,
 }
 
@@ -57,7 +57,7 @@ impl Storm {
             .unwrap_or_else(|| panic!("no number `{name}`:\n{}{}", self.stdout, self.stderr))
     }
 
-    /// Every effect once, every delivery answered.
+    /// Checks that every effect happened once and every delivery was answered.
     #[track_caller]
     pub(crate) fn is_clean(&self, requests: u64, deliveries: u64) {
         assert_eq!(self.status, 0, "{}{}", self.stdout, self.stderr);
@@ -70,7 +70,7 @@ impl Storm {
         assert!(self.stdout.contains("Every effect happened exactly once."));
     }
 
-    /// Stopped with one line that says all of this.
+    /// Checks that the command stopped with one line that contains all of this.
     #[track_caller]
     pub(crate) fn is_stopped(&self, reasons: &[&str]) {
         assert_eq!(self.status, 2, "{}{}", self.stdout, self.stderr);

@@ -1,8 +1,8 @@
-//! Programs on every server that there is.
+//! Programs on every available server.
 
 use libtest_mimic::{Failed, Trial};
 
-/// The name of a store, its servers, and what the program calls them.
+/// A store's name, its servers, and its product name in the program's output.
 type Store = (&'static str, &'static [&'static str], &'static str);
 
 const STORES: &[Store] = &[
@@ -17,7 +17,7 @@ const STORES: &[Store] = &[
     ("hybrid", &["redis", "postgres"], " behind Redis "),
 ];
 
-/// A trial for each store: of what the program is called, given the store's URL and what the program calls it.
+/// Returns a trial for each store, which gets the store's URL and its product name in the output.
 pub(crate) fn trials(
     what: &'static str,
     run: fn(store: &str, product: &str),
@@ -25,7 +25,7 @@ pub(crate) fn trials(
     STORES.iter().map(move |store| trial(what, store, run))
 }
 
-/// Ignored visibly where there is no server; failed where one is required.
+/// Visibly ignored without a server; failed where a server is required.
 fn trial(
     what: &str,
     &(name, servers, product): &Store,

@@ -16,7 +16,7 @@ use idem_core::{Idempotency, MemoryStore, Work};
 use idem_http::{HttpPolicy, IdempotencyLayer, Requirement};
 use serde::{Deserialize, Serialize};
 
-/// The whole service; a report takes so long.
+/// The whole service; a report takes `report_time`.
 pub(crate) fn app(report_time: Duration) -> Router {
     let idempotency = Idempotency::new(MemoryStore::new()); // or PostgresStore, MySqlStore, …
     let layer = IdempotencyLayer::new(idempotency, account);
@@ -38,11 +38,11 @@ pub(crate) fn app(report_time: Duration) -> Router {
         .layer(from_fn(authenticate))
 }
 
-/// Who was authenticated.
+/// The authenticated account.
 #[derive(Clone)]
 struct Account(String);
 
-/// Outside of the idempotency layer: only who is known gets there.
+/// Runs outside the idempotency layer, so that only authenticated requests reach it.
 async fn authenticate(mut request: Request, next: Next) -> Response {
     let token = request.headers().get(AUTHORIZATION);
     let account = match token.map(http::HeaderValue::as_bytes) {
@@ -54,7 +54,7 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The scope of keys is what the authentication found, never what the client says.
+/// The scope of keys comes from the authentication, never from what the client sends.
 fn account(parts: &Parts) -> Option<String> {
     let Account(name) = parts.extensions.get()?;
     Some(name.clone())
@@ -71,7 +71,7 @@ struct Payment {
     amount: u64,
 }
 
-/// Makes a payment with a new number each time that it is called.
+/// Makes a payment with a new number at each call.
 async fn pay(
     State(numbers): State<Arc<AtomicU64>>,
     Extension(work): Extension<Work>,

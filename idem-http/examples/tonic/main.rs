@@ -1,11 +1,12 @@
-//! A gRPC method that runs once per key: the key travels as metadata, and the method asks the engine itself.
+//! A gRPC method that runs once per key: the key travels as metadata, and the method calls the
+//! engine itself.
 //!
 //! ```sh
 //! cargo run -p idem-http --example tonic
 //! ```
 //!
-//! Messages are plain text here, and the service is written by hand, so that no `protoc` is needed; with generated
-//! code, `pay` is the body of the method.
+//! Messages are plain text and the service is written by hand, so that the example needs no
+//! `protoc`. With generated code, `pay` is the body of the method.
 
 mod payments;
 

@@ -26,7 +26,7 @@ use text::Text;
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The client's side: one more entry of metadata.
+/// The client's side: the request carries one more metadata entry.
 pub(crate) async fn send(
     channel: &Channel,
     key: &str,
@@ -77,7 +77,8 @@ impl Default for Payments {
 }
 
 impl Payments {
-    /// The method: what is asked for is done in a task of its own, so that a client that goes away does not end it.
+    /// The method. The payment runs in a task of its own, so that a client that disconnects does
+    /// not end it.
     async fn pay(self, request: Request<String>) -> Result<Response<String>, Status> {
         let key = key_of(request.metadata())?;
         let order = request.into_inner();
@@ -112,7 +113,7 @@ impl Payments {
     }
 }
 
-/// The key lies in the scope of who was authenticated.
+/// Builds the key in the scope of the authenticated caller.
 fn key_of(metadata: &MetadataMap) -> Result<Key, Status> {
     let account = match metadata.get("authorization").map(|token| token.as_bytes()) {
         Some(b"Bearer token-of-alice") => "alice",

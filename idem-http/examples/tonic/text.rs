@@ -1,10 +1,10 @@
-//! A codec for messages that are text.
+//! A codec for text messages.
 
 use bytes::{Buf, BufMut};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Messages that are text.
+/// A codec for text messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Text;
 

@@ -1,4 +1,4 @@
-//! Conflicts that tell what differs.
+//! Conflicts that show the difference.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the engine's own policy brings along.
+//! The engine's own policy behind the layer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Keys in the metadata of gRPC calls, by the example.
+//! Keys in the metadata of gRPC calls, with the example.
 
 use http::HeaderMap;
 use idem_core::{Effect, Error, ErrorKind, RunError};

@@ -1,4 +1,4 @@
-//! Which requests have a key that counts.
+//! Requests whose key counts.
 
 use http::{HeaderName, Method, StatusCode};
 use idem_http::{HttpPolicy, KeyForm, ProblemType, Requirement};

@@ -81,7 +81,7 @@ async fn the_handler_gets_the_bytes_of_the_request() {
     assert_eq!(app.send(request).await.text(), "{ \"a\": 1 }");
 }
 
-/// Answers with these chunks.
+/// A service that answers with these chunks.
 fn answering(layer: IdempotencyLayer, chunks: &'static [&'static str], is_sized: bool) -> App {
     App::new(layer, move |_| async move {
         if is_sized {

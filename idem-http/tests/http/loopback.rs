@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{Answer, App, layer, post, until};
 
-/// A connection on which the head of a keyed request was sent.
+/// Opens a connection and sends the head of a keyed request.
 async fn connect(address: SocketAddr, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
@@ -33,7 +33,7 @@ async fn connect(address: SocketAddr, more: &str) -> TcpStream {
     stream
 }
 
-/// Says that it was dropped.
+/// Sets its flag when it is dropped.
 struct Dropped(Arc<AtomicBool>);
 
 impl Drop for Dropped {
@@ -100,7 +100,7 @@ async fn a_body_that_breaks_off_reaches_the_client_as_far_as_it_got() {
     for run in 1..=2 {
         let mut stream = connect(address, "content-length: 2\r\n\r\n{}").await;
         let mut answer = Vec::new();
-        // The connection ends, in an orderly way or not.
+        // The connection may end with an error.
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "run {run}: {answer}");
@@ -185,7 +185,7 @@ async fn of_64_racing_clients_one_request_is_handled_and_all_get_its_answer() {
     assert_eq!(app.runs(), 1);
 }
 
-/// Switches to a protocol that sends back what it gets.
+/// Switches to a protocol that echoes.
 async fn echo(mut request: Request) -> Response {
     let upgrading = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The layer, by what a client sees of it.
+//! The layer, as a client sees it.
 
 #[cfg(feature = "diff")]
 mod differences;

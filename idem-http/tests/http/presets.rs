@@ -1,4 +1,4 @@
-//! What the presets differ in.
+//! The differences between the presets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn stripes_preset_guards_post_only() {
     assert_eq!(app.runs(), 2);
 }
 
-/// How long a record of the preset is kept, where the engine's own policy says an hour.
+/// Returns how long a record of the preset is kept, while the engine's own policy says an hour.
 async fn retention(policy: HttpPolicy) -> Duration {
     let store = Arc::new(MemoryStore::new());
     let engine = Policy::default().with_retention(Duration::from_secs(3600));

@@ -1,4 +1,4 @@
-//! The layer around services that know nothing of axum.
+//! The layer around services without axum.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! What a replay is made of.
+//! The contents of a replay.
 
 use std::time::{Duration, SystemTime};
 
@@ -127,7 +127,7 @@ async fn a_replay_tells_when_it_was_first_answered() {
     );
 }
 
-/// This year, and the one that was just now, if it is New Year.
+/// The current year, and the year of a moment ago, in case it is New Year.
 fn years(now: SystemTime) -> impl Iterator<Item = String> {
     [now, now - Duration::from_secs(60)]
         .into_iter()

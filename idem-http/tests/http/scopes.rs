@@ -1,4 +1,4 @@
-//! Whose key it is.
+//! Scopes of keys.
 
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};

@@ -1,4 +1,4 @@
-//! Which statuses are kept.
+//! Which statuses are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,4 +1,4 @@
-//! A store that can be told to fail.
+//! A store that fails on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use idem_core::{
     Limits, MemoryStore, Record, Response, Result, async_trait,
 };
 
-/// A memory store that fails while it is told to, in this way.
+/// A memory store that fails in this way while `fails` is set.
 #[derive(Debug, Clone)]
 pub(crate) struct FailingStore {
     inner: Arc<MemoryStore>,
     fails: Arc<AtomicBool>,
     kind: ErrorKind,
-    /// Only what is under derived keys fails.
+    /// Only calls with derived keys fail.
     only_derived: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A service behind the layer, and what it answered.
+//! A service behind the layer, and its responses.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,7 +18,7 @@ use idem_http::{HttpPolicy, IdempotencyLayer, ProblemType};
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// In these tests a header stands for what the authentication found out.
+/// In these tests a header stands for the authentication's result.
 pub(crate) fn account(parts: &Parts) -> Option<String> {
     let account = parts.headers.get("x-account")?;
     account.to_str().ok().map(str::to_owned)
@@ -91,7 +91,7 @@ impl App {
     }
 }
 
-/// An answer that was read to its end.
+/// A response that was read to its end.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -121,7 +121,7 @@ impl Answer {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// The problem, after a look at what every problem has.
+    /// Returns the problem, after checking what every problem has.
     #[track_caller]
     pub(crate) fn problem(&self, kind: ProblemType) -> Value {
         assert_eq!(
@@ -157,19 +157,19 @@ pub(crate) fn request(method: &str, path: &str, key: &str, body: &'static str) -
         .unwrap()
 }
 
-/// The same without the header of this name.
+/// Removes the header of this name.
 pub(crate) fn without(mut request: Request, name: &str) -> Request {
     request.headers_mut().remove(name);
     request
 }
 
-/// The same with this header.
+/// Sets this header.
 pub(crate) fn with(mut request: Request, name: &'static str, value: &str) -> Request {
     request.headers_mut().insert(name, value.parse().unwrap());
     request
 }
 
-/// Waits for a condition that is sure to come.
+/// Waits for a condition that must come true.
 pub(crate) async fn until<F, Fut>(condition: F)
 where
     F: Fn() -> Fut + Send + Sync,

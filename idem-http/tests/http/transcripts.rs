@@ -1,4 +1,4 @@
-//! The transcripts beside the example are what `curl` prints. `IDEM_BLESS=1` writes them again.
+//! The transcripts beside the example are the output of `curl`. `IDEM_BLESS=1` writes them again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PAYMENT: &str = "curl -i localhost:3000/payments -H 'Authorization: Bearer
 const REPORT: &str = "curl -i localhost:3000/reports -X POST -H 'Authorization: Bearer token-of-alice' \\\n  \
     -H 'Idempotency-Key: \"report-7\"'";
 
-/// What is said before each, and the command.
+/// Returns the text before each command, and the command.
 fn commands() -> Vec<(&'static str, String)> {
     let pay = |key: &str, body: &str| format!("{PAYMENT}{key} -d '{body}'");
     let with_key = " \\\n  -H 'Idempotency-Key: \"8e03978e-40d5\"'";
@@ -70,7 +70,7 @@ async fn run(command: &str, address: SocketAddr) -> String {
     said
 }
 
-/// The same with what is different each time in one form.
+/// Replaces the parts that differ each time.
 fn masked(said: &str) -> String {
     let lines = said.lines().map(|line| match line.split_once(": ") {
         Some((name @ ("date" | "idempotency-first-answered"), _)) => format!("{name}: {DATE}"),
@@ -81,7 +81,7 @@ fn masked(said: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The line with this number in place of the one that follows `before`.
+/// Replaces the number that follows `before`.
 fn mask_number(line: &str, before: &str, number: u32) -> String {
     match line.split_once(before) {
         Some((start, rest)) => {

@@ -1,4 +1,4 @@
-//! Law 16, and what the server deletes by itself.
+//! Law 16, and the server's own deletions.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) const THE_SERVER_DELETES_NOTHING_THAT_MAY_BE_NEEDED: Case =
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Also by a process that writes before it looks.
+/// Also for a process that writes before it reads.
 async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
     let store = support::harness()?.store(cx.namespace()).await?;
     let claim = cx.claim(&cx.request(&cx.key("spent"))).await?;
@@ -70,7 +70,7 @@ async fn a_token_that_cannot_grow_is_told(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A token from the future is what a clock that was set back leaves behind.
+/// A clock that was set back leaves behind a token from the future.
 async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResult {
     let claim = cx.claim(&cx.request(&cx.key("ahead"))).await?;
     cx.store().release(&claim).await?;
@@ -96,7 +96,8 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// A minute later than the end of the retention and than the token, so that members may differ about the time.
+/// The server deletes a minute after the end of the retention and after the token, so that the
+/// clocks of members may differ.
 async fn the_server_deletes_nothing_that_may_be_needed(cx: &Context) -> CaseResult {
     let minute = 60_000_000;
     duplicates(cx).await?;
@@ -132,7 +133,7 @@ async fn expired(cx: &Context, count: usize) -> CaseResult {
     Ok(())
 }
 
-/// For a minute after the end of the retention the server leaves the record to `purge`.
+/// For a minute after the end of the retention the server leaves the record to `delete_expired`.
 async fn purge_counts_what_it_deletes(cx: &Context) -> CaseResult {
     let live = cx.claim(&cx.request(&cx.key("live"))).await?;
     expired(cx, 10).await?;
@@ -165,7 +166,7 @@ async fn purges_beside_each_other_count_each_record_once(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// The server's own plan for each command of each operation, among thousands of records.
+/// Checks the server's own plan for each command of each operation, among thousands of records.
 async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     fill(cx, 3000).await?;
@@ -221,7 +222,7 @@ async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
     }
 }
 
-/// The stages of the plan that is to be taken; those of rejected ones do not count.
+/// The stages of the winning plan; those of rejected plans do not count.
 fn stages(plan: &Bson) -> Vec<String> {
     match plan {
         Bson::Array(parts) => parts.iter().flat_map(stages).collect(),
@@ -237,7 +238,7 @@ fn stages(plan: &Bson) -> Vec<String> {
     }
 }
 
-/// Records of which one in ten has expired.
+/// Inserts records of which one in ten has expired.
 async fn fill(cx: &Context, count: i64) -> CaseResult {
     let database = support::harness()?.database(cx.namespace()).await?;
     let record = |number: i64| {
@@ -246,7 +247,8 @@ async fn fill(cx: &Context, count: i64) -> CaseResult {
         } else {
             4_000_000_000_000_000
         };
-        // Late, so that the server does not delete it before it is counted.
+        // Now, because the TTL monitor runs only each minute: it does not delete the record before
+        // the count.
         let purge_at = idem_mongo::mongodb::bson::DateTime::now();
         let live = idem_mongo::mongodb::bson::DateTime::from_millis(4_000_000_000_000);
         doc! {

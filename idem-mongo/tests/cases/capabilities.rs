@@ -1,4 +1,4 @@
-//! Checkpoints and watermarks as the documents show them.
+//! Checkpoints and watermarks as the documents store them.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_checkpoint_changes_nothing_else_of_its_record(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// Whatever ends the claim leaves nothing of it in the document.
+/// However the claim ends, the document keeps nothing of its checkpoint.
 async fn a_checkpoint_goes_with_the_claim(cx: &Context) -> CaseResult {
     let store = support::harness()?.store(cx.namespace()).await?;
     for how in ["complete", "fail", "release", "sweep", "claim"] {
@@ -109,7 +109,7 @@ async fn a_checkpoint_goes_with_the_claim(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A version that knew of no checkpoints seals a record and leaves the field where it is.
+/// A version without checkpoints seals a record and leaves the field.
 async fn a_checkpoint_left_by_an_earlier_version_is_not_taken_for_anothers(
     cx: &Context,
 ) -> CaseResult {
@@ -161,7 +161,7 @@ async fn logged(cx: &Context) -> CaseResult<u64> {
     Ok(log.count_documents(doc! { "ns": marks }).await?)
 }
 
-/// Access by itself, and by the command of somebody who found the source without a mark and lost the race.
+/// Alone, and with the command of a caller that found no mark and lost the race.
 async fn what_does_not_advance_leaves_nothing_in_the_log(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let store = watch.store(&harness, harness.config(cx.namespace())?);
@@ -193,7 +193,8 @@ async fn what_does_not_advance_leaves_nothing_in_the_log(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// What it had works as before; of watermarks it says what to do, and does not let the server make a bare collection.
+/// The older features still work; the watermark operations say what to do, and do not let the
+/// server create a collection without indexes.
 async fn a_store_migrated_before_watermarks_keeps_working(cx: &Context) -> CaseResult {
     marks(cx).await?.drop().await?;
     let store: MongoStore = support::harness()?.store(cx.namespace()).await?;

@@ -1,4 +1,4 @@
-//! What is sent with each command.
+//! The settings that the store sends with each command.
 
 use std::time::Duration;
 
@@ -120,8 +120,8 @@ async fn a_weaker_concern_is_sent_when_it_is_chosen(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// Each write of one document has a transaction number, by which the server knows the same command when it comes twice.
-/// Standalone servers have none.
+/// Each write of one document has a transaction number, by which the server recognizes a repeated
+/// command. Standalone servers have none.
 async fn writes_can_be_retried_by_the_driver(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let config = harness.config(cx.namespace())?;
@@ -160,7 +160,7 @@ async fn nothing_is_sent_of_what_is_too_large(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The largest result that is advised, under the longest key, with all the metadata that fit.
+/// The largest recommended result, under the longest key, with as much metadata as fits.
 async fn fifteen_mebibytes_are_replayed(cx: &Context) -> CaseResult {
     let harness = support::harness()?;
     let limits = Limits::DEFAULT.with_max_result_bytes(15 << 20);

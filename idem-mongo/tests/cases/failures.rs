@@ -1,4 +1,4 @@
-//! Servers that cannot do what is asked, or do not answer.
+//! Servers that do not support an operation, or do not answer.
 
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ async fn a_server_that_does_not_answer_is_unavailable(cx: &Context) -> CaseResul
     Ok(())
 }
 
-/// A driver's future that is dropped closes its connection (RUST-937); ours are polled to their end by a task.
+/// A dropped future of the driver closes its connection (RUST-937); the store's tasks poll them to
+/// their end.
 async fn dropped_operations_break_no_connection(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let config = harness.config(cx.namespace())?;

@@ -12,7 +12,7 @@ pub(crate) use schema::migrate_as_child;
 
 use idem_conformance::{Case, CaseFuture, Context};
 
-/// All of them.
+/// All cases.
 pub(crate) const ALL: &[Case] = &[
     bounded::A_CLOCK_THAT_WAS_SET_BACK_TAKES_NO_TOKEN_BACK,
     bounded::A_TOKEN_THAT_CANNOT_GROW_IS_TOLD,

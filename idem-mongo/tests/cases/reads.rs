@@ -1,4 +1,4 @@
-//! Law 15 as the server sees it: what is written stands in its log of operations.
+//! Law 15 as the server sees it: its log of operations records every write.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(super) const A_CLAIM_THAT_LOSES_WHERE_IT_WRITES_CHANGES_NOTHING: Case = case
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Entries of the server's log about the case's records; none on a standalone server, which has no log.
+/// Returns the entries of the server's log about the case's records; none on a standalone server,
+/// which has no log.
 async fn end_of_log(cx: &Context) -> CaseResult<u64> {
     let local = support::harness()?.database("local").await?;
     let log = local.collection::<Document>("oplog.rs");
@@ -36,7 +37,7 @@ async fn end_of_log(cx: &Context) -> CaseResult<u64> {
     Ok(log.count_documents(doc! { "ns": records }).await?)
 }
 
-/// Entries since then.
+/// Returns the entries since then.
 async fn logged(cx: &Context, since: u64) -> CaseResult<u64> {
     Ok(end_of_log(cx).await? - since)
 }
@@ -74,7 +75,7 @@ async fn duplicates_leave_nothing_in_the_log(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Most of them find the key free, and are let down where they write: by 11000, 112, or the document that is there.
+/// Most of them find the key free and lose at the write: by 11000, 112, or the existing document.
 async fn of_a_storm_one_write_is_logged(cx: &Context) -> CaseResult {
     for round in 0..5 {
         let end = end_of_log(cx).await?;
@@ -95,7 +96,8 @@ async fn of_a_storm_one_write_is_logged(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The update of a claim that found the key free, sent again when it is held in each way: what a loser of a race does.
+/// The update of a claim that found the key free, sent to a key held in each way: the loser of a
+/// race sends it so.
 async fn a_claim_that_loses_where_it_writes_changes_nothing(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let store = watch.store(&harness, harness.config(cx.namespace())?);
@@ -122,7 +124,7 @@ async fn a_claim_that_loses_where_it_writes_changes_nothing(cx: &Context) -> Cas
     Ok(())
 }
 
-/// The command that a claim of this request sends, with another key put in.
+/// Returns the command that a claim of this request sends, with another key in it.
 async fn update_of(
     cx: &Context,
     store: &idem_mongo::MongoStore,

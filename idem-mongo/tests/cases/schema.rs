@@ -39,10 +39,10 @@ pub(super) const THE_INDEXES_ARE_AS_PRINTED: Case = case(8, "the_indexes_are_as_
     Box::pin(the_indexes_are_as_printed(cx))
 });
 
-/// The database that a child process is to migrate.
+/// The database that a child process migrates.
 const CHILD: &str = "IDEM_TEST_MIGRATE";
 
-/// The answer of a child process that was started to migrate.
+/// Returns the result of a child process that was started to migrate.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     let namespace = std::env::var(CHILD).ok()?;
     let migrate = async {
@@ -127,7 +127,8 @@ async fn a_missing_collection_is_named_with_its_cure(cx: &Context) -> CaseResult
     Ok(())
 }
 
-/// MongoDB creates what a write does not find: without the index by which expired records are deleted.
+/// MongoDB creates a missing collection at a write, without the index by which expired records are
+/// deleted.
 async fn a_collection_without_indexes_is_refused(cx: &Context) -> CaseResult {
     let database = support::harness()?.database(cx.namespace()).await?;
     database.create_collection("bare").await?;
@@ -139,7 +140,7 @@ async fn a_collection_without_indexes_is_refused(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Under a collation keys that differ in case alone would be equal.
+/// Under a collation, keys that differ only in case would be equal.
 async fn a_collation_is_refused(cx: &Context) -> CaseResult {
     let database = support::harness()?.database(cx.namespace()).await?;
     let collation = doc! { "locale": "en", "strength": 2 };

@@ -71,7 +71,7 @@ impl Shop {
         let store = support::harness()?.store(cx.namespace()).await?;
         let database = store.client().database(cx.namespace());
         for name in ["payments", "totals"] {
-            // Somebody else of this case may have created it.
+            // Another caller of this case may have created it.
             let _ = database.create_collection(name).await;
         }
         Ok(Self {
@@ -163,7 +163,7 @@ async fn an_abort_leaves_neither(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Each transaction changes the one total, so most of them fail at first.
+/// All transactions change the one total, so most of them fail at first.
 async fn transactions_are_repeated_as_a_whole(cx: &Context) -> CaseResult {
     const KEYS: u32 = 12;
     let mut shop = Shop::open(cx).await?;
@@ -209,7 +209,7 @@ async fn a_lost_claim_aborts_the_business_document(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The snapshot stands still in a transaction; leases are judged by the clock.
+/// The snapshot does not change in a transaction; the clock decides about leases.
 async fn leases_end_during_a_long_transaction(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx).await?;
     let key = cx.key("one");
@@ -229,7 +229,7 @@ async fn leases_end_during_a_long_transaction(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A claim outside waits for the end of the transaction, or is told that it lost a race.
+/// A claim outside waits for the end of the transaction, or gets the error of a lost race.
 async fn a_claim_beside_a_transaction_has_one_winner(cx: &Context) -> CaseResult {
     let shop = Shop::open(cx).await?;
     for commits in [true, false] {
@@ -288,12 +288,12 @@ async fn a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_els
                 }
             }
         });
-        // Time for it to meet the transaction, whether it waits for that or not.
+        // Gives the claim time to meet the transaction, whether it waits for it or not.
         let early = tokio::time::timeout(Duration::from_millis(50), &mut asking).await;
         let result = if commits { Ok(()) } else { Err("declined") };
         let finished = attempts.finish(session, result).await.expect("an end");
         assert_eq!(finished.is_ok(), commits);
-        // Before the end it is in flight, and after a commit completed.
+        // Before the end the record is in flight, and after a commit completed.
         let (told, may_be_done) = match early {
             Ok(told) => (told??, false),
             Err(_) => (asking.await??, commits),

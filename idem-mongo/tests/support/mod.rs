@@ -26,29 +26,29 @@ pub(crate) struct MongoHarness {
 }
 
 impl MongoHarness {
-    /// The server that the environment names or that is started for the tests.
+    /// Returns the server that the environment names, or one started for the tests.
     pub(crate) fn found() -> Result<Self, Missing> {
         let missing = || Missing::new(idem_servers::missing_reason(NAME));
         let url = idem_servers::url_for(NAME).ok_or_else(missing)?;
         Ok(Self { url })
     }
 
-    /// Names for a namespace.
+    /// Returns the names for a namespace.
     pub(crate) fn config(&self, namespace: &str) -> Result<Config, BoxError> {
         Ok(Config::new().with_database(namespace)?)
     }
 
-    /// A store of the concrete type.
+    /// Returns a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<MongoStore, BoxError> {
         Ok(MongoStore::connect(&self.url, self.config(namespace)?).await?)
     }
 
-    /// How the tests' own clients are made.
+    /// Returns the options of the tests' own clients.
     pub(crate) async fn options(&self) -> Result<ClientOptions, BoxError> {
         Ok(ClientOptions::parse(&self.url).await?)
     }
 
-    /// A database of a client of the tests' own.
+    /// Returns a database of the tests' own client.
     pub(crate) async fn database(&self, name: &str) -> Result<Database, BoxError> {
         Ok(Client::with_options(self.options().await?)?.database(name))
     }
@@ -80,7 +80,7 @@ impl Harness for MongoHarness {
         NAME
     }
 
-    /// The TTL monitor deletes what has expired, and nobody counts it.
+    /// The TTL monitor deletes expired records, and nothing counts them.
     fn profile(&self) -> Profile {
         Profile::new()
             .shared_between_processes()
@@ -162,7 +162,8 @@ impl Harness for MongoHarness {
     }
 }
 
-/// Who it says it is. Servers like MongoDB tell the version that they are like, and their own beside it or none at all.
+/// Identifies the product. Compatible servers report the MongoDB version that they follow, and
+/// their own beside it or none.
 fn product(build: &Document) -> Product {
     let text = |field: &str| build.get_str(field).unwrap_or_default();
     for (field, name) in [

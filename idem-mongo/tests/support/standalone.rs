@@ -1,4 +1,4 @@
-//! A server that says that it stands alone, and does nothing else.
+//! A server that only says that it is standalone.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! A transaction of a caller's.
+//! A caller's transaction.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Response, Result, a
 use idem_mongo::mongodb::ClientSession;
 use idem_mongo::{MongoStore, Transactions};
 
-/// Dropped, the driver aborts it.
+/// If it is dropped, the driver aborts it.
 struct Open {
     store: MongoStore,
     session: ClientSession,
 }
 
-/// Begins one on a client of its own.
+/// Begins one on its own client.
 pub(crate) async fn begin(store: MongoStore) -> Result<impl CallerTransaction + 'static, BoxError> {
     let transactions = Transactions::new(store.client().clone());
     let session = transactions.attempts().begin().await?;

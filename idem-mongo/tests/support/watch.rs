@@ -12,7 +12,7 @@ use idem_mongo::{Config, MongoStore};
 
 use super::MongoHarness;
 
-/// What a client has sent, and which connections it had to close.
+/// The commands that a client has sent, and the connections that it had to close.
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     commands: Arc<Mutex<Vec<Document>>>,
@@ -20,7 +20,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A store on a client whose own settings are as weak as they can be, watched.
+    /// Returns a watched store on a client whose own settings are as weak as possible.
     pub(crate) async fn store(
         &self,
         harness: &MongoHarness,
@@ -51,7 +51,7 @@ impl Watch {
         ))
     }
 
-    /// The commands of these names since the last call.
+    /// Returns the commands of these names since the last call.
     pub(crate) fn take(&self, names: &[&str]) -> Vec<Document> {
         let commands = std::mem::take(&mut *lock(&self.commands));
         let wanted = |command: &Document| {
@@ -61,7 +61,7 @@ impl Watch {
         commands.into_iter().filter(wanted).collect()
     }
 
-    /// Connections closed because something went wrong on them, or because a future was dropped.
+    /// Returns the connections closed because of an error, or because a future was dropped.
     pub(crate) fn broken(&self) -> Vec<String> {
         lock(&self.broken).clone()
     }

@@ -1,4 +1,4 @@
-//! A store to break.
+//! A store with faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use idem_core::{
     Limits, MemoryStore, Record, Response, Result, async_trait,
 };
 
-/// A store in memory that can be out of reach, for everything or for one step.
+/// A store in memory that can be unreachable, for all calls or for one kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fragile {
     pub(crate) store: MemoryStore,

@@ -1,8 +1,8 @@
-//! [`Identity`]: which event it is.
+//! [`Identity`]: the id, topic and fingerprint of an event.
 
 use idem_core::Fingerprint;
 
-/// Which event it is, and by what its deliveries are known to be the same.
+/// The id and topic of an event, and the fingerprint that its deliveries share.
 pub(crate) struct Identity {
     pub(crate) id: String,
     pub(crate) topic: Option<String>,

@@ -1,4 +1,4 @@
-//! How each provider signs, and where it says which event it is.
+//! How each provider signs, and where its deliveries carry the event's id.
 
 mod github;
 mod identity;
@@ -15,7 +15,7 @@ pub(crate) use identity::Identity;
 pub(crate) use presented::Presented;
 pub(crate) use slack::challenge;
 
-/// What the delivery says of its signature.
+/// Returns the signatures that the delivery carries.
 pub(crate) fn presented(provider: Provider, headers: &HeaderMap) -> Result<Presented, Rejection> {
     match provider {
         Provider::Stripe => stripe::presented(headers),
@@ -25,7 +25,7 @@ pub(crate) fn presented(provider: Provider, headers: &HeaderMap) -> Result<Prese
     }
 }
 
-/// What is signed before the body.
+/// Returns the signed text before the body.
 pub(crate) fn prefix(provider: Provider, time: u64) -> String {
     match provider {
         Provider::Stripe => stripe::prefix(time),
@@ -34,7 +34,7 @@ pub(crate) fn prefix(provider: Provider, time: u64) -> String {
     }
 }
 
-/// The headers of a delivery with this signature.
+/// Returns the headers of a delivery with this signature.
 pub(crate) fn headers(
     provider: Provider,
     signature: &[u8; 32],
@@ -48,7 +48,7 @@ pub(crate) fn headers(
     }
 }
 
-/// Which event it is. The signature was right.
+/// Identifies the event of a delivery whose signature was valid.
 pub(crate) fn identity(
     provider: Provider,
     headers: &HeaderMap,
@@ -60,14 +60,14 @@ pub(crate) fn identity(
         Provider::Shopify => shopify::identity(headers, body),
         Provider::Slack => slack::identity(body),
     }?;
-    // An id of blanks is one that somebody forgot to fill in: all such events would be one.
+    // A blank id is one that the sender forgot to fill in: all such events would be one.
     match identity.id.trim() {
         "" => Err(Rejection::NoId),
         _ => Ok(identity),
     }
 }
 
-/// The only value of that name, or nothing where there is none.
+/// Returns the only value of that name, or `None` if there is none.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(HeaderValue::to_str), values.next()) {
@@ -77,14 +77,14 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     }
 }
 
-/// A header of the signature.
+/// Returns a header of the signature.
 fn of_signature<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Rejection> {
     only(headers, name)
         .map_err(|()| Rejection::MalformedSignature)?
         .ok_or(Rejection::Unsigned)
 }
 
-/// A header that names the event.
+/// Returns a header that names the event.
 fn of_event<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Rejection> {
     match only(headers, name) {
         Ok(Some(value)) if !value.trim().is_empty() => Ok(value),
@@ -92,7 +92,8 @@ fn of_event<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Re
     }
 }
 
-/// Seconds since 1970, in digits only and as short as they can be: the text that was signed is made from the number.
+/// Parses seconds since 1970, in digits only and without leading zeros: the signed text is made
+/// from the number again.
 fn seconds(text: &str) -> Result<u64, Rejection> {
     let number: u64 = text.parse().map_err(|_| Rejection::MalformedSignature)?;
     if number.to_string() == text {

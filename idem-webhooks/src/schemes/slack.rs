@@ -42,7 +42,7 @@ pub(super) fn identity(body: &[u8]) -> Result<Identity, Rejection> {
     })
 }
 
-/// What Slack sends once, to see that the endpoint is there: it wants this text back.
+/// Returns the text that Slack sends once to check that the endpoint exists, and expects back.
 pub(crate) fn challenge(body: &[u8]) -> Option<String> {
     let envelope: Envelope = serde_json::from_slice(body).ok()?;
     let is_handshake = envelope.kind.as_deref() == Some("url_verification");

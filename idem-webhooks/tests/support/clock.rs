@@ -1,8 +1,8 @@
-//! A clock to set.
+//! A clock that tests set.
 
 use idem_webhooks::Clock;
 
-/// What time it is told.
+/// The time that a test has set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Told(u64);
 

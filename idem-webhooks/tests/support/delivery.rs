@@ -21,7 +21,7 @@ pub(crate) fn versioned(store: impl IdempotencyStore) -> Receiver {
     receiver(store).with_versions(version).unwrap()
 }
 
-/// Does not wait for long for a store that is away.
+/// Returns a receiver that does not wait long for an unreachable store.
 pub(crate) fn receiver(store: impl IdempotencyStore) -> Receiver {
     let store: Arc<dyn IdempotencyStore> = Arc::new(store);
     let policy = policy()

@@ -1,4 +1,4 @@
-//! A store to break, and deliveries.
+//! A store with faults, and deliveries.
 
 pub(crate) mod delivery;
 
@@ -12,14 +12,14 @@ use idem_core::{
     async_trait,
 };
 
-/// A store in memory that can be out of reach, or only not take what is sealed.
+/// A store in memory that can be unreachable, or refuse only results.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fragile {
     pub(crate) store: MemoryStore,
     pub(crate) is_down: Arc<AtomicBool>,
     pub(crate) seals_nothing: Arc<AtomicBool>,
     pub(crate) has_no_marks: bool,
-    /// How often marks cannot be raised.
+    /// How many advances still fail.
     pub(crate) marks_fail: Arc<AtomicUsize>,
 }
 

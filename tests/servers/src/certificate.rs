@@ -1,5 +1,5 @@
-//! A certificate authority of its own for one server, and the server's certificate for `localhost`
-//! and 127.0.0.1. Two certificates, because clients refuse an authority's own as a server's.
+//! A certificate authority for one server, and the server's certificate for `localhost` and
+//! 127.0.0.1. There are two certificates, because clients refuse an authority's own as a server's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) const AUTHORITY: &str = "ca.crt";
 pub(crate) const KEY: &str = "server.key";
 pub(crate) const OWN: &str = "server.crt";
 
-/// Makes both in the server's folder, with `openssl`, where the server is to speak TLS.
+/// Makes both in the server's folder, with `openssl`, if the server has to speak TLS.
 pub(crate) fn make(site: &Site<'_>) -> Result<()> {
     if !site.has_tls() {
         return Ok(());
@@ -42,7 +42,7 @@ fn request(site: &Site<'_>, key: &str, out: &str, name: &str, more: &[&str]) -> 
     run(&mut command).map(drop)
 }
 
-/// Settings of MySQL and MariaDB.
+/// Returns settings of MySQL and MariaDB.
 pub(crate) fn options(site: &Site<'_>) -> Vec<OsString> {
     let files = [("ssl-ca", AUTHORITY), ("ssl-cert", OWN), ("ssl-key", KEY)];
     let files = files.iter().filter(|_| site.has_tls());
@@ -51,14 +51,14 @@ pub(crate) fn options(site: &Site<'_>) -> Vec<OsString> {
         .collect()
 }
 
-/// `--name=path`.
+/// Returns `--name=path`.
 pub(crate) fn option(name: &str, path: &Path) -> OsString {
     let mut option = OsString::from(format!("--{name}="));
     option.push(path);
     option
 }
 
-/// The authority's certificate of the server in that folder, where it has one.
+/// Returns the authority's certificate of the server in that folder, if it has one.
 pub(crate) fn authority(folder: &Path) -> Option<PathBuf> {
     Some(folder.join(AUTHORITY)).filter(|path| path.is_file())
 }

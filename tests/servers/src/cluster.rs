@@ -14,19 +14,19 @@ use crate::{galera, redis_cluster};
 const TIME_TO_SETTLE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One kind of cluster. Numbers of nodes are those of the slice.
+/// One kind of cluster. Node numbers are indices of the slice.
 pub(crate) trait Group: Debug + Sync {
-    /// Starts the nodes for the first time and makes a cluster of them.
+    /// Starts the nodes for the first time and forms a cluster of them.
     fn begin(&self, nodes: &mut [Local]) -> Result<Product>;
 
-    /// Starts a node again, which may run, and waits until it belongs to the others.
+    /// Restarts a node, which may be running, and waits until it has joined the others.
     fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()>;
 
-    /// Starts the nodes that do not run, and waits until all belong together.
+    /// Starts the stopped nodes, and waits until all form one cluster.
     fn restart_all(&self, nodes: &mut [Local]) -> Result<()>;
 
-    /// Fails, with the reason, unless the nodes that run take requests and each sees exactly
-    /// `size` nodes.
+    /// Fails, with the reason, if a running node takes no requests or does not see exactly `size`
+    /// nodes.
     fn check(&self, running: &[&Local], size: usize) -> Result<()>;
 }
 
@@ -71,10 +71,10 @@ fn group(kind: ClusterKind) -> &'static dyn Group {
     }
 }
 
-/// A cluster of our own whose nodes can be killed and started again one by one. Nodes are numbered
+/// A private cluster whose nodes can be killed and started again one by one. Nodes are numbered
 /// from 0.
 ///
-/// Dropping it ends the nodes and removes their data, unless it is detached.
+/// Dropping it ends the nodes and removes their data, except when it is detached.
 #[derive(Debug)]
 pub struct Cluster {
     server: &'static Server,
@@ -115,38 +115,38 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// How many nodes there are, running or not.
+    /// Returns the number of nodes, running or not.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The URL for clients of that node. The same after a restart.
+    /// Returns the URL of that node for clients. It is the same after a restart.
     ///
     /// # Panics
     ///
-    /// If there is no node of that number.
+    /// Panics if there is no node with that number.
     pub fn url(&self, node: usize) -> &str {
         &self.urls[node]
     }
 
-    /// All nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
+    /// Returns all nodes' URLs with commas between them, as in `IDEM_GALERA_URL`.
     pub fn urls(&self) -> String {
         self.urls.join(",")
     }
 
-    /// The software that answers there.
+    /// Returns the product that answers there.
     pub fn product(&self) -> &Product {
         &self.product
     }
 
-    /// Kills a node with SIGKILL. The others go on without it after two to three seconds: of
-    /// Galera, if they are the majority, and until then their writes wait; of Redis, the killed
-    /// master's replica takes over, and until then writes of its keys fail.
+    /// Kills a node with SIGKILL. The others continue without it after two to three seconds. In
+    /// Galera they have to be the majority, and their writes wait until then. In Redis the killed
+    /// master's replica takes over, and writes of its keys fail until then.
     pub fn kill(&mut self, node: usize) -> Result<()> {
         self.node(node)?.kill()
     }
 
-    /// Ends a node in good order: the others go on at once.
+    /// Shuts a node down cleanly: the others continue at once.
     pub fn pause(&mut self, node: usize) -> Result<()> {
         self.node(node)?.stop()
     }
@@ -161,7 +161,7 @@ impl Cluster {
         self.node(node).map(Local::freeze)
     }
 
-    /// Lets a frozen node go on.
+    /// Lets a frozen node continue.
     pub fn thaw(&mut self, node: usize) -> Result<()> {
         self.node(node).map(Local::thaw)
     }
@@ -178,27 +178,27 @@ impl Cluster {
         self.nodes.iter_mut().try_for_each(Local::stop)
     }
 
-    /// Starts a node again on the same port, stopping it first if it runs, and waits until it has
+    /// Restarts a node on the same port, stopping it first if it runs, and waits until it has
     /// joined the others and has their data.
     ///
-    /// Galera: fails if the others are no majority (two were killed at once) or none runs: that is
-    /// for [`restart_all`](Self::restart_all). Redis: a master whose replica runs comes back as a
-    /// replica of that one, for whose take-over this waits; one without comes back with what it
-    /// had on disk, in a fast cluster nothing.
+    /// Galera: fails if the others are no majority (two were killed at once) or none runs; use
+    /// [`restart_all`](Self::restart_all) then. Redis: a master with a running replica waits for
+    /// that replica's takeover and comes back as its replica. A master without one comes back with
+    /// its data on disk, which in a fast cluster is nothing.
     pub fn restart(&mut self, node: usize) -> Result<()> {
         self.node(node)?;
         group(self.server.cluster).restart(&mut self.nodes, node)
     }
 
-    /// Starts the nodes that do not run, and waits until they have all data. Galera: if those that
-    /// run are no majority, or none does, the one whose data goes furthest starts the cluster anew,
-    /// and the others join it.
+    /// Starts the stopped nodes, and waits until they have all data. Galera: if the running nodes
+    /// are no majority, or none runs, the node with the latest data starts the cluster again, and
+    /// the others join it.
     pub fn restart_all(&mut self) -> Result<()> {
         group(self.server.cluster).restart_all(&mut self.nodes)
     }
 
-    /// Waits until every node that runs takes requests, has the others' data and sees exactly
-    /// `size` nodes, itself among them. Frozen nodes do not count as running.
+    /// Waits until every running node takes requests, has the others' data and sees exactly `size`
+    /// nodes, including itself. Frozen nodes do not count as running.
     pub fn wait_for_size(&self, size: usize) -> Result<()> {
         wait_for_size(group(self.server.cluster), &self.nodes, size)
     }
@@ -209,8 +209,7 @@ impl Cluster {
         self.nodes.get_mut(node).ok_or_else(missing)
     }
 
-    /// Ends the nodes and removes everything of them. Dropping does the same and keeps quiet about
-    /// errors.
+    /// Ends the nodes and removes all their files. Dropping does the same and ignores errors.
     pub fn stop(mut self) -> Result<()> {
         self.clear()
     }
@@ -228,8 +227,8 @@ impl Cluster {
         ended
     }
 
-    /// The signal that ends a server whose data is thrown away: no node of a cluster has to wait
-    /// until the others know that it leaves.
+    /// Returns the signal for a server whose data is discarded: then no node has to wait until the
+    /// others know that it leaves.
     pub(crate) fn end_signal(&self) -> Signal {
         match self.server.cluster {
             ClusterKind::Single => self.server.stop_signal,
@@ -253,7 +252,7 @@ impl Cluster {
         self.nodes.iter().filter_map(Local::identity).collect()
     }
 
-    /// Lets go of a detached cluster.
+    /// Releases a detached cluster.
     pub(crate) fn release(&mut self) {
         self.is_released = true;
     }
@@ -266,7 +265,7 @@ impl Drop for Cluster {
     }
 }
 
-/// As [`Cluster::wait_for_size`].
+/// Does the same as [`Cluster::wait_for_size`].
 pub(crate) fn wait_for_size(group: &dyn Group, nodes: &[Local], size: usize) -> Result<()> {
     let settled = eventually(|| {
         let running: Vec<_> = nodes.iter().filter(|local| local.is_running()).collect();
@@ -278,7 +277,7 @@ pub(crate) fn wait_for_size(group: &dyn Group, nodes: &[Local], size: usize) -> 
     })
 }
 
-/// Tries until it succeeds, for a minute at most.
+/// Retries until it succeeds, for a minute at most.
 pub(crate) fn eventually<T>(mut done: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + TIME_TO_SETTLE;
     loop {
@@ -299,7 +298,7 @@ mod tests {
     use crate::site::{Account, is_root};
     use crate::{Error, Options, Product, Result, Server, Site};
 
-    /// Ends with its reason.
+    /// Fails with its reason.
     #[derive(Debug)]
     struct Broken;
 

@@ -15,9 +15,9 @@ use crate::tools::run;
 use crate::watchdog::Watchdog;
 use crate::{Error, Lifetime, Product, Result, Server, Signal};
 
-/// Names the program `idem-containers`; without it, cargo builds it.
+/// Names the program `idem-containers`; without it, cargo builds the program.
 const PROGRAM: &str = "IDEM_CONTAINERS_BIN";
-/// An image may have to be fetched first.
+/// The image may have to be downloaded first.
 const TIME_TO_START: Duration = Duration::from_secs(600);
 const TIME_TO_STOP: Duration = Duration::from_secs(30);
 
@@ -56,7 +56,7 @@ impl Container {
             folder,
         };
         if lifetime == Lifetime::Scoped {
-            // The program would end with us by itself; its folder would stay.
+            // The program itself would end with this process, but its folder would stay.
             Watchdog::note(inner.path(), container.identity.pid)?;
             let watchdog = Watchdog::start(container.folder.path(), Signal::Term)?;
             container.watchdog = Some(watchdog);
@@ -71,7 +71,7 @@ impl Container {
         Ok(container)
     }
 
-    /// Read on a thread of its own, for the sake of a deadline.
+    /// Reads the first line on a separate thread, so that it can have a deadline.
     fn first_line(&mut self) -> Option<String> {
         let output = self.child.as_mut()?.stdout.take()?;
         let (sender, receiver) = mpsc::channel();
@@ -143,7 +143,7 @@ fn spawn(
     command.args(["serve", name]).env("DOCKER_HOST", host);
     command.stdout(Stdio::piped()).stderr(log);
     match lifetime {
-        // It ends when the pipe closes, that is with us.
+        // The program ends when the pipe closes, that is, with this process.
         Lifetime::Scoped => command.stdin(Stdio::piped()),
         Lifetime::Detached => command.arg("--stay").stdin(Stdio::null()),
     };
@@ -151,8 +151,8 @@ fn spawn(
     child.doing(|| "cannot run idem-containers".into())
 }
 
-/// testcontainers is a large dependency, so its program is built when an engine answers and not
-/// before.
+/// Returns the program, and builds it only when an engine answers, because testcontainers is a
+/// large dependency.
 fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());

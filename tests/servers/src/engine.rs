@@ -5,15 +5,15 @@ use std::time::Duration;
 
 const TIME_TO_ANSWER: Duration = Duration::from_secs(2);
 
-/// The container engine that takes connections, as a value for `DOCKER_HOST`: the one that
-/// `DOCKER_HOST` names, and no other, where it is set; else Docker's and podman's usual sockets.
+/// Returns the container engine that takes connections, as a value for `DOCKER_HOST`: only the one
+/// that `DOCKER_HOST` names, if it is set; otherwise the one at Docker's or podman's usual sockets.
 pub fn engine() -> Option<String> {
     candidates(&|name| std::env::var(name).ok())
         .into_iter()
         .find(|host| answers(host))
 }
 
-/// Where an engine may be, for the message when there is none.
+/// Returns where an engine may be, for the message when there is none.
 pub(crate) fn candidates(variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     if let Some(host) = set("DOCKER_HOST") {

@@ -1,18 +1,18 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Result of everything here that can fail.
+/// The result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a caller may do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such server here and none could be had; the message says how to get one.
+    /// No source has such a server; the message says how to get one.
     Missing,
     /// A setting (environment variable, name) is wrong.
     Setting,
-    /// A server or tool is there and failed.
+    /// A server or tool exists and failed.
     Failed,
 }
 
@@ -24,17 +24,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// No server here; the message names it and says how to get it.
+    /// Creates an error for a missing server; the message names it and says how to get it.
     pub fn missing(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Missing, message)
     }
 
-    /// A wrong setting.
+    /// Creates an error for a wrong setting.
     pub fn setting(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Setting, message)
     }
 
-    /// Something was tried and failed.
+    /// Creates an error for a failed action.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Failed, message)
     }
@@ -47,14 +47,14 @@ impl Error {
         }
     }
 
-    /// Keeps the error beneath this one.
+    /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What a caller may do about it.
+    /// Returns what a caller may do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// As the message with its causes: `main` and a failed test print this.
+/// Prints the message with its causes, as `main` and a failed test show it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
@@ -85,7 +85,7 @@ impl StdError for Error {
     }
 }
 
-/// Turns an I/O error into a failure that says what was being done.
+/// Turns an I/O error into a failure that names the action.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }

@@ -8,11 +8,11 @@ use crate::{
 };
 
 /// Starts a private server, from programs on this machine or from packages: for tests that kill it,
-/// or that need it in a certain way.
+/// or that need special options.
 ///
 /// # Errors
 ///
-/// There is none, or it does not start.
+/// An error when there is none, or it does not start.
 pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
     Finder::new()
         .with_sources(&[Source::Local, Source::Packages])
@@ -20,11 +20,12 @@ pub fn start_private(name: &str, options: &Options) -> Result<Instance> {
         .find(name)
 }
 
-/// Starts a private cluster, as [`start_private`] does a server: for tests that kill nodes of it.
+/// Starts a private cluster, as [`start_private`] does for a server: for tests that kill nodes of
+/// it.
 ///
 /// # Errors
 ///
-/// As [`start_private`].
+/// As for [`start_private`].
 pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
     let cluster = start_private(name, options)?.into_cluster();
     cluster.ok_or_else(|| Error::setting(format!("{name} is not a cluster")))
@@ -32,9 +33,9 @@ pub fn start_private_cluster(name: &str, options: &Options) -> Result<Cluster> {
 
 /// Gets a server from the first source that has it.
 ///
-/// A source without a server is passed over. A server that does not work is an error for the
-/// environment and for local programs. A container that does not start (no network to fetch its
-/// image from, say) is reported to `progress` and passed over.
+/// The search continues after a source without a server. A server that does not work is an error if
+/// it comes from the environment or from local programs. A container that does not start (such as
+/// without a network for its image) is reported to `progress`, and the search continues.
 #[derive(Clone, Debug)]
 pub struct Finder {
     sources: Vec<Source>,
@@ -53,55 +54,56 @@ impl Default for Finder {
 }
 
 impl Finder {
-    /// All sources, in order.
+    /// Creates a finder with all sources, in order.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All sources, or the one that `IDEM_SERVER_SOURCE` forces.
+    /// Creates a finder with all sources, or the one that `IDEM_SERVER_SOURCE` forces.
     ///
     /// # Errors
     ///
-    /// That variable names no source.
+    /// An error when that variable names no source.
     pub fn from_env() -> Result<Self> {
         let forced = Source::forced()?;
         Ok(forced.map_or_else(Self::new, |source| Self::new().with_sources(&[source])))
     }
 
-    /// These sources only, in this order.
+    /// Uses only these sources, in this order.
     #[must_use]
     pub fn with_sources(mut self, sources: &[Source]) -> Self {
         self.sources = sources.into();
         self
     }
 
-    /// Every remaining source except this one.
+    /// Removes this source.
     #[must_use]
     pub fn without(mut self, source: Source) -> Self {
         self.sources.retain(|left| *left != source);
         self
     }
 
-    /// How to start a server of our own.
+    /// Sets how to start a private server.
     #[must_use]
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Receives what takes long or was passed over.
+    /// Sets the receiver of messages about long actions and failed sources.
     #[must_use]
     pub fn with_progress(mut self, progress: fn(&str)) -> Self {
         self.progress = progress;
         self
     }
 
-    /// Gets the server of that name. One that stands in front of another needs
-    /// [`Options::with_upstream`](crate::Options::with_upstream), unless it is in the environment.
+    /// Gets the server of that name. A server in front of another needs
+    /// [`Options::with_upstream`](crate::Options::with_upstream), except when it is in the
+    /// environment.
     ///
     /// # Errors
     ///
-    /// No source has it, or it does not work.
+    /// An error when no source has it, or it does not work.
     pub fn find(&self, name: &str) -> Result<Instance> {
         let server = server(name)?;
         self.check(server)?;
@@ -120,7 +122,7 @@ impl Finder {
         )))
     }
 
-    /// Refuses options that the server does not have.
+    /// Refuses options that the server does not support.
     fn check(&self, server: &Server) -> Result<()> {
         let name = server.name;
         if let (false, Some((setting, _))) = (server.takes_settings, self.options.settings.first())

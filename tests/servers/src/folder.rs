@@ -7,7 +7,7 @@ use crate::Result;
 use crate::error::Doing;
 use crate::site::Account;
 
-/// A folder of its own for one server, which the server's account may enter and write to.
+/// A folder for one server, which the server's account may enter and write to.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Folder {
         Ok(Self { path })
     }
 
-    /// A folder within it, for one process of the server.
+    /// Creates a folder within it, for one process of the server.
     pub(crate) fn within(&self, name: &str, owner: Option<Account>) -> Result<Self> {
         let path = self.path.join(name);
         make_folder(&path, 0o755, owner)?;
@@ -36,7 +36,7 @@ impl Folder {
         self.path.join("log")
     }
 
-    /// The last lines of the server's log, indented, for an error message.
+    /// Returns the last lines of the server's log, indented, for an error message.
     pub(crate) fn log_tail(&self) -> String {
         tail(&fs::read_to_string(self.log()).unwrap_or_default())
     }
@@ -46,7 +46,7 @@ impl Folder {
     }
 }
 
-/// A folder that the server's account owns.
+/// Creates a folder that the server's account owns.
 pub(crate) fn make_folder(path: &Path, mode: u32, owner: Option<Account>) -> Result<()> {
     fs::create_dir(path).doing(|| format!("cannot create {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
@@ -57,7 +57,7 @@ pub(crate) fn make_folder(path: &Path, mode: u32, owner: Option<Account>) -> Res
         .doing(|| format!("cannot hand {} to the server's account", path.display()))
 }
 
-/// The last lines of a text, each on a line of its own and indented.
+/// Returns the last lines of a text, each on its own line and indented.
 pub(crate) fn tail(text: &str) -> String {
     const LINES: usize = 15;
     let lines: Vec<&str> = text

@@ -12,21 +12,22 @@ use crate::server::{ClusterKind, Kind};
 use crate::tools::{ask, find};
 use crate::{Error, Product, Result, Server, Site};
 
-/// Where Debian, the vendors' packages and others put Galera's library.
+/// The paths of Galera's library in Debian, in the vendors' packages and in others.
 const PROVIDERS: &[&str] = &[
     "/usr/lib/galera/libgalera_smm.so",
     "/usr/lib64/galera-4/libgalera_smm.so",
     "/usr/lib64/galera/libgalera_smm.so",
 ];
 
-/// A killed node is out after the suspect time-out, when the others agree; the keep-alive period
-/// has to be below a third of it. Shorter ones put out nodes that are merely slow on a busy
-/// machine.
+/// A killed node leaves the cluster after the suspect time-out, when the others agree; the
+/// keep-alive period has to be below a third of it. Shorter time-outs remove nodes that are merely
+/// slow on a busy machine.
 const TIMEOUTS: &str = "evs.keepalive_period=PT0.5S;evs.inactive_check_period=PT0.5S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.install_timeout=PT2S";
 
 /// MariaDB Galera: a cluster of three nodes, each of which takes reads and writes; user, password
-/// and database are MariaDB's here. Its URL is the three nodes' URLs with commas between them.
+/// and database are those of MariaDB here. Its URL is the three nodes' URLs with commas between
+/// them.
 pub(crate) static SERVER: Server = Server {
     product: "MariaDB Galera",
     packages: &["mariadb-server", "galera-4", "rsync"],
@@ -47,7 +48,7 @@ impl Kind for Galera {
         find(server.programs)
     }
 
-    /// The first node's data is made; the others get theirs from it when they join.
+    /// Creates the first node's data; the others get theirs from it when they join.
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
         match site.node.map(|node| node.is_first) {
             Some(true) => make_data(site),
@@ -91,7 +92,7 @@ impl Kind for Galera {
     }
 }
 
-/// The server, but not how it starts.
+/// Returns the server command, without the options of a start.
 fn mariadbd(site: &Site<'_>) -> Command {
     let mut command = site.command(&["mariadbd"]);
     command.args(settings(site));
@@ -104,7 +105,7 @@ fn provider() -> Option<&'static str> {
     known.find(|path| Path::new(path).is_file())
 }
 
-/// Everything that makes a MariaDB a node. The requirements of replication stand first.
+/// Returns the settings that make a MariaDB a node. The requirements of replication come first.
 fn replication(node: &Node) -> Vec<String> {
     let [group, state, snapshot] = node.ports.each_ref().map(Reservation::port);
     let provider = provider().unwrap_or(PROVIDERS[0]);
@@ -132,19 +133,19 @@ fn replication(node: &Node) -> Vec<String> {
 /// One node of a cluster.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Addresses of all nodes, itself among them.
+    /// Addresses of all nodes, including itself.
     peers: String,
-    /// Whether it starts the cluster, with the data that it has. The others join the nodes that
-    /// run and get from one of them the data that they lack.
+    /// Whether it starts the cluster, with its own data. The others join the running nodes and get
+    /// missing data from one of them.
     is_first: bool,
-    /// How far its data goes, where it has any.
+    /// The position of its latest data, if it has any.
     position: Option<String>,
-    /// For the talk of the group, for the writes that it missed, for a copy of all data.
+    /// For group communication, for missed writes, and for a copy of all data.
     ports: [Reservation; 3],
 }
 
 impl Node {
-    /// The nodes of one cluster; the first starts it.
+    /// Creates the nodes of one cluster; the first starts it.
     fn group_of(count: usize) -> Result<Vec<Self>> {
         let mut nodes = Vec::new();
         for number in 0..count {
@@ -173,7 +174,8 @@ impl Node {
 pub(crate) struct Majority;
 
 impl Group for Majority {
-    /// One after the other: of two that join at once one waits for longer than the other takes.
+    /// Starts one node after the other: of two nodes that join at once, one waits for longer than
+    /// the other takes.
     fn begin(&self, nodes: &mut [Local]) -> Result<Product> {
         for (local, node) in nodes.iter_mut().zip(Node::group_of(SERVER.nodes)?) {
             local.node = Some(node);
@@ -215,8 +217,8 @@ impl Group for Majority {
     }
 }
 
-/// Whether the nodes that run are a cluster, once they have noticed which are gone: a killed node
-/// has to be out before it can come back.
+/// Returns whether the running nodes are a cluster, once they have noticed which are gone: a killed
+/// node has to leave before it can come back.
 fn goes_on(nodes: &[Local]) -> Result<bool> {
     let running: Vec<_> = nodes.iter().filter(|node| node.is_running()).collect();
     eventually(|| {
@@ -233,8 +235,8 @@ fn goes_on(nodes: &[Local]) -> Result<bool> {
     })
 }
 
-/// The node whose data goes furthest starts the cluster, although it was not the last to leave as
-/// far as it knows; and it forgets its peers, or it would wait for them.
+/// Lets the node with the latest data start the cluster, although it does not know that it was the
+/// last to leave. It also removes its peers, for which it would otherwise wait.
 fn start_anew(nodes: &mut [Local]) -> Result<()> {
     let mut furthest = (0, String::new(), i64::MIN);
     for (node, local) in nodes.iter().enumerate() {
@@ -260,8 +262,8 @@ fn restart_at(local: &mut Local, position: String, is_first: bool) -> Result<()>
     local.restart()
 }
 
-/// How far the data of a stopped node goes: as the server takes it, and the number of the last
-/// write, -1 without data. A node that was killed has it in InnoDB only; its server looks for it,
+/// Returns the position of a stopped node's data: as the server takes it, and the number of the
+/// last write, -1 without data. A killed node has it only in InnoDB; its server searches for it,
 /// which takes a second.
 fn position(site: &Site<'_>) -> Result<(String, i64)> {
     let mut command = mariadbd(site);
@@ -274,7 +276,7 @@ fn position(site: &Site<'_>) -> Result<(String, i64)> {
     })
 }
 
-/// Identifier of the cluster's history, colon, number of the last write.
+/// Reads the identifier of the cluster's history, a colon, and the number of the last write.
 fn position_in(log: &str) -> Option<(String, i64)> {
     let (_, text) = log.rsplit_once("WSREP: Recovered position: ")?;
     let text = text.split_whitespace().next()?;
@@ -283,29 +285,30 @@ fn position_in(log: &str) -> Option<(String, i64)> {
     Some((text.into(), write.parse().ok()?))
 }
 
-/// How a node describes itself.
+/// The status that a node reports.
 #[derive(Debug, Default)]
 struct Status {
     ready: String,
     state: String,
     cluster: String,
-    /// How many nodes it is with, itself among them.
+    /// The number of nodes that it sees, including itself.
     size: usize,
 }
 
 impl Status {
-    /// Whether it takes reads and writes and has all of the cluster's data.
+    /// Returns whether it takes reads and writes and has all of the cluster's data.
     fn is_synced(&self) -> bool {
         self.ready == "ON" && self.state == "Synced" && self.is_primary()
     }
 
-    /// Whether it is among the majority.
+    /// Returns whether it is among the majority.
     fn is_primary(&self) -> bool {
         self.cluster == "Primary"
     }
 }
 
-/// Through the node's socket, as `root`: other log-ins may be refused in a minority.
+/// Reads the status through the node's socket, as `root`: other logins may be refused in a
+/// minority.
 fn status(site: &Site<'_>) -> Result<Status> {
     let mut client = client(site.programs);
     site.settle(&mut client);

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use crate::container::Container;
 use crate::{Cluster, Error, Product, Record, Result, Server, Signal, Source};
 
-/// A server that answers. Dropping it ends a server of our own, unless it is detached.
+/// A running server. Dropping it ends a private server, except when it is detached.
 #[derive(Debug)]
 pub struct Instance {
     server: &'static Server,
@@ -15,7 +15,7 @@ pub struct Instance {
 
 #[derive(Debug)]
 enum Body {
-    /// Somebody else's.
+    /// A server from the environment.
     Remote,
     Own(Box<Cluster>),
     Container(Container),
@@ -52,39 +52,39 @@ impl Instance {
         }
     }
 
-    /// Name of the database: `postgres`.
+    /// Returns the name of the database, such as `postgres`.
     pub fn name(&self) -> &'static str {
         self.server.name
     }
 
-    /// Name of the variable that tests read: `IDEM_POSTGRES_URL`.
+    /// Returns the name of the variable that tests read, such as `IDEM_POSTGRES_URL`.
     pub fn url_variable(&self) -> String {
         self.server.url_variable()
     }
 
-    /// The URL for clients. The same after a restart.
+    /// Returns the URL for clients. It is the same after a restart.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The software that answers there.
+    /// Returns the product that answers there.
     pub fn product(&self) -> &Product {
         &self.product
     }
 
-    /// Where it comes from.
+    /// Returns its source.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Certificate of the authority that vouches for the server, where it was started with
-    /// [`Transport::Tls`](crate::Transport::Tls). The server's own is for `localhost` and
-    /// 127.0.0.1.
+    /// Returns the certificate of the server's authority, if the server was started with
+    /// [`Transport::Tls`](crate::Transport::Tls). The server's own certificate is for `localhost`
+    /// and 127.0.0.1.
     pub fn ca_certificate(&self) -> Option<PathBuf> {
         self.cluster()?.ca_certificate()
     }
 
-    /// The URL for TLS clients of a server that was started with
+    /// Returns the URL for TLS clients of a server that was started with
     /// [`Transport::Tls`](crate::Transport::Tls) and cannot speak TLS on the port of
     /// [`url`](Self::url): `rediss://localhost:…`.
     pub fn tls_url(&self) -> Option<String> {
@@ -96,8 +96,8 @@ impl Instance {
         self.cluster_mut()?.kill_all()
     }
 
-    /// Starts the server again, on the same data and port, stopping it first if it runs, and waits
-    /// until it answers. Only a private server can be started again.
+    /// Restarts the server, on the same data and port, stopping it first if it runs, and waits
+    /// until it answers. Only a private server can be restarted.
     pub fn restart(&mut self) -> Result<()> {
         let cluster = self.cluster_mut()?;
         cluster.pause_all()?;
@@ -111,18 +111,19 @@ impl Instance {
     }
 
     /// Freezes every process of the server (SIGSTOP): it keeps its port, its connections and its
-    /// data, takes new connections in and answers nothing. It can be killed, restarted and dropped
-    /// like that.
+    /// data, accepts new connections and answers nothing. A frozen server can be killed, restarted
+    /// and dropped.
     pub fn freeze(&mut self) -> Result<()> {
         self.cluster_mut().map(Cluster::freeze_all)
     }
 
-    /// Lets a frozen server go on.
+    /// Lets a frozen server continue.
     pub fn thaw(&mut self) -> Result<()> {
         self.cluster_mut().map(Cluster::thaw_all)
     }
 
-    /// The cluster, whose nodes can be killed one by one. None of a server that is not ours.
+    /// Returns the cluster, whose nodes can be killed one by one; `None` for a server that is not
+    /// private.
     pub fn into_cluster(self) -> Option<Cluster> {
         match self.body {
             Body::Own(cluster) => Some(*cluster),
@@ -130,8 +131,7 @@ impl Instance {
         }
     }
 
-    /// Ends the server and removes everything of it. Dropping does the same and keeps quiet about
-    /// errors.
+    /// Ends the server and removes all its files. Dropping does the same and ignores errors.
     pub fn stop(mut self) -> Result<()> {
         match &mut self.body {
             Body::Remote => Ok(()),
@@ -140,8 +140,8 @@ impl Instance {
         }
     }
 
-    /// Lets a server that was started detached run on; the record is the way to stop it. None for a
-    /// server in the environment, which is not ours to stop.
+    /// Lets a detached server continue to run; the record is the way to stop it. Returns `None` for
+    /// a server in the environment, which the caller must not stop.
     pub fn detach(mut self) -> Option<Record> {
         let (processes, folder, signal) = match &mut self.body {
             Body::Remote => return None,

@@ -1,14 +1,14 @@
-//! Real database servers for tests: found, started, crashed, thrown away.
+//! Real database servers for tests: found, started, killed, removed.
 //!
 //! Each database comes from the first of these sources that has it: a URL in the environment
-//! (`IDEM_POSTGRES_URL`), a container where an engine answers, programs on this machine, and on
-//! Debian and Ubuntu as root the distribution's packages, installed on the spot. The packages of
-//! MySQL and Valkey are only unpacked, into a folder of their own, which takes no root; cargo builds
-//! the stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces
-//! one source.
+//! (`IDEM_POSTGRES_URL`), a container if an engine answers, programs on this machine, and the
+//! distribution's packages. Packages are installed on demand, on Debian and Ubuntu as root. Those
+//! of MySQL and Valkey are only unpacked, into their own folder, without root; cargo builds the
+//! stand-in for MongoDB. `IDEM_SERVER_SOURCE` (`env`, `container`, `local`, `packages`) forces one
+//! source.
 //!
-//! A test that only needs *a* server calls [`url_for`]. A test that crashes its server starts one of
-//! its own:
+//! A test that needs any server calls [`url_for`]. A test that kills its server starts a private
+//! one:
 //!
 //! ```no_run
 //! use idem_servers::{Durability, Options, start_private};
@@ -23,16 +23,17 @@
 //! # }
 //! ```
 //!
-//! It can also be frozen and thawed, and take settings by their own names
+//! A test can also freeze and thaw it, and pass settings by the server's own names
 //! ([`Options::with_setting`]). A cluster's nodes are killed one by one: [`start_private_cluster`]
 //! and [`Cluster`].
 //!
-//! The server ends and its folder goes when the [`Instance`] is dropped, and also when the process
-//! that holds it is killed or interrupted: a small watchdog sees to that.
+//! The server ends and its folder is removed when the [`Instance`] is dropped. A small watchdog
+//! does the same when the process that holds it is killed or interrupted.
 //!
-//! The client programs that come with a server tell whether it is ready, and its version.
+//! The server's own client programs report whether it is ready, and its version.
 //!
-//! One database is one file: describe it as a [`Server`] and add a line to the table in `server.rs`.
+//! Each database has one file: describe it as a [`Server`] and add a line to the table in
+//! `server.rs`.
 
 mod certificate;
 mod cluster;

@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Options, Product, Result, Server, Signal, Transpor
 const TIME_TO_START: Duration = Duration::from_secs(90);
 const TIME_TO_STOP: Duration = Duration::from_secs(10);
 
-/// One process of a server of our own, with the processes that it starts itself.
+/// One process of a private server, with the processes that it starts itself.
 #[derive(Debug)]
 pub(crate) struct Local {
     server: &'static Server,
@@ -34,7 +34,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// In a folder within that one. Does not run yet.
+    /// Creates it in a folder within that one. It does not run yet.
     pub(crate) fn new(
         server: &'static Server,
         programs: &Path,
@@ -60,7 +60,7 @@ impl Local {
         })
     }
 
-    /// Starts it for the first time, and does not wait.
+    /// Starts it for the first time, without waiting.
     pub(crate) fn launch(&mut self) -> Result<()> {
         self.server.kind.prepare(&self.site())?;
         self.spawn()
@@ -70,7 +70,7 @@ impl Local {
     pub(crate) fn settle(&mut self) -> Result<Product> {
         let product = self.wait_ready()?;
         self.server.kind.welcome(&self.site())?;
-        // Before that some let nobody in.
+        // Before that some servers refuse logins.
         match product.version {
             None => self.probe(),
             Some(_) => Ok(product),
@@ -97,7 +97,7 @@ impl Local {
         self.identity
     }
 
-    /// Whether it can answer.
+    /// Returns whether it runs and is not frozen.
     pub(crate) fn is_running(&self) -> bool {
         !self.frozen && self.identity.is_some_and(|process| process.is_alive())
     }
@@ -115,7 +115,7 @@ impl Local {
         }
     }
 
-    /// In a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
+    /// Starts it in its own process group: neither Ctrl-C nor the end of the terminal reaches it.
     fn spawn(&mut self) -> Result<()> {
         let log = File::options()
             .create(true)
@@ -160,8 +160,8 @@ impl Local {
         }
     }
 
-    /// SIGKILL to the server, then to the processes that it had started, which in PostgreSQL would
-    /// otherwise go on until they notice. No process of it runs when this returns.
+    /// Sends SIGKILL to the server, then to the processes that it had started, which in PostgreSQL
+    /// would otherwise continue until they notice. No process of it runs when this returns.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let Some(main) = self.identity else {
             return Ok(());
@@ -186,7 +186,7 @@ impl Local {
         }
     }
 
-    /// SIGSTOP to the server and to the processes that it had started.
+    /// Sends SIGSTOP to the server and to the processes that it had started.
     pub(crate) fn freeze(&mut self) {
         if let Some(main) = self.identity {
             main.freeze();
@@ -195,7 +195,7 @@ impl Local {
         }
     }
 
-    /// SIGCONT to the same.
+    /// Sends SIGCONT to the same processes.
     pub(crate) fn thaw(&mut self) {
         if let (true, Some(main)) = (self.frozen, self.identity) {
             main.children().iter().for_each(Identity::thaw);
@@ -204,7 +204,7 @@ impl Local {
         self.frozen = false;
     }
 
-    /// The server's own way to end at once.
+    /// Ends the server by its own signal for an immediate end.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let Some(main) = self.identity else {
             return Ok(());
@@ -222,7 +222,7 @@ impl Local {
         Ok(())
     }
 
-    /// Starts it again on the same data and port, and waits until it answers.
+    /// Restarts it on the same data and port, and waits until it answers.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
         self.spawn()?;

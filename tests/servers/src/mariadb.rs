@@ -7,9 +7,9 @@ use crate::server::{Kind, Tls};
 use crate::tools::{ask, decoded, parse, run, tool};
 use crate::{Durability, Image, Product, Result, Server, Site};
 
-/// Every server that speaks MySQL's protocol gets these: user and database `idem`, password `idem`.
-/// One statement a line. An anonymous user at `localhost` would go before one at `%`, so all three
-/// are named.
+/// The accounts of every server with MySQL's protocol: user and database `idem`, password `idem`.
+/// One statement per line. An anonymous user at `localhost` would take precedence over one at `%`,
+/// so all three are named.
 pub(crate) const ACCOUNTS: &str = "\
 FLUSH PRIVILEGES;
 CREATE DATABASE IF NOT EXISTS idem;
@@ -33,7 +33,7 @@ pub(crate) static SERVER: Server = Server {
             ("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "1"),
             ("ACCOUNTS", ACCOUNTS),
         ],
-        // The image's own variables make a user without the privileges that tests need.
+        // The image's own variables create a user without the privileges that tests need.
         arguments: &[
             "sh",
             "-c",
@@ -77,12 +77,12 @@ impl Kind for MariaDb {
     }
 }
 
-/// The URL for clients of a server that speaks MySQL's protocol.
+/// Returns the URL for clients of a server that speaks MySQL's protocol.
 pub(crate) fn url(port: u16) -> String {
     format!("mysql://idem:idem@127.0.0.1:{port}/idem")
 }
 
-/// The server at `url`, by its version.
+/// Returns the server at `url`, by its version.
 pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product> {
     let url = parse(url)?;
     let mut client = client(programs);
@@ -99,7 +99,7 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
     Ok(Product::told(product, &version))
 }
 
-/// The client program of MariaDB or MySQL, which prints values and no names.
+/// Returns the client program of MariaDB or MySQL, which prints values without column names.
 pub(crate) fn client(programs: &Path) -> Command {
     let mut client = tool(programs, &["mariadb", "mysql"]);
     client.args([
@@ -111,7 +111,7 @@ pub(crate) fn client(programs: &Path) -> Command {
     client
 }
 
-/// A folder of data with the accounts in it.
+/// Creates a data folder with the accounts in it.
 pub(crate) fn make_data(site: &Site<'_>) -> Result<()> {
     let accounts = site.write("accounts.sql", ACCOUNTS)?;
     let mut install = site.command(&["mariadb-install-db"]);
@@ -123,13 +123,13 @@ pub(crate) fn make_data(site: &Site<'_>) -> Result<()> {
         "--innodb-flush-method=nosync",
     ]);
     install.arg(option("datadir", &site.path("data")));
-    // Of its own: each server that starts removes the temporary tables that it finds, whosever
-    // they are.
+    // A separate folder: each starting server removes the temporary tables that it finds, even
+    // those of other servers.
     install.arg(option("tmpdir", site.folder));
     run(install.arg(option("extra-file", &accounts))).map(drop)
 }
 
-/// The settings of every MariaDB. `--no-defaults` has to come first.
+/// Returns the settings of every MariaDB. `--no-defaults` has to come first.
 pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
     let mut settings = vec![
         "--no-defaults".into(),
@@ -139,8 +139,8 @@ pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
     ];
     settings.extend(places(site));
     let durability: &[&str] = match site.options.durability {
-        // 2: written at each commit, so that it survives a kill of the process, and never forced
-        // to disk.
+        // 2: written at each commit, so that it survives a kill of the process, and never forced to
+        // disk.
         Durability::Fast => &[
             "--innodb-flush-log-at-trx-commit=2",
             "--innodb-flush-method=nosync",
@@ -154,7 +154,7 @@ pub(crate) fn settings(site: &Site<'_>) -> Vec<OsString> {
     settings
 }
 
-/// Port, socket and files of a running server that speaks MySQL's protocol.
+/// Returns port, socket and files of a running server that speaks MySQL's protocol.
 pub(crate) fn places(site: &Site<'_>) -> [OsString; 4] {
     [
         format!("--port={}", site.port).into(),

@@ -15,9 +15,9 @@ const PROGRAM: &str = "mongod";
 const PORT: u16 = 27017;
 const REPLICA_SET: &str = "idem";
 
-/// MongoDB as a replica set of one, for the sake of transactions; no log-in. Where neither an image
-/// nor a `mongod` is to be had, a server that speaks its protocol is built from the Rust registry:
-/// the product says which one answers.
+/// MongoDB as a replica set of one, because of transactions; no login. If neither an image nor a
+/// `mongod` is available, a server that speaks its protocol is built from the Rust registry: the
+/// product says which one answers.
 pub(crate) static SERVER: Server = Server {
     product: "MongoDB",
     accounts: &["mongodb", "nobody"],
@@ -56,8 +56,7 @@ impl Kind for MongoDb {
         site.make_folder("data")
     }
 
-    /// Every commit is in the journal at once where the client requests that, whatever the
-    /// durability.
+    /// Every commit is in the journal at once if the client requests that, whatever the durability.
     fn command(&self, site: &Site<'_>) -> Command {
         if !holds(site.programs, &[PROGRAM]) {
             return secantus::command(site);
@@ -73,13 +72,13 @@ impl Kind for MongoDb {
         command
     }
 
-    /// To that very node: the members of a set may call each other by names that a client cannot
-    /// reach, as with the port of a container.
+    /// Connects to that node only: the members of a set may use names that a client cannot reach,
+    /// as with the port of a container.
     fn url(&self, port: u16) -> String {
         format!("mongodb://127.0.0.1:{port}/?directConnection=true")
     }
 
-    /// Of a server that requires TLS, or that only the name service knows, nothing else is known.
+    /// For a server that requires TLS, or is known only by DNS, this finds nothing else.
     fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
         let unknown = Product::new(SERVER.product, None);
         if url.starts_with("mongodb+srv:") {
@@ -90,13 +89,13 @@ impl Kind for MongoDb {
             return Ok(unknown);
         }
         ask(&mut stream, doc! { "hello": 1 })?;
-        // Some require a log-in first.
+        // Some servers require a login first.
         let told = ask(&mut stream, doc! { "buildInfo": 1 });
         let product = told.ok().and_then(|told| named_in(&told));
         Ok(product.unwrap_or(unknown))
     }
 
-    /// It answers before it takes writes.
+    /// The server answers before it takes writes.
     fn is_ready(&self, site: &Site<'_>) -> Result<()> {
         let state = hello(site)?;
         if is(&state, "isWritablePrimary") || is(&state, "isreplicaset") {
@@ -105,7 +104,7 @@ impl Kind for MongoDb {
         Err(Error::failed("the node is not the primary"))
     }
 
-    /// A `mongod` waits for the command that makes it a set of its own.
+    /// A `mongod` waits for the command that makes it a replica set.
     fn welcome(&self, site: &Site<'_>) -> Result<()> {
         if is(&hello(site)?, "isreplicaset") {
             let host = format!("127.0.0.1:{}", site.port);
@@ -122,12 +121,12 @@ impl Kind for MongoDb {
     }
 }
 
-/// Of `mongodb://one:27017,two:27017/`.
+/// Returns the first host of `mongodb://one:27017,two:27017/`.
 fn first_host(url: &str) -> &str {
     url.split(',').next().unwrap_or(url)
 }
 
-/// A secantusd says so, beside the version of the MongoDB that it follows.
+/// A secantusd names itself, beside the version of the MongoDB that it follows.
 fn named_in(told: &Document) -> Option<Product> {
     let secantus = told.get_str("secantusVersion").ok();
     let secantus = secantus.map(|version| Product::new(secantus::PRODUCT, Some(version)));

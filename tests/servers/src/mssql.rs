@@ -6,11 +6,11 @@ use crate::tools::connect;
 use crate::{Image, Product, Result, Server, Site};
 
 const PORT: u16 = 1433;
-/// The image refuses a weaker one.
+/// The image refuses a weaker password.
 const PASSWORD: &str = "Idem_Tests_1";
 
-/// Microsoft SQL Server: user `sa`, database `master`. From a container or the environment only: no
-/// package of a distribution brings it, and its licence is for the user to accept.
+/// Microsoft SQL Server: user `sa`, database `master`. It comes only from a container or the
+/// environment: no distribution has a package, and the user has to accept its licence.
 pub(crate) static SERVER: Server = Server {
     product: "SQL Server",
     image: Some(Image {
@@ -45,7 +45,7 @@ impl Kind for SqlServer {
         format!("mssql://sa:{PASSWORD}@127.0.0.1:{port}/master?trust_cert=true")
     }
 
-    /// Whether it takes connections. Its version is for clients with a log-in.
+    /// Checks that it takes connections. Only clients with a login can read its version.
     fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
         connect(url, PORT)?;
         Ok(Product::new(SERVER.product, None))

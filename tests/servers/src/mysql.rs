@@ -12,7 +12,7 @@ use crate::{Durability, Image, Product, Result, Server, Site};
 /// database `idem`.
 pub(crate) static SERVER: Server = Server {
     product: "MySQL",
-    // Of Debian's suites only sid has it; the stable ones have MariaDB by that name.
+    // Of Debian's suites only sid has it; in the stable ones that name is MariaDB.
     unpacked: Some(Unpacked {
         name: "mysql",
         suites: &["sid"],
@@ -68,8 +68,8 @@ impl Kind for MySql {
         .map(drop)
     }
 
-    /// The accounts are made at each start, before the server takes connections: while the data is
-    /// being made it cannot make them.
+    /// The accounts are created at each start, before the server takes connections: it cannot
+    /// create them while it creates the data.
     fn command(&self, site: &Site<'_>) -> Command {
         let mut command = mysqld(site);
         command.args(places(site)).args(certificate::options(site));
@@ -108,7 +108,8 @@ impl Kind for MySql {
     }
 }
 
-/// The server, with the places of its own files where it is in a folder that it was not built for.
+/// Returns the server, with the paths of its own files if it is in a folder that it was not built
+/// for.
 fn mysqld(site: &Site<'_>) -> Command {
     let mut command = site.command(&["mysqld"]);
     command.arg("--no-defaults");
@@ -128,7 +129,7 @@ fn mysqld(site: &Site<'_>) -> Command {
     command
 }
 
-/// On many systems `mysqld` is MariaDB's.
+/// Checks that `mysqld` is not MariaDB's, as on many systems.
 fn is_mysql(folder: &Path) -> bool {
     let mut mysqld = Command::new(folder.join("mysqld"));
     let version = run(mysqld.args(["--no-defaults", "--version"]));

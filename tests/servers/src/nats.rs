@@ -11,7 +11,7 @@ use crate::{Error, Image, Product, Result, Server, Site};
 
 const PORT: u16 = 4222;
 
-/// NATS with JetStream, on disk: no log-in. No store, but the broker of the queue's example.
+/// NATS with JetStream, on disk: no login. It is no store, but the broker of the queue example.
 pub(crate) static SERVER: Server = Server {
     product: "NATS",
     packages: &["nats-server"],
@@ -39,8 +39,8 @@ impl Kind for Nats {
         format!("nats://127.0.0.1:{port}")
     }
 
-    /// Its package brings no client, and its protocol is lines of text: it greets with what it is,
-    /// and answers a ping once JetStream has read its data.
+    /// Its package has no client, and its protocol is lines of text: the greeting contains product
+    /// and version, and the server answers a ping once JetStream has read its data.
     fn probe(&self, url: &str, _programs: &Path) -> Result<Product> {
         let what = || "no greeting".to_owned();
         let mut stream = connect(url, PORT)?;
@@ -58,7 +58,7 @@ fn product(greeting: &str, pong: &str) -> Result<Product> {
     let wrong = || Error::failed("no NATS with JetStream answers there");
     let info = greeting.strip_prefix("INFO ").ok_or_else(wrong)?;
     let info: Value = serde_json::from_str(info).map_err(|_| wrong())?;
-    // One that requires a log-in answers the ping with that; its greeting has the version.
+    // A server that requires a login answers the ping with that; its greeting has the version.
     let is_up = pong.starts_with("PONG") || pong.contains("Authorization");
     if !is_up || info["jetstream"] != true {
         return Err(wrong());

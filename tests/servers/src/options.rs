@@ -2,7 +2,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Fast: nothing is forced to disk. Data still survives a kill of the server's processes in
-    /// most databases, but no test may rely on it.
+    /// most databases, but no test may rely on that.
     #[default]
     Fast,
     /// As in production: every commit is forced to disk, and caches and logs are large enough
@@ -10,7 +10,7 @@ pub enum Durability {
     Durable,
 }
 
-/// What the server speaks on its port.
+/// The protocols on the server's port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// Plain TCP.
@@ -43,41 +43,41 @@ pub struct Options {
 }
 
 impl Options {
-    /// Fast, plain, scoped.
+    /// Creates options for a fast, plain and scoped server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether commits are forced to disk.
+    /// Sets whether commits are forced to disk.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Whether the server speaks TLS too.
+    /// Sets whether the server speaks TLS, too.
     #[must_use]
     pub fn with_transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// How long the server runs.
+    /// Sets how long the server runs.
     #[must_use]
     pub fn with_lifetime(mut self, lifetime: Lifetime) -> Self {
         self.lifetime = lifetime;
         self
     }
 
-    /// URL of the server that this one stands in front of (PgBouncer) or watches (Redis Sentinel).
+    /// Sets the URL of the server behind this one (PgBouncer), or watched by it (Redis Sentinel).
     #[must_use]
     pub fn with_upstream(mut self, url: impl Into<String>) -> Self {
         self.upstream = Some(url.into());
         self
     }
 
-    /// One more setting, by the server's own name for it: `maxmemory`, `3mb`. Of several of one
-    /// name the last one counts. A server that takes none does not start.
+    /// Adds a setting by the server's own name: `maxmemory`, `3mb`. Of several with one name the
+    /// last one counts. A server without such settings does not start.
     #[must_use]
     pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));

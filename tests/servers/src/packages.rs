@@ -10,7 +10,7 @@ use crate::{Error, Result, Server};
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Whether these packages of the distribution are installed.
+/// Returns whether these packages of the distribution are installed.
 pub fn is_installed(packages: &[&str]) -> bool {
     packages.iter().all(|package| {
         let mut query = Command::new("dpkg-query");
@@ -20,7 +20,7 @@ pub fn is_installed(packages: &[&str]) -> bool {
     })
 }
 
-/// Installs the programs of a server, or unpacks them where it has packages for that and the
+/// Installs the programs of a server, or unpacks them if it has packages for that and the
 /// distribution has none.
 pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
     let has_packages = !server.packages.is_empty();
@@ -46,7 +46,7 @@ pub(crate) fn install_for(server: &Server, progress: fn(&str)) -> Result<()> {
     install(server.packages)
 }
 
-/// Whether the distribution has that package and we may install it.
+/// Returns whether the distribution has that package and this user may install it.
 fn is_installable(package: &str) -> bool {
     if may_install().is_err() || update().is_err() {
         return false;
@@ -56,12 +56,13 @@ fn is_installable(package: &str) -> bool {
     output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
-/// Installs packages of Debian or Ubuntu, without those that they merely recommend and without
-/// starting services.
+/// Installs packages of Debian or Ubuntu, without recommended packages and without starting
+/// services.
 ///
 /// # Errors
 ///
-/// They cannot be installed. Without root, or on another system, the error says what to do instead.
+/// An error when they cannot be installed. Without root, or on another system, it says what to do
+/// instead.
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     may_install()
@@ -82,7 +83,7 @@ fn may_install() -> Result<(), &'static str> {
     }
 }
 
-/// Lists are fetched once a process.
+/// Updates the package lists once per process.
 fn update() -> Result<()> {
     static DONE: OnceLock<Option<String>> = OnceLock::new();
     let failure = DONE.get_or_init(|| {
@@ -101,7 +102,7 @@ fn apt() -> Command {
     command
 }
 
-/// Whether a machine's `os-release` names Debian, or, if relatives count, a system made of it.
+/// Returns whether an `os-release` names Debian, or, if relatives count, a system based on it.
 pub(crate) fn is_debian(release: &str, relatives: bool) -> bool {
     let mut fields = release.lines().filter_map(|line| line.split_once('='));
     fields.any(|(name, value)| {
@@ -111,8 +112,8 @@ pub(crate) fn is_debian(release: &str, relatives: bool) -> bool {
     })
 }
 
-/// While it lives, installed packages do not start their services: Debian runs this script first,
-/// and 101 is no. One that is there already (container images have it) is left alone.
+/// Prevents installed packages from starting their services while it lives: Debian runs this script
+/// first, and 101 means no. An existing script (container images have one) is left alone.
 struct NoServices {
     ours: bool,
 }

@@ -6,8 +6,8 @@ use crate::server::Kind;
 use crate::tools::{decoded, parse};
 use crate::{Error, Product, Result, Server, Site};
 
-/// PgBouncer in transaction mode, in front of a PostgreSQL. Debian 12's 1.18 knows no prepared
-/// statements: one prepared in a transaction may be missing, or be somebody else's, in the next.
+/// PgBouncer in transaction mode, in front of a PostgreSQL. Debian 12's 1.18 does not know prepared
+/// statements: one prepared in a transaction may be missing, or be another client's, in the next.
 pub(crate) static SERVER: Server = Server {
     product: "PgBouncer",
     packages: &["pgbouncer"],
@@ -43,7 +43,7 @@ impl Kind for PgBouncer {
         format!("postgres://postgres@127.0.0.1:{port}/idem")
     }
 
-    /// First through it to the server behind, then at its own console, where that lets us in.
+    /// Checks the server behind it first, then its own console, if that accepts the login.
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
         psql(url, programs, "SELECT 1")?;
         let mut console = parse(url)?;
@@ -54,7 +54,7 @@ impl Kind for PgBouncer {
     }
 }
 
-/// `auth_type=any`: it lets everybody in, as the user of the database line.
+/// `auth_type=any` accepts every client, as the user of the database line.
 fn configuration(upstream: &str, port: u16) -> Result<String> {
     let url = parse(upstream)?;
     let user = decoded(Some(url.username())).unwrap_or_else(|| "postgres".into());

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use crate::error::Doing;
 use crate::{Error, Result};
 
-/// Below what systems hand out for outgoing connections, so that a server killed and started again
-/// finds its port still free.
+/// Below the usual range of outgoing connections, so that a restarted server finds its port still
+/// free.
 const RANGE: std::ops::Range<u16> = 10_000..22_700;
 const ATTEMPTS: u64 = 200;
 
-/// A port of 127.0.0.1 that no other server of ours takes while this value lives, started or not.
+/// A port of 127.0.0.1 that no other private server takes while this value lives, started or not.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     port: u16,
@@ -38,13 +38,13 @@ impl Reservation {
         Some(Self { port, _lock: lock })
     }
 
-    /// The port.
+    /// Returns the port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 }
 
-/// One folder of lock files a user: another user's files could not be opened.
+/// Returns one folder of lock files per user: another user's files could not be opened.
 fn lock_folder() -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let folder = std::env::temp_dir().join(format!("idem-ports-{user}"));

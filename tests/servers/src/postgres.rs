@@ -31,7 +31,7 @@ pub(crate) static SERVER: Server = Server {
             "-c",
             "full_page_writes=off",
         ],
-        // While the image makes its data, its server is at the socket only.
+        // While the image creates its data, its server listens only at the socket.
         question: &[
             "psql",
             "-XAtq",
@@ -62,7 +62,7 @@ impl Kind for Postgres {
         certificate::make(site)
     }
 
-    /// No unix socket: its path may be too long for the system.
+    /// Without a unix socket, whose path may be too long for the system.
     fn command(&self, site: &Site<'_>) -> Command {
         let mut command = site.command(&["postgres"]);
         command.arg("-D").arg(site.path("data"));
@@ -77,8 +77,7 @@ impl Kind for Postgres {
         url(port, "idem")
     }
 
-    /// A log-in that we do not have, or a database that is not there yet, hides no more than the
-    /// version.
+    /// A missing login, or a database that does not exist yet, hides only the version.
     fn probe(&self, url: &str, programs: &Path) -> Result<Product> {
         let version = psql(url, programs, "SHOW server_version").or_else(|_| {
             let mut is_ready = tool(programs, &["pg_isready"]);
@@ -106,7 +105,7 @@ pub(crate) fn psql(url: &str, programs: &Path, sql: &str) -> Result<String> {
     ask(psql.args(["-XAtqw", plain(url), "-c", sql]), "")
 }
 
-/// Without parameters: those of drivers are not those of the client programs.
+/// Removes the parameters: those of drivers are not those of the client programs.
 fn plain(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }
@@ -135,7 +134,7 @@ fn settings(site: &Site<'_>) -> Vec<String> {
     settings
 }
 
-/// Debian keeps the programs of each major version in a folder of its own, outside `$PATH`.
+/// Debian keeps the programs of each major version in a separate folder, outside `$PATH`.
 fn newest_of_debian(programs: &[&str]) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     versions

@@ -1,4 +1,4 @@
-//! Processes that are not (or no longer) our children.
+//! Processes that are not (or no longer) children of this one.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ impl Signal {
         }
     }
 
-    /// As `kill` of the shell takes it.
+    /// Returns the name that the shell's `kill` takes.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Term => "TERM",
@@ -36,18 +36,18 @@ impl Signal {
     }
 }
 
-/// One process for as long as it lives: its number, and where the system tells it its time of
-/// birth, so that a number given to another process later is not mistaken for it.
+/// One process: its number and, if the system reports it, its start time, so that a later process
+/// with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Number of the process.
+    /// The process number.
     pub pid: u32,
-    /// Clock ticks from the machine's start to the process's, on Linux.
+    /// The start time in clock ticks since the machine's start, on Linux.
     pub started: Option<u64>,
 }
 
 impl Identity {
-    /// The process that has this number now.
+    /// Returns the process that has this number now.
     pub fn of(pid: u32) -> Self {
         Self {
             pid,
@@ -55,7 +55,7 @@ impl Identity {
         }
     }
 
-    /// Whether that very process still runs; a zombie does not.
+    /// Returns whether that process still runs; a zombie does not.
     pub fn is_alive(&self) -> bool {
         match (self.started, Stat::read(self.pid)) {
             (Some(started), Some(stat)) => stat.started == started && stat.state != 'Z',
@@ -64,18 +64,19 @@ impl Identity {
         }
     }
 
-    /// Sends the signal if the process still runs. One that is frozen goes on to take it.
+    /// Sends the signal if the process still runs. A frozen process is continued, so that it
+    /// receives it.
     pub fn signal(&self, signal: Signal) {
         self.send(signal.unix());
         self.thaw();
     }
 
-    /// SIGSTOP: it stays, with its ports and connections, and does nothing.
+    /// Sends SIGSTOP: the process keeps its ports and connections, and does nothing.
     pub(crate) fn freeze(&self) {
         self.send(UnixSignal::STOP);
     }
 
-    /// SIGCONT: it goes on as if nothing had been.
+    /// Sends SIGCONT: the process continues.
     pub(crate) fn thaw(&self) {
         self.send(UnixSignal::CONT);
     }
@@ -86,12 +87,12 @@ impl Identity {
         }
     }
 
-    /// Waits for its end, for `time` at most; whether it has ended.
+    /// Waits for its end, for `time` at most. Returns whether it has ended.
     pub fn wait_gone(&self, time: Duration) -> bool {
         wait_until(time, || !self.is_alive())
     }
 
-    /// The processes that it started and that still run (Linux; empty elsewhere).
+    /// Returns the processes that it started and that still run (Linux; empty elsewhere).
     pub(crate) fn children(&self) -> Vec<Self> {
         let Ok(entries) = std::fs::read_dir("/proc") else {
             return Vec::new();
@@ -109,7 +110,7 @@ impl Identity {
     }
 }
 
-/// Waits until it is done, for `time` at most; whether it is.
+/// Waits until `done` returns true, for `time` at most. Returns whether it did.
 pub(crate) fn wait_until(time: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + time;
     loop {
@@ -127,7 +128,7 @@ fn native(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// What `/proc/PID/stat` says.
+/// The contents of `/proc/PID/stat`.
 struct Stat {
     state: char,
     parent: u32,
@@ -139,8 +140,8 @@ impl Stat {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses and may hold anything, so fields are
-    /// counted from the last parenthesis.
+    /// Parses the fields after the last parenthesis: the second field is the program's name in
+    /// parentheses and may contain anything.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         Some(Self {

@@ -6,7 +6,7 @@ use crate::server::{Kind, Tls};
 use crate::tools::{ask, tool};
 use crate::{Durability, Error, Image, Product, Result, Server, Site};
 
-/// Redis: no log-in. TLS is on a port of its own.
+/// Redis: no login. TLS is on a separate port.
 pub(crate) static SERVER: Server = Server {
     product: "Redis",
     packages: &["redis-server"],
@@ -52,12 +52,13 @@ pub(crate) fn url(port: u16) -> String {
     format!("redis://127.0.0.1:{port}")
 }
 
-/// The server of this site, or whichever of the two is in the folder: both take the same settings.
+/// Returns the server of this site, or either of the two in the folder: both take the same
+/// settings.
 pub(crate) fn server(site: &Site<'_>) -> Command {
     site.command(&[site.server.programs[0], "redis-server", "valkey-server"])
 }
 
-/// The server with all settings on its command line; of two for one name the later counts.
+/// Returns the server with all settings on its command line; of two with one name the later counts.
 pub(crate) fn command(site: &Site<'_>) -> Command {
     let mut command = server(site);
     command.args(["--bind", "127.0.0.1", "--protected-mode", "no"]);
@@ -82,7 +83,7 @@ pub(crate) fn command(site: &Site<'_>) -> Command {
     command
 }
 
-/// The client program, for the server at `url`.
+/// Returns the client program, for the server at `url`.
 pub(crate) fn client(url: &str, programs: &Path) -> Command {
     let mut client = tool(programs, &["redis-cli", "valkey-cli"]);
     client.args(["-u", url, "-e", "--no-auth-warning"]);
@@ -92,8 +93,8 @@ pub(crate) fn client(url: &str, programs: &Path) -> Command {
     client
 }
 
-/// The answer to `INFO`, empty of a server that does not let us in. Fails while the server still
-/// reads its data.
+/// Returns the answer to `INFO`, empty if the server refuses the login. Fails while the server
+/// still reads its data.
 pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
     match ask(client(url, programs).arg("INFO"), "") {
         Ok(info) if field(&info, "loading") == Some("1") => {
@@ -104,7 +105,7 @@ pub(crate) fn info(url: &str, programs: &Path) -> Result<String> {
     }
 }
 
-/// The value of a line `name:value`.
+/// Returns the value of a line `name:value`.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -115,7 +116,7 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
     info(url, programs).map(|info| named_in(&info, product))
 }
 
-/// A Valkey says what it is, although it passes for a Redis too. Where the server does not say, it
+/// A Valkey names itself, although it also reports a Redis version. If the server does not say, it
 /// is this product, without a version.
 pub(crate) fn named_in(info: &str, product: &str) -> Product {
     let name = field(info, "server_name").unwrap_or("redis");

@@ -11,11 +11,11 @@ use crate::{Error, Product, Result, Server, Site};
 const SLOTS: usize = 16_384;
 
 /// Redis Cluster: nodes 0 to 2 start as masters, each with a third of the slots, and 3 to 5 as
-/// their replicas, in that order; no log-in. Its URL is the six nodes' URLs with commas between
+/// their replicas, in that order; no login. Its URL is the six nodes' URLs with commas between
 /// them.
 ///
-/// A master that has not answered for a second is out, and its replica takes over within another
-/// one or two.
+/// A master that has not answered for a second counts as failed, and its replica takes over within
+/// one or two more seconds.
 pub(crate) static SERVER: Server = Server {
     product: "Redis Cluster",
     packages: &["redis-server"],
@@ -24,7 +24,7 @@ pub(crate) static SERVER: Server = Server {
     cluster: ClusterKind::Redis,
     nodes: 6,
     takes_settings: true,
-    // For the talk among the nodes. The usual one, 10000 above the first, may be another process's.
+    // For the cluster bus. The default port, 10000 above the first, may be another process's.
     needs_second_port: true,
     ..Server::new("redis-cluster", &RedisCluster)
 };
@@ -58,7 +58,7 @@ impl Kind for RedisCluster {
         for node in url.split(',') {
             let info = info(node, programs)?;
             let mut product = named_in(&info, "Redis");
-            // Of a node that does not let us in nothing is known.
+            // A node that refuses the login reveals nothing.
             if product.version.is_some() && field(&info, "redis_mode") != Some("cluster") {
                 return Err(Error::failed("this is not a node of a Redis Cluster"));
             }
@@ -88,8 +88,8 @@ impl Group for Slots {
         Ok(products[0].clone())
     }
 
-    /// A master that came back before it is out would still be one, with the data that it has on
-    /// disk, and its replica would follow it into that.
+    /// A master that came back before it counts as failed would still be master, with its data on
+    /// disk, and its replica would copy that.
     fn restart(&self, nodes: &mut [Local], node: usize) -> Result<()> {
         nodes[node].stop()?;
         let port = nodes[node].port();
@@ -112,7 +112,7 @@ impl Group for Slots {
             match (nodes[node].is_running(), settles) {
                 (true, _) => {}
                 (false, true) => self.restart(nodes, node)?,
-                // Too few for a vote on which replica takes over.
+                // Too few nodes for a vote on which replica takes over.
                 (false, false) => nodes[node].restart()?,
             }
         }
@@ -139,8 +139,8 @@ impl Group for Slots {
     }
 }
 
-/// Gives equal parts of the slots to the masters and makes the nodes known to each other. Each has
-/// a rank of its own before it knows the others, so that they do not have to find out theirs.
+/// Assigns equal parts of the slots to the masters and introduces the nodes to each other. Each has
+/// its own rank before it knows the others, so that they do not have to agree on ranks.
 fn introduce(nodes: &[Local]) -> Result<()> {
     let masters = nodes.len() / 2;
     for (number, local) in nodes.iter().enumerate() {
@@ -168,7 +168,7 @@ fn follow(master: &Local, replica: &Local, nodes: usize) -> Result<()> {
     }
 }
 
-/// Runs commands, one a line, and returns all answers.
+/// Runs commands, one per line, and returns all answers.
 fn tell(local: &Local, commands: &str) -> Result<String> {
     ask(&mut client(&local.url(), local.site().programs), commands)
 }
@@ -203,7 +203,8 @@ fn read(text: &str) -> Vec<Member> {
     text.lines().filter_map(member).collect()
 }
 
-/// `id 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460`, where `-` is no master.
+/// Parses `id 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460`, where `-` means no
+/// master.
 fn member(line: &str) -> Option<Member> {
     let words: Vec<_> = line.split(' ').collect();
     let [id, address, flags, master, _, _, _, _, slots @ ..] = words.as_slice() else {
@@ -220,13 +221,13 @@ fn member(line: &str) -> Option<Member> {
     })
 }
 
-/// How many nodes are not suspected to be gone, the one that answered among them.
+/// Returns how many nodes are not suspected as failed, including the one that answered.
 fn alive(members: &[Member]) -> usize {
     members.iter().filter(|node| node.is_alive).count()
 }
 
-/// Whether the node at that port is a master of keys whose replica, at one of these ports, is to
-/// take over.
+/// Returns whether the node at that port is a master with keys whose replica, at one of these
+/// ports, will take over.
 fn has_heir(members: &[Member], port: u16, running: &[u16]) -> bool {
     let mut masters = members.iter().filter(|node| node.has_slots);
     masters

@@ -1,8 +1,8 @@
-//! A server that speaks MongoDB's protocol, for machines where no MongoDB can be had: no package
-//! registry brings one.
+//! A server that speaks MongoDB's protocol, for machines without MongoDB: no package registry has
+//! it.
 //!
 //! It is a program under the GPL. Nothing here links to it or depends on it: it is built once from
-//! the Rust registry, kept outside this workspace, and started as a process of its own.
+//! the Rust registry, outside this workspace, and started as a separate process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ const PROGRAM: &str = "secantusd-rs";
 const CRATE: &str = "secantus-mdb";
 const VERSION: &str = "0.5.3-beta.193";
 
-/// Programs that the build takes, and Debian's packages of them.
+/// Programs that the build needs, and Debian's packages of them.
 const TOOLS: &[(&str, &str)] = &[("cmake", "cmake"), ("cc", "gcc"), ("c++", "g++")];
 
 /// Its own profile takes four times as long to build and is no faster in tests.
@@ -26,7 +26,7 @@ const PROFILE: &[(&str, &str)] = &[
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// The folder of the program, once it was built. It is kept from run to run.
+/// Returns the folder of the program, if it was built. The folder stays between runs.
 pub(crate) fn programs() -> Option<PathBuf> {
     Some(cache()?.join("secantus/bin")).filter(|folder| holds(folder, &[PROGRAM]))
 }
@@ -43,7 +43,7 @@ pub(crate) fn command(site: &Site<'_>) -> Command {
     command
 }
 
-/// Builds it, unless that was done before.
+/// Builds the program if it is missing.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub(crate) fn install(progress: fn(&str)) -> Result<()> {
         })
 }
 
-/// Away from this workspace, whose settings are not for it.
+/// Builds outside this workspace, whose settings do not apply to it.
 fn cargo(target: &Path, into: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir("/").args(["install", "--quiet", CRATE]);

@@ -11,13 +11,13 @@ const PRODUCT: &str = "Redis Sentinel";
 
 /// One Redis Sentinel that decides alone, for tests only: it watches the master at
 /// [`Options::with_upstream`](crate::Options::with_upstream) under the name
-/// [`MASTER`](Self::MASTER) and promotes a replica when the master has not answered for two
-/// seconds, or for the setting `down-after-milliseconds`. It pings once a second at most, so that a
-/// shorter time takes a living master for a dead one. Settings are Sentinel's, about that master.
+/// [`MASTER`](Self::MASTER). It promotes a replica when the master has not answered for two
+/// seconds, or for the setting `down-after-milliseconds`. It pings at most once a second, so with a
+/// shorter time it treats a living master as dead. Settings are Sentinel's, for that master.
 ///
 /// Start it with [`start_private`](crate::start_private)`("redis-sentinel", …)` once the replicas
-/// follow their master: it counts as started when it knows all of them. It finds one that is added
-/// later within ten seconds.
+/// follow their master: it counts as started when it knows all of them. It finds a replica that is
+/// added later within ten seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisSentinel;
 
@@ -26,7 +26,7 @@ impl RedisSentinel {
     pub const MASTER: &'static str = "idem";
 }
 
-/// The server is its own sentinel.
+/// The sentinel program is the server program.
 pub(crate) static SERVER: Server = Server {
     product: PRODUCT,
     packages: &["redis-server"],
@@ -38,7 +38,7 @@ pub(crate) static SERVER: Server = Server {
 };
 
 impl Kind for RedisSentinel {
-    /// Its configuration is its memory too: it writes down which server it made the master.
+    /// Writes its configuration, which is also its memory: it records which server it promoted.
     fn prepare(&self, site: &Site<'_>) -> Result<()> {
         let text = configuration(upstream(site)?, site.port, &site.options.settings)?;
         site.write(CONFIGURATION, &text).map(drop)
@@ -104,7 +104,7 @@ fn configuration(master: &str, port: u16, settings: &[(String, String)]) -> Resu
     Ok(text)
 }
 
-/// How many replicas of a master that is up it knows, of
+/// Returns how many replicas it knows of a running master, from
 /// `name=idem,status=ok,address=…,slaves=1,sentinels=1`.
 fn known(watched: &str) -> Option<u32> {
     let mut fields = watched.split(',').filter_map(|field| field.split_once('='));

@@ -11,27 +11,27 @@ use crate::{
     pgbouncer, postgres, redis, redis_cluster, sentinel, valkey,
 };
 
-/// One database: how it is found, installed, started, reached. Everything else (ports, folders,
-/// waiting, crashing, stopping, containers) is common to all.
+/// One database: how to find, install, start and reach it. Everything else (ports, folders,
+/// waiting, killing, stopping, containers) is common to all.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
     pub(crate) name: &'static str,
     pub(crate) product: &'static str,
-    /// Packages of Debian and Ubuntu that bring its programs; none where no package does.
+    /// Packages of Debian and Ubuntu that contain its programs; empty if there are none.
     pub(crate) packages: &'static [&'static str],
     /// Packages that can be unpacked without being installed.
     pub(crate) unpacked: Option<Unpacked>,
-    /// The programs that have to be there. The first one is the server.
+    /// The required programs. The first one is the server.
     pub(crate) programs: &'static [&'static str],
-    /// The system accounts that it may run under where we are root; the first one that exists.
+    /// The system accounts for the server when tests run as root; the first existing one is used.
     pub(crate) accounts: &'static [&'static str],
     pub(crate) upstream: Option<&'static str>,
     pub(crate) cluster: ClusterKind,
-    /// How many processes it takes.
+    /// The number of its processes.
     pub(crate) nodes: usize,
     pub(crate) takes_settings: bool,
     pub(crate) tls: Tls,
-    /// Whether each process listens on a second port in any case.
+    /// Whether each process always listens on a second port.
     pub(crate) needs_second_port: bool,
     /// The signal that ends it at once, without waiting for its clients.
     pub(crate) stop_signal: Signal,
@@ -39,39 +39,39 @@ pub struct Server {
     pub(crate) kind: &'static dyn Kind,
 }
 
-/// Whether a server can speak TLS, and where.
+/// Whether a server can speak TLS, and on which port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tls {
     No,
     SamePort,
-    /// At the URL of this scheme.
+    /// On a second port, with a URL of this scheme.
     SecondPort(&'static str),
 }
 
-/// How the processes of one server belong together.
+/// How the processes of one server form a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterKind {
     /// One process.
     Single,
-    /// Every node has all data; the majority goes on.
+    /// Every node has all data; the majority continues.
     Galera,
     /// Each master has a part of the keys, and a replica that takes over from it.
     Redis,
 }
 
-/// What each database does in its own way.
+/// The parts that differ between databases.
 pub(crate) trait Kind: Debug + Sync {
-    /// The folder of its programs on this machine; the newest where there are several.
+    /// Returns the folder of its programs on this machine; the newest of several.
     fn programs(&self, server: &Server) -> Option<PathBuf> {
         find(server.programs).or_else(|| server.unpacked?.programs(server.programs))
     }
 
-    /// Gets its programs, and reports what takes long.
+    /// Installs its programs, and reports long actions.
     fn install(&self, server: &Server, progress: fn(&str)) -> Result<()> {
         packages::install_for(server, progress)
     }
 
-    /// How a person gets it, for the message when it is missing.
+    /// Returns how to install it, for the message when it is missing.
     fn advice(&self, server: &Server) -> String {
         match server.unpacked {
             None => format!(
@@ -82,27 +82,28 @@ pub(crate) trait Kind: Debug + Sync {
         }
     }
 
-    /// Makes data folder and configuration. Called once for each process.
+    /// Creates data folder and configuration. Called once for each process.
     fn prepare(&self, _site: &Site<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// The server in the foreground, with its log on its output. Called at every start.
+    /// Returns the server command, which runs in the foreground and logs to its output. Called at
+    /// every start.
     fn command(&self, site: &Site<'_>) -> Command;
 
-    /// The URL for clients.
+    /// Returns the URL for clients.
     fn url(&self, port: u16) -> String;
 
-    /// Returns the software that answers at `url`. Fails while it does not take connections.
-    /// Client programs are preferred from the folder `programs`.
+    /// Returns the product that answers at `url`. Fails while it does not take connections. Prefers
+    /// client programs from the folder `programs`.
     fn probe(&self, url: &str, programs: &Path) -> Result<Product>;
 
-    /// Fails while a server of our own that answers does not count as started yet.
+    /// Fails while a private server that answers does not count as started yet.
     fn is_ready(&self, _site: &Site<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Called once when a server of our own answers for the first time: creates the database.
+    /// Creates the database. Called once when a private server answers for the first time.
     fn welcome(&self, _site: &Site<'_>) -> Result<()> {
         Ok(())
     }
@@ -129,42 +130,42 @@ impl Server {
         }
     }
 
-    /// Short name in commands and variables: `postgres`.
+    /// Returns the short name in commands and variables, such as `postgres`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Name of the software, as in the table at the end of a test run: `PostgreSQL`.
+    /// Returns the name of the product, as in the table at the end of a test run: `PostgreSQL`.
     pub fn product(&self) -> &'static str {
         self.product
     }
 
-    /// The server that this one stands in front of.
+    /// Returns the server behind this one.
     pub fn upstream(&self) -> Option<&'static str> {
         self.upstream
     }
 
-    /// Its container image, where there is an official one.
+    /// Returns its container image, if there is an official one.
     pub fn image(&self) -> Option<Image> {
         self.image
     }
 
-    /// The folder of its programs on this machine.
+    /// Returns the folder of its programs on this machine.
     pub fn programs(&self) -> Option<PathBuf> {
         self.kind.programs(self)
     }
 
-    /// The URL for clients of a server at that port of this machine.
+    /// Returns the URL for clients of a server at that port of this machine.
     pub fn url(&self, port: u16) -> String {
         self.kind.url(port)
     }
 
-    /// Returns the software that answers at `url`, without its version where its client program is
-    /// not on this machine.
+    /// Returns the product that answers at `url`, without its version if its client program is not
+    /// on this machine.
     ///
     /// # Errors
     ///
-    /// The server does not take connections.
+    /// An error when the server does not take connections.
     pub fn probe(&self, url: &str) -> Result<Product> {
         let answer = self.kind.probe(url, &self.programs().unwrap_or_default());
         match answer {
@@ -177,24 +178,24 @@ impl Server {
         }
     }
 
-    /// The variable that names the folder of its programs.
+    /// Returns the variable that names the folder of its programs.
     pub fn programs_variable(&self) -> String {
         variable(self.name, "BIN_DIR")
     }
 
-    /// The variable that names a server in the environment.
+    /// Returns the variable that names a server in the environment.
     pub fn url_variable(&self) -> String {
         variable(self.name, "URL")
     }
 }
 
-/// A software and its version, as the server reports them.
+/// A product and its version, as the server reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
-    /// For example `PostgreSQL`.
+    /// The name, such as `PostgreSQL`.
     pub name: String,
-    /// For example `15.18`. Absent where the server requires a log-in that we do not have, or
-    /// where its client program is not on this machine.
+    /// The version, such as `15.18`. `None` if the server requires a login that the tests do not
+    /// have, or if its client program is not on this machine.
     pub version: Option<String>,
 }
 
@@ -206,7 +207,7 @@ impl Product {
         }
     }
 
-    /// A product whose version is in the output of a client: `10.11.14-MariaDB-0+deb12u2` is
+    /// Creates a product with the version in a client's output: `10.11.14-MariaDB-0+deb12u2` is
     /// 10.11.14.
     pub fn told(name: &str, printed: &str) -> Self {
         let mut words = printed.split([' ', '-', '\n']).map(str::trim);
@@ -234,10 +235,11 @@ pub struct Image {
     pub environment: &'static [(&'static str, &'static str)],
     /// Arguments of the container.
     pub arguments: &'static [&'static str],
-    /// A command of the image that succeeds and prints the version once the server takes
-    /// connections from outside; none of an image without programs.
+    /// A command of the image that succeeds and prints the version once the server takes external
+    /// connections; empty for an image without programs.
     pub question: &'static [&'static str],
-    /// Variable by which the user accepts the licence, with the value `Y`; it is handed on.
+    /// The variable, with the value `Y`, by which the user accepts the licence; the container gets
+    /// it, too.
     pub licence: Option<&'static str>,
 }
 
@@ -253,11 +255,12 @@ impl Image {
         }
     }
 
-    /// The variable that hands on that the licence is accepted, where there is one to accept.
+    /// Returns the variable for the container that says that the licence is accepted, if there is
+    /// one.
     ///
     /// # Errors
     ///
-    /// It is not accepted.
+    /// An error when the licence is not accepted.
     pub fn licence(&self) -> Result<Option<(&'static str, &'static str)>> {
         const YES: &str = "Y";
         match self.licence {
@@ -272,7 +275,7 @@ impl Image {
     }
 }
 
-/// The databases: one file and one line each. One that stands in front of another comes after it.
+/// The databases: one file and one line each. A server in front of another comes after it.
 static SERVERS: &[&Server] = &[
     &postgres::SERVER,
     &pgbouncer::SERVER,
@@ -287,17 +290,17 @@ static SERVERS: &[&Server] = &[
     &nats::SERVER,
 ];
 
-/// Every database known here.
+/// Returns every known database.
 pub fn servers() -> &'static [&'static Server] {
     SERVERS
 }
 
-/// The database of that name, or another server that tests start by
+/// Returns the database of that name, or another server that tests start with
 /// [`start_private`](crate::start_private).
 ///
 /// # Errors
 ///
-/// There is none.
+/// An error when there is none.
 pub fn server(name: &str) -> Result<&'static Server> {
     let mut known = SERVERS.iter().copied().chain([&sentinel::SERVER]);
     known.find(|server| server.name == name).ok_or_else(|| {
@@ -309,7 +312,8 @@ pub fn server(name: &str) -> Result<&'static Server> {
     })
 }
 
-/// The name of a database's variable: `IDEM_REDIS_CLUSTER_URL` for `redis-cluster` and `URL`.
+/// Returns the name of a database's variable: `IDEM_REDIS_CLUSTER_URL` for `redis-cluster` and
+/// `URL`.
 pub fn variable(name: &str, what: &str) -> String {
     format!("IDEM_{}_{what}", name.to_uppercase().replace('-', "_"))
 }

@@ -16,26 +16,26 @@ pub(crate) struct Site<'a> {
     pub(crate) programs: &'a Path,
     pub(crate) folder: &'a Path,
     pub(crate) port: u16,
-    /// Of a server that needs one.
+    /// The second port of a server that needs one.
     pub(crate) second_port: Option<u16>,
     pub(crate) account: Option<Account>,
     pub(crate) options: &'a Options,
-    /// Which node of a Galera cluster it is.
+    /// The node of a Galera cluster.
     pub(crate) node: Option<&'a Node>,
 }
 
 impl Site<'_> {
-    /// A path in the server's own folder.
+    /// Returns a path in the server's own folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// The URL for clients.
+    /// Returns the URL for clients.
     pub(crate) fn url(&self) -> String {
         self.server.url(self.port)
     }
 
-    /// The URL for TLS clients, where that has a port of its own.
+    /// Returns the URL for TLS clients, if TLS has a separate port.
     pub(crate) fn tls_url(&self) -> Option<String> {
         match (self.server.tls, self.second_port) {
             (Tls::SecondPort(scheme), Some(port)) if self.has_tls() => {
@@ -45,20 +45,20 @@ impl Site<'_> {
         }
     }
 
-    /// Whether the server is to speak TLS.
+    /// Returns whether the server has to speak TLS.
     pub(crate) fn has_tls(&self) -> bool {
         self.options.transport == Transport::Tls
     }
 
-    /// The first of these programs that comes with the server, in the server's folder and under
-    /// the server's account.
+    /// Returns the first of these programs that comes with the server, set up for the server's
+    /// folder and account.
     pub(crate) fn command(&self, names: &[&str]) -> Command {
         let mut command = tool(self.programs, names);
         self.settle(&mut command);
         command
     }
 
-    /// Moves a command to the server's folder and account.
+    /// Sets a command's folder and account to those of the server.
     pub(crate) fn settle(&self, command: &mut Command) {
         use std::os::unix::process::CommandExt;
         command
@@ -70,7 +70,7 @@ impl Site<'_> {
         }
     }
 
-    /// Writes a file that the server's account owns and nobody else reads.
+    /// Writes a file that the server's account owns and no other account reads.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.path(name);
         std::fs::write(&path, text).doing(|| format!("cannot write {}", path.display()))?;
@@ -78,7 +78,7 @@ impl Site<'_> {
         Ok(path)
     }
 
-    /// Makes a folder that the server's account owns and nobody else enters.
+    /// Creates a folder that the server's account owns and no other account enters.
     pub(crate) fn make_folder(&self, name: &str) -> Result<()> {
         make_folder(&self.path(name), 0o700, self.account)
     }
@@ -94,7 +94,7 @@ impl Site<'_> {
     }
 }
 
-/// A system account that a server runs under where we are root, because it refuses to run as root.
+/// A system account for a server when tests run as root, because the server refuses to run as root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     pub(crate) uid: u32,
@@ -102,7 +102,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The first of these accounts that exists. None where we are not root: the server runs as us.
+    /// Returns the first of these accounts that exists; `None` without root: then the server runs
+    /// under the current account.
     pub(crate) fn first_of(names: &[&str]) -> Result<Option<Self>> {
         if !is_root() {
             return Ok(None);

@@ -4,32 +4,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Where a server comes from, in the order in which they are tried.
+/// The sources of a server, in the order of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// A URL in the environment: somebody else's server, never stopped by us.
+    /// A URL in the environment: an existing server, which is never stopped here.
     Env,
-    /// A container of our own.
+    /// A private container.
     Container,
-    /// Programs that were on this machine.
+    /// Programs that were already on this machine.
     Local,
-    /// Programs that were installed from the distribution's packages on the spot.
+    /// Programs installed on demand from the distribution's packages.
     Packages,
 }
 
 impl Source {
-    /// Name of the variable that forces one source.
+    /// The name of the variable that forces one source.
     pub const VARIABLE: &'static str = "IDEM_SERVER_SOURCE";
 
-    /// Every source, in the order in which they are tried.
+    /// Every source, in the order of the search.
     pub const ORDER: [Self; 4] = [Self::Env, Self::Container, Self::Local, Self::Packages];
 
-    /// The source that `IDEM_SERVER_SOURCE` forces.
+    /// Returns the source that `IDEM_SERVER_SOURCE` forces.
     ///
     /// # Errors
     ///
-    /// It names none.
+    /// An error when it names no source.
     pub fn forced() -> Result<Option<Self>> {
         match std::env::var(Self::VARIABLE) {
             Ok(text) if !text.is_empty() => Self::named(&text).map(Some),

@@ -12,16 +12,16 @@ use crate::{Error, Product, Result, Signal, Source, server};
 const FILE: &str = "idem/servers.json";
 const TIME_TO_STOP: Duration = Duration::from_secs(30);
 
-/// A server that runs on after the process that started it.
+/// A server that continues after the process that started it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Name of the database.
     pub name: String,
     /// The URL for clients.
     pub url: String,
-    /// The software that answers there.
+    /// The product that answers there.
     pub product: Product,
-    /// Where it came from.
+    /// Its source.
     pub source: Source,
     /// Its process; of a cluster, each node's.
     pub processes: Vec<Identity>,
@@ -32,12 +32,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it still runs; of a cluster, any node.
+    /// Returns whether it still runs; for a cluster, any node.
     pub fn is_alive(&self) -> bool {
         self.processes.iter().any(Identity::is_alive)
     }
 
-    /// Ends it and removes its folder.
+    /// Ends the server and removes its folder.
     pub fn stop(&self) -> Result<()> {
         let processes = self.processes.iter();
         processes.for_each(|process| process.signal(self.signal));
@@ -57,8 +57,8 @@ impl Record {
     }
 }
 
-/// The servers that `cargo xtask servers up` left running, by the file
-/// `idem/servers.json` in the target folder. While this value lives, no other process changes it.
+/// The servers that `cargo xtask servers up` left running, in the file `idem/servers.json` in the
+/// target folder. While this value lives, no other process changes the file.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
@@ -67,8 +67,8 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the file in the target folder of this workspace. Forgets dead servers and removes
-    /// their folders.
+    /// Reads the file in the target folder of this workspace. Drops dead servers and removes their
+    /// folders.
     pub fn open() -> Result<Self> {
         let missing = || Error::failed("no target folder: set CARGO_TARGET_DIR");
         let folder = target_folders().into_iter().next().ok_or_else(missing)?;
@@ -92,24 +92,24 @@ impl State {
         })
     }
 
-    /// The servers that run.
+    /// Returns the running servers.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The running server of that name.
+    /// Returns the running server of that name.
     pub fn get(&self, name: &str) -> Option<&Record> {
         self.records.iter().find(|record| record.name == name)
     }
 
-    /// Adds a server, in place of one of the same name.
+    /// Adds a server, replacing one with the same name.
     pub fn add(&mut self, record: Record) -> Result<()> {
         self.records.retain(|known| known.name != record.name);
         self.records.push(record);
         self.save()
     }
 
-    /// Ends the server of that name, if it runs, and forgets it.
+    /// Ends the server of that name, if it runs, and removes its record.
     pub fn stop(&mut self, name: &str) -> Result<()> {
         let index = self.records.iter().position(|record| record.name == name);
         match index.map(|index| self.records.remove(index)) {
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Ends every server, the last one started first, and forgets it.
+    /// Ends every server, the last one started first, and removes the records.
     pub fn stop_all(&mut self) -> Result<()> {
         while let Some(record) = self.records.pop() {
             record.stop()?;
@@ -127,7 +127,7 @@ impl State {
         self.save()
     }
 
-    /// By way of a second file, so that a reader never sees half of it.
+    /// Writes a second file and renames it, so that a reader never sees half of it.
     fn save(&self) -> Result<()> {
         let what = || format!("cannot write {}", self.path.display());
         let text = serde_json::to_string_pretty(&self.records)
@@ -140,8 +140,8 @@ impl State {
     }
 }
 
-/// The URL of a server for tests: the environment's, else that of a server that
-/// `cargo xtask servers up` left running, so that a plain `cargo test` finds it.
+/// Returns the URL of a server for tests: the environment's, otherwise that of a server that `cargo
+/// xtask servers up` left running, so that a plain `cargo test` finds it.
 pub fn url_for(name: &str) -> Option<String> {
     let variable = server(name).ok()?.url_variable();
     if let Some(url) = std::env::var(variable).ok().filter(|url| !url.is_empty()) {
@@ -156,8 +156,8 @@ pub fn url_for(name: &str) -> Option<String> {
         .map(|record| record.url)
 }
 
-/// Why [`url_for`] has none, in one line, for a test that is skipped: the reason that
-/// `cargo xtask test` found, or what to do.
+/// Returns, in one line, why [`url_for`] has no URL, for a skipped test: the reason that `cargo
+/// xtask test` found, or what to do.
 pub fn missing_reason(name: &str) -> String {
     std::env::var(variable(name, "MISSING")).unwrap_or_else(|_| {
         let url = variable(name, "URL");
@@ -166,7 +166,7 @@ pub fn missing_reason(name: &str) -> String {
     })
 }
 
-/// A file that is not there, or of another version of this crate, is an empty one.
+/// Reads the file; a missing file, or one of another version of this crate, counts as empty.
 fn read(path: &Path) -> Vec<Record> {
     fs::read(path)
         .ok()
@@ -174,7 +174,7 @@ fn read(path: &Path) -> Vec<Record> {
         .unwrap_or_default()
 }
 
-/// Where the target folder may be: as the environment says, around this program, or around this
+/// Returns the possible target folders: from the environment, around this program, or around this
 /// package.
 fn target_folders() -> Vec<PathBuf> {
     let told = std::env::var_os("CARGO_TARGET_DIR")

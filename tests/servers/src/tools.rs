@@ -1,4 +1,4 @@
-//! Programs on this machine: found, run to their end, and clients with a deadline.
+//! Programs on this machine: finding and running them, and clients with a deadline.
 
 use std::fs;
 use std::io::Write;
@@ -17,14 +17,14 @@ use crate::{Error, Identity, Result, Signal};
 /// How long a server may take to answer.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
 
-/// Whether a folder holds all of these programs.
+/// Returns whether a folder holds all of these programs.
 pub(crate) fn holds(folder: &Path, programs: &[&str]) -> bool {
     let is_there = |program: &&str| folder.join(program).is_file();
     folder.is_absolute() && programs.iter().all(is_there)
 }
 
-/// The first folder of `$PATH` that holds all of these programs, or an administrator's folder: a
-/// person's `$PATH` often leaves those out.
+/// Returns the first folder of `$PATH` that holds all of these programs, or an administrator's
+/// folder, which a user's `$PATH` often lacks.
 pub(crate) fn find(programs: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
@@ -33,9 +33,9 @@ pub(crate) fn find(programs: &[&str]) -> Option<PathBuf> {
         .find(|folder| !programs.is_empty() && holds(folder, programs))
 }
 
-/// The first of these programs that is in the folder, in `bin` where the folder is `sbin`, in the
-/// `scripts` of an unpacked archive, or on `$PATH`. Runs with the libraries that it was unpacked
-/// with.
+/// Returns the first of these programs that is in the folder, in `bin` if the folder is `sbin`, in
+/// the `scripts` of an unpacked archive, or on `$PATH`. An unpacked program runs with its own
+/// libraries.
 pub(crate) fn tool(folder: &Path, names: &[&str]) -> Command {
     let beside = ["", "../bin", "../scripts"].map(|place| folder.join(place));
     let in_folder = |folder: &PathBuf| {
@@ -60,7 +60,7 @@ pub(crate) fn tool(folder: &Path, names: &[&str]) -> Command {
     }
 }
 
-/// The loader and the libraries of a folder that packages were unpacked into.
+/// Returns the loader and the libraries of a folder with unpacked packages.
 pub(crate) fn loader(programs: &Path) -> Option<(PathBuf, PathBuf)> {
     let root = programs.parent()?.parent()?;
     if root == Path::new("/") {
@@ -84,7 +84,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     printed(&program, &output)
 }
 
-/// Runs a client program with this input, as [`run`] does, for a few seconds at most.
+/// Runs a client program with this input, like [`run`], for a few seconds at most.
 pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
     let program = name(command);
     command.stdin(Stdio::piped());
@@ -98,7 +98,7 @@ pub(crate) fn ask(command: &mut Command, input: &str) -> Result<String> {
     })?;
     let process = Identity::of(child.id());
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ends without reading says why.
+        // A client that ends without reading says why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let (sender, receiver) = mpsc::channel();
@@ -135,14 +135,14 @@ pub(crate) fn parse(url: &str) -> Result<Url> {
     Url::parse(url).map_err(wrong)
 }
 
-/// A part of a URL without its escapes; none of an empty one.
+/// Decodes the escapes of a part of a URL; `None` for an empty one.
 pub(crate) fn decoded(part: Option<&str>) -> Option<String> {
     let part = part.filter(|part| !part.is_empty())?;
     let decoded = percent_encoding::percent_decode_str(part);
     Some(decoded.decode_utf8_lossy().into_owned())
 }
 
-/// A connection on which nothing waits for longer than a few seconds.
+/// Opens a connection on which no call waits for longer than a few seconds.
 pub(crate) fn connect(url: &str, port: u16) -> Result<TcpStream> {
     let url = parse(url)?;
     let what = || format!("{} does not answer", url.host_str().unwrap_or_default());

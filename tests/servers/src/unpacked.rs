@@ -10,33 +10,34 @@ use crate::tools::{holds, run};
 use crate::{Error, Result};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Suites of Debian by their other names, beside those of its releases.
+/// Other names of Debian's suites, besides those of its releases.
 const SUITES: &[&str] = &["oldstable", "stable", "testing", "unstable", "sid"];
 
-/// Packages of a later Debian than this machine's, unpacked into a folder of their own: nothing is
-/// installed, no script of theirs runs, and apt's own lists and cache stay as they are. Their
+/// Packages of a later Debian than this machine's, unpacked into a separate folder: nothing is
+/// installed, none of their scripts runs, and apt's own lists and cache do not change. Their
 /// programs run with the folder's own loader and libraries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unpacked {
     /// Name of the folder.
     pub(crate) name: &'static str,
-    /// Debian's suites: `sid`.
+    /// Debian's suites, such as `sid`.
     pub(crate) suites: &'static [&'static str],
     pub(crate) packages: &'static [&'static str],
-    /// Dependencies that are left out because the programs run without them.
+    /// Omitted dependencies, which the programs do not need.
     pub(crate) without: &'static [&'static str],
-    /// Where the programs are: `usr/bin`.
+    /// The folder of the programs, such as `usr/bin`.
     pub(crate) folder: &'static str,
 }
 
 impl Unpacked {
-    /// The folder of these programs, once they were fetched. It is kept from run to run.
+    /// Returns the folder of these programs, if they were downloaded. The folder stays between
+    /// runs.
     pub(crate) fn programs(&self, programs: &[&str]) -> Option<PathBuf> {
         let folder = cache()?.join(self.name).join(self.folder);
         Some(folder).filter(|folder| holds(folder, programs))
     }
 
-    /// Fetches and unpacks the packages, unless that was done before. Takes some 20 s and 60 MB.
+    /// Downloads and unpacks the packages, if they are missing. Takes some 20 s and 60 MB.
     ///
     /// # Errors
     ///
@@ -58,7 +59,7 @@ impl Unpacked {
         })
     }
 
-    /// With an apt that has lists, cache and settings of its own.
+    /// Uses apt with separate lists, cache and settings.
     fn download(&self, apt: &Path) -> Result<()> {
         let what = || format!("cannot use {}", apt.display());
         for folder in ["state/lists/partial", "cache/archives/partial", "parts"] {
@@ -92,7 +93,7 @@ impl Unpacked {
         self.suites.iter().map(line).collect()
     }
 
-    /// The packages that are left out count as installed.
+    /// Marks the omitted packages as installed.
     fn status(&self, architecture: &str) -> String {
         let entry = |name: &&str| {
             format!(
@@ -104,7 +105,7 @@ impl Unpacked {
     }
 }
 
-/// Where this machine gets Debian's packages from, by its own settings.
+/// Returns this machine's mirror of Debian, by its own settings.
 fn mirror() -> Result<String> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--no-release-info", "--format"]);
@@ -122,7 +123,8 @@ fn mirror() -> Result<String> {
     found.ok_or_else(|| Error::missing("no mirror of Debian is known here"))
 }
 
-/// A source of Debian itself, rather than of somebody's packages for Debian, has a known suite.
+/// Finds a source of Debian itself, which has a known suite, unlike third-party packages for
+/// Debian.
 fn mirror_in(targets: &str, suites: &[&str]) -> Option<String> {
     let mut targets = targets.lines().map(|line| line.split(' '));
     targets.find_map(|mut words| {
@@ -132,7 +134,7 @@ fn mirror_in(targets: &str, suites: &[&str]) -> Option<String> {
     })
 }
 
-/// A mirror may be some weeks old, hence no check of the date. Proxies are the machine's.
+/// Without a check of the date, because a mirror may be some weeks old. Proxies are the machine's.
 fn configuration(apt: &Path) -> Result<String> {
     let dump = run(Command::new("apt-config").arg("dump"))?;
     let network = dump
@@ -176,7 +178,7 @@ fn unpack(archives: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folder of that name in the [`cache`], by one process at a time, unless it is there.
+/// Creates the folder of that name in the [`cache`], if it is missing, in one process at a time.
 /// `make` gets a folder to work in and the one to fill.
 pub(crate) fn make_once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
     let missing = || Error::missing("no folder to keep programs in: HOME is not set");
@@ -196,7 +198,7 @@ pub(crate) fn make_once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()
     made
 }
 
-/// Readable by the servers' accounts, which a root's home is not.
+/// Returns a folder that the servers' accounts can read, unlike root's home.
 pub(crate) fn cache() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = if is_root() {

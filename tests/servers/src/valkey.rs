@@ -3,11 +3,12 @@ use crate::server::Tls;
 use crate::unpacked::Unpacked;
 use crate::{Image, Server};
 
-/// Valkey: no log-in. Takes Redis's settings.
+/// Valkey: no login. It takes Redis's settings.
 pub(crate) static SERVER: Server = Server {
     product: "Valkey",
     packages: &["valkey-server"],
-    // Debian has it from 13 on; for 12 it is in the backports, and its dependencies in 12 itself.
+    // Debian has it from 13 on; for 12 it is in the backports, and its dependencies are in 12
+    // itself.
     unpacked: Some(Unpacked {
         name: "valkey",
         suites: &["bookworm", "bookworm-backports"],

@@ -6,16 +6,16 @@ use std::process::{Child, Command, Stdio};
 use crate::error::Doing;
 use crate::{Result, Signal};
 
-/// Ends a server when the process that holds it is gone, however it went: the pipe between the two
-/// closes even on SIGKILL. In a process group of its own and deaf to signals, so that Ctrl-C does
-/// not take it first.
+/// Ends a server when the process that holds it is gone, for whatever reason: the pipe between the
+/// two closes even on SIGKILL. It has its own process group and ignores signals, so that Ctrl-C
+/// does not end it first.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Child,
 }
 
 /// `$1` is the server's folder, with a folder for each of its processes, whose file `pid` names the
-/// process; `$2` is the signal to try first. A frozen process takes it when it goes on.
+/// process; `$2` is the signal to try first. A frozen process receives it when it continues.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 cat > /dev/null
@@ -37,7 +37,7 @@ rm -rf "$1"
 impl Watchdog {
     pub(crate) const NOTE: &'static str = "pid";
 
-    /// Notes the process to be ended, on a line of its own: all notes are read as one text.
+    /// Records the process to end, on its own line: all records are read as one text.
     pub(crate) fn note(folder: &Path, pid: u32) -> Result<()> {
         fs::write(folder.join(Self::NOTE), format!("{pid}\n"))
             .doing(|| "cannot note the server's process".into())
@@ -59,7 +59,7 @@ impl Watchdog {
     }
 }
 
-/// Called off: the server has ended.
+/// Stops the watchdog: the server has ended.
 impl Drop for Watchdog {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -88,7 +88,7 @@ mod tests {
         }
         Identity::of(nodes[1].id()).freeze();
         let mut watchdog = Watchdog::start(folder.path(), Signal::Term).unwrap();
-        // As the system does it when the process that holds the other end is gone.
+        // The system does the same when the process with the other end is gone.
         drop(watchdog.child.stdin.take());
         for node in &mut nodes {
             let gone = || !matches!(node.try_wait(), Ok(None));

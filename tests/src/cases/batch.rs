@@ -1,4 +1,4 @@
-//! Batches: each item is answered by itself, as the single operation would have been. Laws 1 to 6 and 11.
+//! Batches: each item has its own answer, the same as the single operation's. Laws 1 to 6 and 11.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn racing_batches_have_one_winner_for_each_key(cx: &Context) -> CaseResult
                     .find(|request| request.key().id() == at.to_string());
                 let request = request.ok_or_else(|| CaseError::new("an answer too many"))?;
                 let outcome = match answer {
-                    // What became of it is told to the same request.
+                    // A repeated request returns what became of it.
                     Err(error) if error.kind() == ErrorKind::Contention => {
                         let again = std::sync::atomic::AtomicU64::new(0);
                         crate::race::ask(&again, || store.claim(request)).await?

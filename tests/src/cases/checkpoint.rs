@@ -1,4 +1,4 @@
-//! Checkpoints: who gets them, and what they leave as it is. Laws 2 to 5 and 10.
+//! Checkpoints: who receives them, and what they leave unchanged. Laws 2 to 5 and 10.
 
 use idem_core::{AttemptId, Checkpoint, Claim, FencingToken, Key, Response};
 
@@ -38,12 +38,12 @@ cases! { LAW10, law 10:
     keys_do_not_share_checkpoints [Checkpoints],
 }
 
-/// A checkpoint that can be told from others.
+/// Returns a checkpoint that is distinct from others.
 pub(super) fn point(name: &str) -> Checkpoint {
     Checkpoint::new(name, secret(format!("the data of {name}"))).expect("names of cases are valid")
 }
 
-/// The last checkpoint of this claim is this.
+/// Checks that this is the last checkpoint of the claim.
 pub(super) async fn last_is(
     cx: &Context,
     claim: &Claim,
@@ -173,7 +173,7 @@ async fn each_of_many_takeovers_receives_the_last_checkpoint(cx: &Context) -> Ca
         .await?;
     for at in 1..6 {
         let holder = cx.stale_claim(&cx.request(&key)).await?;
-        // Every other holder leaves what it found.
+        // Every other holder keeps the checkpoint that it found.
         let wanted = point(&format!("holder {}", (at - 1) / 2 * 2));
         last_is(cx, &holder, Some(&wanted)).await?;
         if at % 2 == 0 {
@@ -217,7 +217,7 @@ async fn after_a_takeover_the_old_holder_can_store_no_checkpoint(cx: &Context) -
     Ok(())
 }
 
-/// The same claim, but for token or attempt.
+/// The same claim, except token or attempt.
 fn forged(claim: &Claim, token: FencingToken, attempt: AttemptId) -> Claim {
     let ends_at = claim.lease_ends_at();
     Claim::new(claim.key().clone(), token, attempt, 1, ends_at, ends_at)

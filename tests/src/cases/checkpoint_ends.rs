@@ -1,4 +1,4 @@
-//! Checkpoints: when they are gone, and what is refused. Laws 5, 7, 8 and 11.
+//! Checkpoints: when they end, and what is refused. Laws 5, 7, 8 and 11.
 
 use idem_core::{
     Checkpoint, Claim, ClaimRequest, ErrorKind, FailedPolicy, Failure, Response, StalePolicy,
@@ -58,7 +58,7 @@ async fn a_sealed_claim_has_no_checkpoint(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A claim with a checkpoint that is stale and must not run again.
+/// Returns a stale claim with a checkpoint that must not run again.
 async fn abandoned(cx: &Context, id: &str) -> CaseResult<Claim> {
     let request = cx.request(&cx.key(id)).with_on_stale(StalePolicy::Fail);
     let claim = cx.stale_claim(&request).await?;
@@ -68,7 +68,8 @@ async fn abandoned(cx: &Context, id: &str) -> CaseResult<Claim> {
     Ok(claim)
 }
 
-/// The record is failed, replayed as abandoned, and its retry begins without a checkpoint.
+/// Checks that the record is failed and replayed as abandoned, and that its retry begins without a
+/// checkpoint.
 async fn is_gone(cx: &Context, old: &Claim) -> CaseResult {
     let replay = expect::failed(cx.store().claim(&cx.request(old.key())).await?)?;
     ensure_eq!(replay.failure.code(), Failure::ABANDONED, "code");
@@ -142,13 +143,14 @@ async fn a_retried_failure_begins_without_a_checkpoint(cx: &Context) -> CaseResu
     let new = cx.claim(&retry).await?;
     ensure_eq!(new.attempts(), 2, "attempts");
     last_is(cx, &new, None).await?;
-    // The same attempt asks again: it is not a retry once more.
+    // The same attempt claims again: that is not another retry.
     points(cx.store())?.checkpoint(&new, &point("new")).await?;
     let same = cx.claim(&retry).await?;
     last_is(cx, &same, Some(&point("new"))).await
 }
 
-/// A claim with a checkpoint whose record expires soon, and its request. A machine that is slow gets more time.
+/// Returns a claim with a checkpoint whose record expires soon, and its request. A slow machine
+/// gets more time.
 async fn expiring(cx: &Context) -> CaseResult<(ClaimRequest, Claim)> {
     for factor in [1, 4, 16, 64] {
         let request = cx.request(&cx.key(format!("{factor}")));
@@ -166,7 +168,7 @@ async fn expiring(cx: &Context) -> CaseResult<(ClaimRequest, Claim)> {
 async fn an_expired_key_begins_without_a_checkpoint(cx: &Context) -> CaseResult {
     let (request, old) = expiring(cx).await?;
     cx.until_free(old.key()).await?;
-    // Also for the attempt itself: the record that it asks for is gone.
+    // Also for the attempt itself: its record is gone.
     let new = cx.claim(&request.with_lease(LONG)).await?;
     ensure_eq!(new.attempts(), 1, "attempts");
     last_is(cx, &new, None).await

@@ -1,4 +1,4 @@
-//! Checkpoints: repeated, raced, dropped, and left by the dead. Laws 1, 6, 12, 13 and 15.
+//! Checkpoints: repeated, raced, dropped, and left by killed processes. Laws 1, 6, 12, 13 and 15.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ async fn a_checkpoint_that_races_a_takeover_is_received_or_refused(cx: &Context)
             async move {
                 let points = points(&store)?;
                 if let Some(request) = side {
-                    // What it finds at once is what it goes on from.
+                    // The worker continues from the checkpoint that it finds first.
                     let outcome = race::ask(&asked, || store.claim(&request)).await?;
                     let new = expect::acquired(outcome)?;
                     return Ok(points.last_checkpoint(&new).await?);

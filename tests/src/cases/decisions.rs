@@ -1,4 +1,4 @@
-//! Every row of the tables in `idem_core::backend::decision`, taken to the store.
+//! Every row of the tables in `idem_core::backend::decision`, tested on the store.
 
 use futures_util::future::join_all;
 use idem_core::backend::decision::{
@@ -23,10 +23,10 @@ cases! { LAW05, law 5:
     steps_meet_every_record_as_the_decision_says,
 }
 
-/// How many keys are prepared and tried at a time.
+/// How many keys are prepared and tested at a time.
 const AT_A_TIME: usize = 16;
 
-/// What is stored under a key.
+/// The record under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stored {
     Nothing,
@@ -57,7 +57,7 @@ const BEFORE: Timestamp = Timestamp::from_micros(500);
 const LATER: Timestamp = Timestamp::from_micros(1_500);
 
 impl Stored {
-    /// What the functions need to know of it.
+    /// Returns the facts that the decision functions need.
     fn facts(self, request: &ClaimRequest, token: FencingToken) -> Option<RecordFacts> {
         let (state, expires_at) = match self {
             Self::Nothing => return None,
@@ -84,7 +84,7 @@ impl Stored {
         })
     }
 
-    /// The request that makes it.
+    /// Returns the request that makes the record.
     fn request(self, cx: &Context, id: String) -> ClaimRequest {
         let request = cx.request(&cx.key(id));
         match self {
@@ -99,11 +99,11 @@ impl Stored {
     }
 }
 
-/// One key with what is stored under it.
+/// One key with its record.
 struct Prepared {
     stored: Stored,
     request: ClaimRequest,
-    /// The claim that made the record; one that nobody was granted where there is none.
+    /// The claim that made the record; an invented one where there is none.
     claim: Claim,
 }
 
@@ -115,7 +115,7 @@ fn failure() -> Failure {
     Failure::new("declined", "the stored one")
 }
 
-/// Stores the record, all but the passing of time.
+/// Stores the record; time still has to pass over it.
 async fn store(cx: &Context, stored: Stored, id: String) -> CaseResult<Prepared> {
     let request = stored.request(cx, id);
     if stored == Stored::Nothing {
@@ -145,7 +145,7 @@ async fn store(cx: &Context, stored: Stored, id: String) -> CaseResult<Prepared>
     })
 }
 
-/// Waits until time has passed over it.
+/// Waits until time has passed over the record.
 async fn ripen(cx: &Context, prepared: &Prepared) -> CaseResult {
     let key = prepared.request.key();
     match prepared.stored {
@@ -161,7 +161,7 @@ async fn ripen(cx: &Context, prepared: &Prepared) -> CaseResult {
     }
 }
 
-/// Every kind of record, as often as it is wanted.
+/// Prepares every kind of record, `of_each` times.
 async fn prepared(cx: &Context, of_each: usize) -> CaseResult<Vec<Prepared>> {
     let wanted: Vec<_> = STORED
         .iter()
@@ -183,7 +183,7 @@ async fn prepared(cx: &Context, of_each: usize) -> CaseResult<Vec<Prepared>> {
     Ok(all)
 }
 
-/// The claims that may meet a record: every choice that the decision looks at.
+/// Returns the claims that may meet a record, with every choice that the decision depends on.
 fn claims(made: &ClaimRequest) -> Vec<ClaimRequest> {
     let mut claims = Vec::new();
     for fingerprint in [*made.fingerprint(), Fingerprint::raw("another request")] {
@@ -252,7 +252,7 @@ async fn meet(cx: &Context, prepared: &Prepared, number: usize) -> CaseResult {
     Ok(())
 }
 
-/// Compares the answer with what was decided.
+/// Compares the answer with the decision.
 fn judge(
     decision: ClaimDecision,
     outcome: &ClaimOutcome,
@@ -305,7 +305,7 @@ fn judge(
     Ok(())
 }
 
-/// What the holder of a claim may do.
+/// The steps of a holder.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     CompleteAsStored,
@@ -378,7 +378,7 @@ async fn step_on(cx: &Context, prepared: &Prepared, step: Step) -> CaseResult {
     let told = race::ask(cx.asked_again(), || step.take(cx, claim)).await;
     let kind = told.as_ref().map_err(Error::kind);
     let fits = match decision {
-        // What a release leaves may be deleted at any time.
+        // The store may delete a released record at any time.
         StepDecision::Done if *stored == Stored::Released => {
             kind == Ok(&()) || kind == Err(ErrorKind::ClaimLost)
         }

@@ -1,4 +1,5 @@
-//! Law 1, whatever the store has learnt: a claim that writes first and one that reads first come to the same.
+//! Law 1, whatever the store has learned: a claim that writes first and one that reads first have
+//! the same outcome.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ cases! { law 1:
     claims_of_either_order_have_one_winner,
 }
 
-/// More claims than it takes to change what is expected.
+/// More claims than are needed to change the estimate.
 const LESSONS: usize = 20;
 
-/// After each claim, so that it is forgotten.
+/// Claims after each tested claim, so that the estimator forgets it.
 const REPETITIONS: usize = 2;
 
 /// What the claims of an operation have met.
@@ -31,7 +32,7 @@ enum Lesson {
     Duplicates,
 }
 
-/// In whose company a claim is.
+/// The company of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Alone,
@@ -39,7 +40,7 @@ enum Way {
     Crowd,
 }
 
-/// Lets the store see more claims of the operation.
+/// Shows the store more claims of the operation.
 async fn teach(
     cx: &Context,
     store: &dyn IdempotencyStore,
@@ -68,7 +69,7 @@ async fn claim_in_batch(
     Ok(answers.remove(0)?)
 }
 
-/// The verdicts of claims in every state, of a store that has learnt this.
+/// Checks the outcomes of claims in every state, after these samples.
 async fn verdicts(cx: &Context, lesson: Lesson, way: Way) -> CaseResult {
     let batch = match way {
         Way::Batch => Some(cx.open_batch().await?),
@@ -115,8 +116,9 @@ async fn what_the_traffic_has_taught_changes_no_verdict(cx: &Context) -> CaseRes
     Ok(())
 }
 
-/// Those who read first may see no record and write too late; those who write first may meet one that they have not seen,
-/// or that is gone when they read it, because its holder has released it.
+/// A claim that reads first may see no record and write too late. A claim that writes first may
+/// meet a record that it has not seen, or that is gone when it reads it, because its holder has
+/// released it.
 async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
     const ROUNDS: usize = 60;
     const RACERS: usize = 6;
@@ -145,7 +147,8 @@ async fn claims_of_either_order_have_one_winner(cx: &Context) -> CaseResult {
                 race::ask(&asked, claim).await
             });
         }
-        // In every other round the winner gives up at once, so that there may be several, one after the other.
+        // In every other round the winner releases at once, so that there may be several winners in
+        // turn.
         let releases = round % 2 == 1;
         let mut tokens = Vec::new();
         while let Some(outcome) = racers.join_next().await {

@@ -1,4 +1,4 @@
-//! Law 1 between processes: their histories are judged by the oracle.
+//! Law 1 between processes: the oracle judges their histories.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn keys(cx: &Context, count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// Starts the storms at the same moment; what all processes told, with what broke the rules.
+/// Starts the storms at the same moment. Returns the reports of all processes, with every broken
+/// rule.
 async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Event>> {
     let mut workers = Vec::new();
     for process in 0..PROCESSES {

@@ -24,7 +24,8 @@ cases! { law 3:
     replays_do_not_wear_out,
 }
 
-/// Seals the response under a key of its own; what a claim through another handle, and get, replay is the same.
+/// Stores the response under its own key, and checks that a claim through another handle and a
+/// lookup return the same.
 async fn round_trip(cx: &Context, id: &str, response: Response) -> CaseResult {
     let key = cx.key(id);
     let claim = cx.claim(&cx.request(&key)).await?;
@@ -41,7 +42,7 @@ async fn round_trip(cx: &Context, id: &str, response: Response) -> CaseResult {
     )
 }
 
-/// Part by part, so that a failure says which.
+/// Compares part by part, so that a failure names the part.
 fn same(replay: &Response, sealed: &Response, id: &str) -> CaseResult {
     ensure_eq!(replay.status(), sealed.status(), "status of {id}");
     ensure_eq!(replay.headers(), sealed.headers(), "headers of {id}");

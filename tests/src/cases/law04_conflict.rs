@@ -24,7 +24,7 @@ cases! { law 4:
     an_expired_record_conflicts_with_nobody,
 }
 
-/// The request conflicts, is told the truth, and leaves the record as it was.
+/// Checks that the request conflicts, receives true information, and leaves the record unchanged.
 async fn conflicts(cx: &Context, rival: &ClaimRequest) -> CaseResult {
     let before = cx.store().get(rival.key()).await?;
     let conflict = expect::conflict(cx.open().await?.claim(rival).await?)?;

@@ -1,4 +1,4 @@
-//! Law 5, and section 4: what becomes of a stale claim that may not be taken over.
+//! Law 5, and section 4: the end of a stale claim that may not be taken over.
 
 use idem_core::{
     Claim, ErrorKind, Failed, FailedPolicy, Failure, InFlight, Record, Response, StalePolicy,
@@ -123,7 +123,7 @@ async fn late_holder_has_lost(cx: &Context, claim: &Claim) -> CaseResult {
             .fail(claim, &Failure::new("late", secret("late")), LONG)
             .await,
     )?;
-    // Even the failure that was recorded for it is not its own.
+    // The failure recorded for it is not its own either.
     expect::lost(store.fail(claim, &Failure::abandoned(), LONG).await)?;
     expect::refused(store.renew(claim, LONG).await, ErrorKind::ClaimLost)?;
     expect::refused(store.release(claim).await, ErrorKind::ClaimLost)?;
@@ -153,7 +153,7 @@ async fn after_a_sweep_failed_the_record_the_late_holder_can_do_nothing(
 async fn an_abandoned_record_can_be_retried(cx: &Context) -> CaseResult {
     let old = abandoned(cx, "tried again").await?;
     let retry = cx.request(old.key()).with_on_failed(FailedPolicy::Retry);
-    // Failing the stale record is what the first claim of whatever policy comes to.
+    // Under any policy, the first claim fails the stale record.
     let outcome = cx.store().claim(&retry.clone().with_on_stale(FAIL)).await?;
     is_abandoned(&expect::failed(outcome)?, &old)?;
     let new = cx.claim(&retry).await?;

@@ -38,7 +38,7 @@ cases! { law 5:
     a_sealed_claim_can_be_neither_released_nor_renewed,
 }
 
-/// The claim is refused everything, and nothing changes by that.
+/// Checks that every step of the claim is refused and changes nothing.
 async fn can_do_nothing(cx: &Context, claim: &Claim) -> CaseResult {
     let before = expect::unobserved(cx.store().get(claim.key()).await?);
     let store = cx.open().await?;

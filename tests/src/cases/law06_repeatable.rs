@@ -1,4 +1,4 @@
-//! Law 6: what is asked again is answered again.
+//! Law 6: a repeated request gets the same answer.
 
 use std::sync::Arc;
 
@@ -294,7 +294,7 @@ async fn a_renewal_succeeds_twice(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// The answer was lost, and said so.
+/// Checks that the answer was lost, with an error that says so.
 fn was_lost<T>(answer: Result<T, Error>) -> CaseResult {
     let error = answer
         .err()

@@ -1,4 +1,4 @@
-//! Law 7: release frees the key at once; a failure that is recorded instead is replayed.
+//! Law 7: release frees the key at once; a recorded failure is replayed instead.
 
 use idem_core::{FailedPolicy, Failure, Response};
 

@@ -1,4 +1,4 @@
-//! Law 8: when retention ends the key is fresh, purged or not; nothing live is ever purged.
+//! Law 8: when retention ends the key is fresh, deleted or not; nothing live is ever deleted.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn completed(
     Ok(claim)
 }
 
-/// The key is as if nobody had ever claimed it.
+/// Checks that the key is as if never claimed.
 async fn is_fresh(cx: &Context, old: &Claim) -> CaseResult {
     cx.until_free(old.key()).await?;
     ensure_eq!(cx.store().get(old.key()).await?, None, "get");
@@ -61,14 +61,14 @@ async fn a_completed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResul
     is_fresh(cx, &claim).await
 }
 
-/// Whoever remembers what it has replayed has to forget it in time.
+/// A store that remembers a replayed result has to forget it in time.
 async fn a_replayed_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
     let handles = [Arc::clone(cx.store()), cx.open().await?];
     for at in 0..handles.len() {
         let kept = cx.short() * 5;
         let claim = completed(cx, &format!("done {at}"), "old", kept).await?;
         for store in &handles {
-            // Too late for a replay on a slow machine: then it is fresh already.
+            // On a slow machine this is too late for a replay: the key is fresh already.
             let _ = store.get(claim.key()).await?;
             if let Some(early) = store.claim(&cx.request(claim.key())).await?.acquired() {
                 store.release(&early).await?;
@@ -140,7 +140,7 @@ async fn an_expired_key_is_fresh_for_another_request(cx: &Context) -> CaseResult
 }
 
 async fn retention_counts_from_the_completion(cx: &Context) -> CaseResult {
-    // The claim's own retention is for an abandoned record; a completion says how long it is kept.
+    // The claim's own retention is for an abandoned record; a completion sets its own.
     let request = cx.request(&cx.key("done")).with_retention(LONG * 7);
     let claim = cx.claim(&request).await?;
     cx.store()
@@ -228,7 +228,7 @@ async fn nothing_live_is_purged(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Claims first and completes then, so that no claim passes by what has expired already.
+/// Claims all keys first and completes them then, so that no claim meets an expired record.
 async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Claim>> {
     let mut claims = Vec::new();
     for at in 0..count {

@@ -1,4 +1,4 @@
-//! Law 9: every expiry is judged by the store's clock.
+//! Law 9: the store's clock decides every expiry.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ async fn tokens_follow_the_clock(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A worker whose machine's clock is wrong.
+/// Starts a worker whose machine has a wrong clock.
 async fn deceived(cx: &Context, offset: &str, steps: Vec<Step>) -> CaseResult<Worker> {
     let library = libfaketime().ok_or_else(|| CaseError::new("libfaketime is gone"))?;
     let environment = [

@@ -26,7 +26,7 @@ fn fingerprint(key: &Key) -> Fingerprint {
     Fingerprint::raw(key.hashed())
 }
 
-/// Each key is claimed, sealed and read back as if the others were not there.
+/// Checks that each key is claimed, completed and read back independently of the others.
 async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
     let mut claims = Vec::new();
     for (at, key) in keys.iter().enumerate() {
@@ -75,7 +75,7 @@ async fn are_strangers(cx: &Context, keys: &[Key]) -> CaseResult {
     Ok(())
 }
 
-/// As id, as scope and as operation.
+/// Checks the texts as id, as scope and as operation.
 async fn differ(cx: &Context, texts: &[&str]) -> CaseResult {
     let mut keys = Vec::new();
     for text in texts {

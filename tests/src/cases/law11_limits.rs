@@ -1,4 +1,4 @@
-//! Law 11: what is outside the limits is refused before anything is sent.
+//! Law 11: a request outside the limits is refused before anything is sent.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn the_shortest_durations_are_rounded_up(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Metadata of so many bytes in JSON form.
+/// Returns metadata with this many bytes in JSON form.
 fn metadata(bytes: usize) -> Metadata {
     Metadata::new().with("m", "x".repeat(bytes - r#"{"m":""}"#.len()))
 }

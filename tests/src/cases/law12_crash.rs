@@ -27,7 +27,7 @@ cases! { law 12:
     a_claim_is_there_after_reopening [Durable],
 }
 
-/// Somebody acquires the key, at last.
+/// Waits until another attempt acquires the key.
 async fn becomes_claimable(cx: &Context, key: &Key) -> CaseResult<idem_core::Claim> {
     let rival = cx.request(key);
     let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
@@ -87,7 +87,7 @@ async fn killed_with_a_long_lease_it_keeps_the_key_until_then(cx: &Context) -> C
     worker.kill().await?;
     let loser = expect::in_flight(cx.store().claim(&cx.request(request.key())).await?)?;
     ensure_eq!(loser.info.token, claim.token(), "token");
-    // The attempt is known wherever it asks from.
+    // The store recognizes the attempt from any process.
     let again = expect::acquired(cx.store().claim(&request).await?)?;
     ensure_eq!(again.token(), claim.token(), "token of the same attempt");
     cx.store()
@@ -103,7 +103,7 @@ fn requests(cx: &Context, count: usize, lease: Duration) -> Vec<ClaimRequest> {
         .collect()
 }
 
-/// Kills a worker at a random moment of its completions; how many it had told of.
+/// Kills a worker at a random moment of its completions. Returns how many it had reported.
 async fn killed_at_random(cx: &Context, steps: Vec<Step>) -> CaseResult<usize> {
     let mut worker = Worker::start(cx, [vec![Step::Wait], steps].concat()).await?;
     worker.until_ready().await?;
@@ -133,7 +133,7 @@ async fn killed_anywhere_it_leaves_every_key_done_or_claimable(cx: &Context) -> 
             ClaimOutcome::Completed(_) | ClaimOutcome::Acquired(_) => {}
             ClaimOutcome::InFlight(_) => {
                 open += 1;
-                // Its completion may have been sent, and commit after the kill.
+                // The worker may have sent its completion, which may commit after the kill.
                 let settled = || async { Ok(settles(cx, request.key()).await?.then_some(())) };
                 let limit = cx.profile().patience();
                 eventually(limit, "the key is done or free", settled).await?;
@@ -191,7 +191,8 @@ async fn settles(cx: &Context, key: &Key) -> CaseResult<bool> {
     Ok(!matches!(outcome, ClaimOutcome::InFlight(_)))
 }
 
-/// The response of the worker's request of this number, and nothing else.
+/// Returns whether the record has the response for the worker's request with this number; fails for
+/// any other.
 fn is_sealed(record: Option<Record>, at: usize, body_bytes: usize) -> CaseResult<bool> {
     let Some(Record::Completed(completed)) = record else {
         return Ok(false);

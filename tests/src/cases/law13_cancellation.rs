@@ -1,4 +1,5 @@
-//! Law 13: dropping any future at any poll leaves the key free, or held by one claim until its lease ends.
+//! Law 13: dropping any future at any poll leaves the key free, or held by one claim until its
+//! lease ends.
 
 use idem_core::{
     ClaimOutcome, ErrorKind, Failure, IdempotencyStore, Record, Response, StalePolicy,
@@ -268,7 +269,7 @@ async fn a_dropped_sweep_leaves_the_rest_to_the_next(cx: &Context) -> CaseResult
         let finished = polled(cx.store().fail_abandoned(100), polls)
             .await
             .transpose()?;
-        // One that was dropped may still be at work, and hold what it works on.
+        // A dropped call may still be at work, and hold its records.
         let again = || race::ask(cx.asked_again(), || cx.store().fail_abandoned(100));
         let ask = || async {
             again().await?;

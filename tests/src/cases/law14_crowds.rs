@@ -1,4 +1,5 @@
-//! Law 14 in company: when a connection is cut under many claims, each is told the truth about itself.
+//! Law 14 with concurrent callers: when a connection is cut under many claims, each gets a true
+//! answer about itself.
 
 use std::sync::Arc;
 
@@ -19,16 +20,17 @@ cases! { law 14:
     duplicates_in_a_crowd_cut_off_are_told_no_others_answer [Network],
 }
 
-/// Claims at a time: enough for a store that gathers them to do so.
+/// Concurrent claims: enough for a store that batches them.
 const CALLERS: usize = 32;
 
 /// The cut comes after each number of messages below this.
 const CUTS: u32 = 12;
 
-/// And so on up to here while all fell elsewhere: before a claim comes what its connection needs, on each of a pool.
+/// The limit when all earlier cuts fell elsewhere: a connection sends its set-up before a claim, on
+/// each connection of a pool.
 const MOST_CUTS: u32 = 60;
 
-/// The answers in the order of the claims, which are made at once.
+/// Returns the answers in the order of the claims, which are sent at once.
 async fn claim_together(
     store: &Arc<dyn IdempotencyStore>,
     requests: &[ClaimRequest],
@@ -46,13 +48,13 @@ async fn claim_together(
     Ok(told.into_iter().map(|(_, answer)| answer).collect())
 }
 
-/// Claims of keys that nobody has claimed.
+/// Returns claims of keys that no caller has claimed.
 fn new_claims(cx: &Context, series: &str) -> Vec<ClaimRequest> {
     let request = |number| cx.request(&cx.key(format!("{series}, {number}")));
     (0..CALLERS).map(request).collect()
 }
 
-/// Every connection is open and everything is prepared; what is claimed from now on, and nothing else, is on the wire.
+/// Opens and prepares every connection, so that only later claims are on the wire.
 async fn warm_up(cx: &Context, proxied: &Proxied, series: &str) -> CaseResult {
     proxied.warm_up(cx, series).await?;
     let claims = new_claims(cx, &format!("{series}, beforehand"));
@@ -61,7 +63,7 @@ async fn warm_up(cx: &Context, proxied: &Proxied, series: &str) -> CaseResult {
     Ok(())
 }
 
-/// What an earlier cut has broken may still be told to some.
+/// Some callers may still get the error of an earlier cut.
 async fn until_all_are_answered(
     cx: &Context,
     store: &Arc<dyn IdempotencyStore>,
@@ -87,7 +89,7 @@ async fn a_crowd_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
     Err(CaseError::new("no cut fell between a claim and its answer"))
 }
 
-/// How many answers the cut has hidden from their callers: of claims that took effect.
+/// Returns how many claims took effect although the cut hid the answers from their callers.
 async fn cut_among_new_claims(
     cx: &Context,
     proxied: &Proxied,
@@ -124,7 +126,7 @@ async fn cut_among_new_claims(
             Err(_) => hidden += usize::from(took_effect),
         }
     }
-    // It asked again by itself.
+    // The store repeated the call itself.
     let recovered = told.iter().all(Result::is_ok) && proxied.proxy.cuts() > before;
     Ok(hidden + usize::from(recovered))
 }
@@ -158,7 +160,8 @@ async fn duplicates_in_a_crowd_cut_off_are_told_no_others_answer(cx: &Context) -
     Ok(())
 }
 
-/// The first of these cuts comes before anything is answered, unless a cache answers and nothing is asked.
+/// The first of these cuts comes before anything is answered, except when a cache answers and the
+/// store sends nothing.
 async fn cut_among_duplicates(
     cx: &Context,
     proxied: &Proxied,
@@ -185,7 +188,7 @@ async fn cut_among_duplicates(
     Ok(())
 }
 
-/// How many have their own result; the others have an error that may be asked about again.
+/// Returns how many have their own result; the others have a retryable error.
 fn own_answers(told: &[Result<ClaimOutcome>]) -> CaseResult<usize> {
     let mut own = 0;
     for (number, told) in told.iter().enumerate() {

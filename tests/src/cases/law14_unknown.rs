@@ -1,4 +1,5 @@
-//! Law 14: an error says whether the operation may have taken effect, never wrongly that it did not.
+//! Law 14: an error says whether the operation may have taken effect, and never denies an effect
+//! wrongly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +33,10 @@ cases! { law 14:
     a_refusal_is_certain_that_nothing_was_done,
 }
 
-/// More messages than any operation needs, connecting included.
+/// More messages than any operation needs, including the connection's set-up.
 const MOST_MESSAGES: u32 = 40;
 
-/// How often the cuts are tried again if all fell elsewhere.
+/// How often the cuts are repeated if all fell elsewhere.
 const SWEEPS: u32 = 5;
 
 /// A store behind a proxy.
@@ -57,7 +58,7 @@ impl Proxied {
         Ok(Self { proxy, store })
     }
 
-    /// Connects, and lets everything be prepared that a first operation prepares.
+    /// Connects, and prepares everything that a first operation prepares.
     pub(super) async fn warm_up(&self, cx: &Context, id: &str) -> CaseResult {
         self.proxy.disarm();
         let request = cx.request(&cx.key(id));
@@ -71,17 +72,18 @@ impl Proxied {
     }
 }
 
-/// What the client has done before the operation that is cut off.
+/// What the client has done before the interrupted operation.
 #[derive(Clone, Copy)]
 enum Before {
-    /// Its connection is open, and everything is prepared.
+    /// Its connection is open and prepared.
     WarmUp,
-    /// Nothing but to open the store.
+    /// It has only opened the store.
     Open,
 }
 
-/// Cuts the operation after each of its messages in turn, until one needs no more of them. At least one cut has to
-/// fall between the operation and its answer; a client's own housekeeping may draw some on itself.
+/// Cuts the operation after each of its messages in turn, until it needs no more of them. At least
+/// one cut has to fall between the operation and its answer; a client's own housekeeping may take
+/// some of the cuts.
 async fn cut_everywhere(cx: &Context, operation: Operation, before: Before) -> CaseResult {
     let mut proxied = Proxied::start(cx).await?;
     for sweep in 0..SWEEPS {
@@ -115,7 +117,8 @@ enum Cut {
     Nowhere,
 }
 
-/// Performs the operation through the proxy, looks past it at what happened, and asks again, directly.
+/// Performs the operation through the proxy, checks its effect past the proxy, and repeats it
+/// directly.
 async fn cut_once(
     cx: &Context,
     proxied: &Proxied,
@@ -136,7 +139,7 @@ async fn cut_once(
     proxied.proxy.disarm();
     let cut = match result {
         Ok(_) if proxied.proxy.cuts() == before => Cut::Nowhere,
-        // It asked again by itself.
+        // The store repeated the call itself.
         Ok(_) => Cut::BeforeItsAnswer,
         Err(error) => {
             ensure!(error.is_retryable(), "not retryable: {error}");
@@ -163,7 +166,7 @@ async fn cut_once(
     Ok(cut)
 }
 
-/// How often it is looked whether an operation that was cut off took effect.
+/// How often the case checks whether an interrupted operation took effect.
 pub(super) const SETTLING_LOOKS: usize = 10;
 pub(super) const SETTLING_PAUSE: Duration = Duration::from_millis(10);
 
@@ -179,7 +182,8 @@ enum Operation {
 }
 
 impl Operation {
-    /// Whether it took effect; a server that has the request may take a moment to act on it.
+    /// Returns whether it took effect; a server that has the request may take a moment to act on
+    /// it.
     async fn shows_in_time(
         self,
         cx: &Context,
@@ -238,7 +242,7 @@ impl Operation {
         Ok(None)
     }
 
-    /// Whether the store shows that it was done.
+    /// Returns whether the store shows the effect.
     async fn shows(
         self,
         cx: &Context,

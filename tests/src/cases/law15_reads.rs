@@ -1,4 +1,5 @@
-//! Law 15: answering a duplicate writes nothing. What a backend's own counters show is for its own tests.
+//! Law 15: answering a duplicate writes nothing. A backend's own tests check its own counters.
+//! tests.
 
 use idem_core::{FailedPolicy, Failure, Response, StalePolicy};
 

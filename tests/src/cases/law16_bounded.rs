@@ -1,4 +1,4 @@
-//! Law 16: purge and sweep work in bounded batches beside live traffic.
+//! Law 16: `delete_expired` and `fail_abandoned` work in bounded batches beside live traffic.
 
 use idem_core::{Claim, Failure, Record, Response, StalePolicy};
 
@@ -20,7 +20,7 @@ cases! { law 16:
     sweep_beside_late_holders_leaves_one_verdict,
 }
 
-/// Claims first and completes then, so that no claim passes by what has expired already.
+/// Claims all keys first and completes them then, so that no claim meets an expired record.
 async fn expired(cx: &Context, count: usize) -> CaseResult {
     let mut claims = Vec::new();
     for at in 0..count {
@@ -149,7 +149,7 @@ async fn purges_beside_each_other_delete_each_record_once(cx: &Context) -> CaseR
         Ok(total)
     })
     .await?;
-    // A purge may pass by what another one is at work on.
+    // A deletion may skip records that another one works on.
     let rest = cx.store().delete_expired(100).await?;
     ensure_eq!(
         purged.iter().sum::<u64>() + rest,

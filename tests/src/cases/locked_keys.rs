@@ -1,5 +1,5 @@
-//! Keys that an open transaction of a caller's holds locked: nobody waits long for them, and other
-//! keys go on.
+//! Keys locked by a caller's open transaction: no caller waits long for them, and other keys
+//! continue.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -48,25 +48,25 @@ cases! { LAW16, law 16:
 /// second, the rest is for a busy machine.
 const OPEN: Duration = Duration::from_secs(5);
 
-/// Callers of the locked key, and as many of others.
+/// Callers of the locked key, and the same number of callers of other keys.
 const CALLERS: usize = 64;
 
-/// Keys of the others.
+/// Keys of the other callers.
 const OTHERS: usize = 1000;
 
-/// Of the others' claims, so many are answered while the key is locked: nine of ten.
+/// Other claims that have to be answered while the key is locked: nine of ten.
 const ENOUGH: usize = OTHERS / 10 * 9;
 
-/// Between two claims of one caller.
+/// The pause between two claims of one caller.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The answer, which must come while the transaction is still open.
+/// Returns the answer, which must come while the transaction is still open.
 async fn in_time<T>(what: &str, answer: impl Future<Output = T>) -> CaseResult<T> {
     let answer = timeout(OPEN, answer).await;
     answer.map_err(|_| CaseError::new(format!("{what}: no answer within {OPEN:?}")))
 }
 
-/// A claim in an open transaction.
+/// Claims in an open transaction.
 async fn held(
     cx: &Context,
     request: &ClaimRequest,
@@ -76,12 +76,12 @@ async fn held(
     Ok((transaction, claim))
 }
 
-/// Somebody else's claim of the same key.
+/// Returns another attempt's claim of the same key.
 fn rival(request: &ClaimRequest) -> ClaimRequest {
     request.clone().with_attempt(AttemptId::random())
 }
 
-/// Whether it is the truth about a key that an open transaction holds: nobody may say who wins.
+/// Returns whether the answer is true for a key in an open transaction: it may not name a winner.
 fn is_undecided(answer: &Result<ClaimOutcome, Error>) -> CaseResult<bool> {
     match answer {
         Ok(ClaimOutcome::InFlight(_)) => Ok(true),
@@ -91,7 +91,7 @@ fn is_undecided(answer: &Result<ClaimOutcome, Error>) -> CaseResult<bool> {
     }
 }
 
-/// The claim's step could not be done, and it may be repeated.
+/// Checks that the claim's step was not done and may be repeated.
 #[track_caller]
 fn contended<T>(answer: Result<T, Error>) -> CaseResult {
     let error = expect::refused(answer, ErrorKind::Contention)?;
@@ -149,8 +149,8 @@ async fn a_transaction_that_meets_anothers_claim_does_not_win_too(cx: &Context) 
     third.rollback().await.map_err(CaseError::from)
 }
 
-/// A statement that waits for a row judges it by its new version. What it returns must be of the new version too: a
-/// token that is not in the record owns nothing.
+/// A statement that waits for a row decides by its new version. It must also return the new
+/// version: a token that is not in the record owns nothing.
 async fn a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored(
     cx: &Context,
 ) -> CaseResult {
@@ -173,7 +173,7 @@ async fn a_claim_that_waited_for_a_lock_returns_the_token_that_is_stored(
     Ok(())
 }
 
-/// Nobody but its transaction can see the claim, and that is not to be told as its loss.
+/// Only its transaction can see the claim, and the store must not report it as lost.
 async fn every_step_is_contended(cx: &Context, claim: &Claim) -> CaseResult {
     let (store, response) = (cx.store(), Response::new(200, "too early"));
     contended(in_time("complete", store.complete(claim, &response, LONG)).await?)?;
@@ -203,7 +203,7 @@ async fn a_step_beside_the_takeovers_own_open_transaction_is_not_lost(cx: &Conte
     expect::lost(cx.store().complete(&old, &response, LONG).await).map(drop)
 }
 
-/// The transaction has ended, so the claim can be completed, once the store has noticed.
+/// Completes the claim: the transaction has ended, so it can, once the store has noticed.
 async fn complete_at_last(cx: &Context, claim: &Claim) -> CaseResult {
     let response = Response::new(200, "at last");
     let complete = || cx.store().complete(claim, &response, LONG);
@@ -233,7 +233,7 @@ async fn a_step_on_a_record_that_an_open_transaction_has_locked_waits_shortly(
     expect::refused(refused, ErrorKind::AlreadySealed).map(drop)
 }
 
-/// Callers who claim one key again and again until it has a result, which they count.
+/// Callers that claim one key repeatedly until it has a result, and count the results.
 struct Callers {
     tasks: JoinSet<CaseResult>,
     over: Arc<AtomicBool>,
@@ -270,7 +270,7 @@ impl Callers {
         Self { tasks, over }
     }
 
-    /// From now on the result may be found, and has to be.
+    /// Marks the commit: from now on the result may be found, and in the end has to be.
     fn committing(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -283,7 +283,8 @@ impl Callers {
     }
 }
 
-/// Fresh claims of [`OTHERS`] keys by [`CALLERS`] callers. Returns how many were answered within `limit`.
+/// Sends fresh claims of [`OTHERS`] keys from [`CALLERS`] callers. Returns how many were answered
+/// within `limit`.
 async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<usize> {
     let acquired = Arc::new(AtomicUsize::new(0));
     let mut traffic = JoinSet::new();
@@ -315,8 +316,9 @@ async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<u
     Ok(acquired.load(Ordering::SeqCst))
 }
 
-/// Counts the claims of other keys that are answered while the key is locked: without this promise it was 16 a second.
-/// The time for them is measured on the same machine, since how fast claims are is no matter of the suite's.
+/// Counts the claims of other keys that are answered while the key is locked: without this promise
+/// it was 16 a second. The time limit is measured on the same machine, since the suite does not
+/// judge the speed of claims.
 async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
     let begun = Instant::now();
     let undisturbed = other_claims(cx, "before", cx.profile().patience()).await?;
@@ -337,7 +339,7 @@ async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) 
     callers.all_replayed().await
 }
 
-/// Callers who claim a key in flight again and again until this is dropped.
+/// Starts callers that claim a key in flight repeatedly until this is dropped.
 fn crowd(cx: &Context, request: &ClaimRequest) -> JoinSet<()> {
     let mut crowd = JoinSet::new();
     for _ in 0..CALLERS {
@@ -364,13 +366,14 @@ async fn replays_beside_an_open_transaction_wait_for_nobody(cx: &Context) -> Cas
         let answer = in_time("look", cx.store().claim(&rival(&underway))).await??;
         expect::in_flight(answer).map(drop)
     };
-    // As many callers of a key that no transaction holds: they, too, take connections and processor time.
+    // The same number of callers of a key that no transaction holds: they take connections and
+    // processor time, too.
     let crowd = crowd(cx, &underway);
     let begun = Instant::now();
     for _ in 0..100 {
         look().await?;
     }
-    // A wait for the lock at each of them would be 20 s. A busy machine makes both slow.
+    // Waiting for the lock at each claim would take 20 s. A busy machine slows both down.
     let limit = (OPEN * 2).max(begun.elapsed() * 8);
     drop(crowd);
     let locked = cx.request(&cx.key("locked"));
@@ -392,7 +395,7 @@ async fn a_batch_with_a_locked_key_answers_the_others(cx: &Context) -> CaseResul
     let store = cx.open_batch().await?;
     let locked = cx.request(&cx.key("locked"));
     let (transaction, _) = held(cx, &locked).await?;
-    // Once before anybody knows that the key is locked, once after.
+    // Once before the store knows of the lock, once after.
     for round in 0..2 {
         let mut requests: Vec<_> = (0..20)
             .map(|number| cx.request(&cx.key(format!("{round}, {number}"))))

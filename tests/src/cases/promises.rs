@@ -1,4 +1,4 @@
-//! What a profile promises is what the store offers, no less and no more.
+//! The store offers exactly what its profile promises.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ cases! { law 2:
     a_store_offers_what_its_profile_promises,
 }
 
-/// The checkpoints of a store whose profile promises them.
+/// Returns the checkpoints of a store whose profile promises them.
 pub(crate) fn points(store: &dyn IdempotencyStore) -> CaseResult<&dyn CheckpointStore> {
     let points = store.checkpoints();
     points.ok_or_else(|| CaseError::new("checkpoints are promised, but `checkpoints` gives none"))
 }
 
-/// The watermarks of a store whose profile promises them.
+/// Returns the watermarks of a store whose profile promises them.
 pub(crate) fn marks(store: &dyn IdempotencyStore) -> CaseResult<&dyn WatermarkStore> {
     let marks = store.watermarks();
     marks.ok_or_else(|| CaseError::new("watermarks are promised, but `watermarks` gives none"))

@@ -1,5 +1,5 @@
-//! Errors on purpose, with data that nobody may see in them: the store is [watched](crate::secrets) in every case, and
-//! these are those in which it has most to say.
+//! Errors on purpose, with secret data: the store is [watched](crate::secrets) in every case, and
+//! in these it logs and reports most.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ cases! { LAW14, law 14:
     an_error_of_a_login_shows_no_password [Password],
 }
 
-/// The operation is refused; what it says is searched by the watch.
+/// Checks that the operation is refused; the watch searches the error.
 fn refused<T>(result: idem_core::Result<T>) -> CaseResult {
     expect::refused(result, ErrorKind::InvalidInput).map(drop)
 }
@@ -63,7 +63,7 @@ async fn an_error_of_a_limit_shows_nothing_of_what_is_too_long(cx: &Context) -> 
     refused(store.renew(&claim, Duration::ZERO).await.map(drop))
 }
 
-/// Tells a key in each state, and shows what was asked and what was answered.
+/// Claims a key in each state, and shows requests and answers to the watch.
 async fn what_is_told_shows_neither_key_nor_payload(cx: &Context) -> CaseResult {
     let watch = cx.watch();
     for expected in cx.claims_in_every_state(MARK).await? {
@@ -170,7 +170,7 @@ async fn an_error_of_a_damaged_record_shows_nothing_of_it(cx: &Context) -> CaseR
     cx.store().complete(&claim, &response, LONG).await?;
     let damage = cx.harness().damage(cx.namespace(), request.key());
     ensure!(damage.await?, "damage is promised, and not done");
-    // A handle of its own, so that no cache knows what was there.
+    // Its own handle, so that no cache knows the earlier record.
     let store = cx.open().await?;
     let again = ClaimRequest::new(request.key().clone(), *request.fingerprint());
     let errors = [
@@ -189,7 +189,7 @@ async fn an_error_of_a_login_shows_no_password(cx: &Context) -> CaseResult {
     let opened = cx.harness().open_with_password(cx.namespace(), MARK);
     match opened.await {
         Ok(None) => Err(CaseError::new("a password is promised, and not used")),
-        // The server takes any password, or the store has not asked yet.
+        // The server takes any password, or the store has not connected yet.
         Ok(Some(store)) => {
             let store = cx.watching(store);
             let told = store.get(&cx.key("one")).await;
@@ -198,7 +198,7 @@ async fn an_error_of_a_login_shows_no_password(cx: &Context) -> CaseResult {
         }
         Err(error) => {
             cx.watch().error("opening", &*error);
-            // `Debug` of a boxed error is that of the error.
+            // The `Debug` of a boxed error is that of the error.
             cx.watch().debug("the error of opening", &error);
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Watermarks: what is told, whose they are, and what is refused. Laws 2, 6 and 9 to 11.
+//! Watermarks: their answers, their owners, and what is refused. Laws 2, 6 and 9 to 11.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,12 +46,12 @@ cases! { LAW11, law 11:
     purge_of_marks_refuses_a_bad_limit [Watermarks],
 }
 
-/// Raises the mark, and tells what became of it.
+/// Raises the mark, and returns the outcome.
 pub(super) async fn advance(cx: &Context, source: &Key, version: u64) -> CaseResult<Advance> {
     Ok(marks(cx.store())?.advance(source, version, LONG).await?)
 }
 
-/// The mark of the source is this.
+/// Checks the mark of the source.
 pub(super) async fn mark_is(cx: &Context, source: &Key, wanted: Option<u64>) -> CaseResult {
     let mark = marks(cx.store())?.watermark(source).await?;
     ensure_eq!(mark, wanted, "the mark");
@@ -266,7 +266,7 @@ async fn marks_and_records_do_not_see_each_other(cx: &Context) -> CaseResult {
     cx.until_free(&both).await?;
     cx.store().delete_expired(100).await?;
     mark_is(cx, &both, Some(8)).await?;
-    // The other way round: a mark goes and a record stays.
+    // The reverse: a mark ends and a record stays.
     let told = marks(cx.store())?.advance(&held, 1, cx.short()).await?;
     ensure_eq!(told, Advance::Advanced, "the mark of a key that is held");
     until_unmarked(cx, &held).await?;
@@ -293,7 +293,7 @@ async fn versions_at_their_limits_are_accepted(cx: &Context) -> CaseResult {
         "the one before"
     );
     mark_is(cx, &source, Some(MAX_VERSION)).await?;
-    // Numbers, not text, and exact above 2 to the 53rd.
+    // Versions are numbers, not text, and exact above 2 to the 53rd.
     let source = cx.key("large");
     for version in [9, 10, (1 << 53) + 1, (1 << 53) + 2] {
         ensure_eq!(

@@ -1,4 +1,4 @@
-//! Watermarks: their retention and their purge. Laws 8, 15 and 16.
+//! Watermarks: their retention and their deletion. Laws 8, 15 and 16.
 
 use idem_core::{Advance, Key};
 
@@ -29,8 +29,8 @@ cases! { LAW16, law 16:
     purges_of_marks_beside_each_other_delete_each_once [Watermarks, ExactPurge],
 }
 
-/// So many sources whose marks, at 9, have expired. All are marked before the first may expire, so that none passes by
-/// what has expired already.
+/// Returns `count` sources whose marks, at 9, have expired. All are marked before the first may
+/// expire, so that no advance meets an expired mark.
 pub(super) async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Key>> {
     let sources: Vec<_> = (0..count)
         .map(|at| cx.key(format!("expired {at}")))
@@ -94,7 +94,7 @@ async fn what_is_stale_or_unchanged_keeps_no_mark(cx: &Context) -> CaseResult {
     marks(cx.store())?.advance(&source, 5, cx.short()).await?;
     while started.elapsed() < cx.profile().patience() {
         match advance(cx, &source, 4).await? {
-            // It counts as absent.
+            // An expired mark counts as absent.
             Advance::Advanced => return mark_is(cx, &source, Some(4)).await,
             told => ensure_eq!(told, Advance::Stale { current: 5 }, "an older one"),
         }
@@ -213,7 +213,7 @@ async fn purges_of_marks_beside_each_other_delete_each_once(cx: &Context) -> Cas
         Ok(total)
     })
     .await?;
-    // A purge may pass by what another one is at work on.
+    // A deletion may skip marks that another one works on.
     let rest = marks(cx.store())?.delete_expired_watermarks(100).await?;
     let total = purged.iter().sum::<u64>() + rest;
     ensure_eq!(total, MARKS as u64, "purged by all together");

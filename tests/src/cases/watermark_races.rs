@@ -1,4 +1,4 @@
-//! Watermarks: raced, dropped, and raised by the dead. Laws 1, 12 and 13.
+//! Watermarks: raced, dropped, and raised by killed processes. Laws 1, 12 and 13.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ cases! { LAW13, law 13:
 
 const TASKS: u64 = 64;
 
-/// Advances to each version at the same moment; what each was told.
+/// Advances to each version at the same moment, and returns each outcome.
 async fn race(cx: &Context, source: &Key, versions: &[u64]) -> CaseResult<Vec<(u64, Advance)>> {
     let items = versions
         .iter()
@@ -54,7 +54,8 @@ async fn race(cx: &Context, source: &Key, versions: &[u64]) -> CaseResult<Vec<(u
     .await
 }
 
-/// What was told is the truth of one order of the calls: the highest advanced, and nothing was told twice.
+/// Checks that the outcomes fit one order of the calls: the highest advanced, and no version
+/// advanced twice.
 async fn the_highest_stands(cx: &Context, source: &Key) -> CaseResult {
     let mut versions: Vec<_> = (1..=TASKS).collect();
     versions.shuffle(&mut cx.rng());
@@ -122,7 +123,7 @@ async fn the_highest_of_versions_racing_for_an_expired_mark_stands(cx: &Context)
 }
 
 async fn of_equal_versions_racing_for_an_expired_mark_one_advances(cx: &Context) -> CaseResult {
-    // Lower, equal and higher than what expired.
+    // Versions lower than, equal to and higher than the expired one.
     for (source, version) in expired(cx, 3).await?.iter().zip([4, 9, 12]) {
         one_advances(cx, source, version).await?;
     }
@@ -138,7 +139,7 @@ async fn racing_processes_raise_each_mark_once_to_each_version(cx: &Context) -> 
         version,
         retention: LONG,
     };
-    // All with the same versions, about in order, so that they meet at each.
+    // All workers send the same versions, about in order, so that they meet at each.
     let steps: Vec<_> = [Step::Wait]
         .into_iter()
         .chain((0..VERSIONS).map(step))
@@ -208,7 +209,7 @@ async fn a_mark_is_there_after_reopening(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// A mark that was asked for, perhaps in vain: the same is asked again.
+/// Repeats an advance that may not have taken effect.
 async fn ask_again(cx: &Context, source: &Key, finished: Option<Advance>) -> CaseResult {
     let told = advance(cx, source, 5).await?;
     ensure!(!told.is_stale(), "its own mark is stale: {told:?}");

@@ -1,23 +1,23 @@
-//! [`Bug`]: what a mutant does wrong.
+//! [`Bug`]: the bug of a mutant.
 
-/// What a mutant does wrong.
+/// The bug of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bug {
-    /// Nothing.
+    /// No bug.
     None,
-    /// Looks whether the key is free, and then claims it: two statements.
+    /// Checks that the key is free, and then claims it: two statements.
     CheckThenInsert,
-    /// A claim overwrites the one that is there: everybody wins.
+    /// A claim overwrites the existing one: every caller wins.
     LastWriterWins,
-    /// Checks nothing of a holder but the key.
+    /// Checks only the key of a holder.
     NoFencing,
-    /// Knows a holder by its attempt alone: a stale token completes.
+    /// Identifies a holder by its attempt alone: a stale token completes.
     IgnoresToken,
-    /// Knows a holder by its token alone.
+    /// Identifies a holder by its token alone.
     IgnoresAttempt,
     /// Judges leases by the clock of the client, and clients' clocks differ.
     ClientClock,
-    /// What is completed stays for ever.
+    /// Completed records stay for ever.
     NeverExpires,
     /// Keeps results for half of their retention.
     ExpiresEarly,
@@ -31,7 +31,7 @@ pub enum Bug {
     FoldsCase,
     /// Ignores spaces at the end, as `PAD SPACE` collations do.
     TrimsSpaces,
-    /// Takes composed and decomposed forms for equal.
+    /// Treats composed and decomposed forms as equal.
     FoldsUnicode,
     /// Cuts keys to 200 bytes.
     CutsKeys,
@@ -41,25 +41,25 @@ pub enum Bug {
     TakeoverKeepsToken,
     /// Takes over stale claims whatever the request.
     TakeoverIgnoresFingerprint,
-    /// Takes over what must not run again.
+    /// Takes over records that must not run again.
     TakeoverIgnoresPolicy,
-    /// Tells a conflict only while nobody has finished.
+    /// Reports a conflict only until the record is completed.
     ReplaysToAnyRequest,
-    /// Compares digests and not how they were made.
+    /// Compares digests without their scheme.
     IgnoresScheme,
     /// A conflict extends the lease of the holder.
     ConflictTouches,
-    /// Anybody may renew.
+    /// Any attempt may renew.
     AnyoneRenews,
-    /// Anybody may release.
+    /// Any attempt may release.
     AnyoneReleases,
-    /// A renewal sets the lease, also to less.
+    /// A renewal sets the lease, even to an earlier end.
     RenewalShortens,
-    /// A holder whose lease has ended has lost its claim, though nobody has taken it.
+    /// A holder whose lease has ended has lost its claim, although no attempt has taken it over.
     LateHolderLoses,
-    /// After a sweep or claim has failed the record, the late holder still owns it.
+    /// After `fail_abandoned` or a claim has failed the record, the late holder still owns it.
     AbandonedKeepsOwner,
-    /// Does not know its own claim when asked again.
+    /// Does not recognize its own repeated claim.
     ForgetsOwnClaim,
     /// Its own claim after the lease is a takeover.
     OwnClaimIsTakeover,
@@ -71,25 +71,25 @@ pub enum Bug {
     SecondReleaseFails,
     /// A release ends the lease and leaves the record.
     ReleaseLeavesRecord,
-    /// Bodies are kept as text.
+    /// Stores bodies as text.
     LossyBody,
     /// Bodies are cut to 64 KiB less one, as a TEXT column does.
     CutsBody,
-    /// Headers are kept in a sorted map.
+    /// Stores headers in a sorted map.
     SortsHeaders,
-    /// The status is kept in a signed column.
+    /// Stores the status in a signed column.
     ClampsStatus,
     /// Counts duplicates on the record.
     CountsDuplicates,
-    /// Purges what is stale too.
+    /// `delete_expired` also deletes stale records.
     PurgesStale,
-    /// Purges everything that has expired, whatever the limit.
+    /// `delete_expired` deletes every expired record, whatever the limit.
     PurgeIgnoresLimit,
-    /// Tells how much it was asked to purge.
+    /// `delete_expired` returns its limit.
     PurgeTellsLimit,
-    /// Sweeps what may be taken over too.
+    /// `fail_abandoned` also fails records that may be taken over.
     SweepFailsAll,
-    /// Sweeps live claims too.
+    /// `fail_abandoned` also fails live claims.
     SweepFailsLive,
     /// Checks no limits.
     ChecksNothing,
@@ -97,17 +97,18 @@ pub enum Bug {
     StaleCache,
     /// Stores a response in two steps.
     SealsInTwoSteps,
-    /// Remembers who is at work, and forgets to forget when dropped.
+    /// Remembers the running calls, and does not forget a dropped one.
     PoisonedByDrop,
-    /// A batch ends with its first bad item.
+    /// A batch stops at its first bad item.
     BatchStopsAtError,
-    /// A batch looks first and claims then.
+    /// A batch checks first and claims then.
     BatchChecksThenInserts,
-    /// Anybody may store a checkpoint of what is in flight.
+    /// Any attempt may store a checkpoint of a record in flight.
     CheckpointChecksNothing,
-    /// Looks whether the claim is held, and then stores the checkpoint: two statements.
+    /// Checks that the claim is held, and then stores the checkpoint: two statements.
     CheckpointChecksThenWrites,
-    /// A holder whose lease has ended may store no checkpoint, though nobody has taken its claim.
+    /// A holder whose lease has ended may store no checkpoint, although no attempt has taken over
+    /// its claim.
     CheckpointNeedsLease,
     /// A checkpoint extends the lease.
     CheckpointRenews,
@@ -117,41 +118,41 @@ pub enum Bug {
     FirstCheckpointStands,
     /// A takeover begins without a checkpoint.
     CheckpointLostInTakeover,
-    /// The attempt that asks again begins without a checkpoint.
+    /// A repeated claim begins without a checkpoint.
     CheckpointLostWhenAskedAgain,
     /// A released key keeps its checkpoint.
     CheckpointOutlivesRelease,
     /// An expired key keeps its checkpoint.
     CheckpointOutlivesExpiry,
-    /// The retry of a failure begins with the checkpoint of what failed.
+    /// The retry of a failure begins with the failed attempt's checkpoint.
     CheckpointOutlivesFailure,
-    /// A mark is at the version that came last.
+    /// A mark is at the last version sent.
     MarkLastWriterWins,
-    /// Looks where the mark is, and then sets it: two statements.
+    /// Reads the mark, and then sets it: two statements.
     MarkChecksThenWrites,
-    /// The version of the mark is told to be stale.
+    /// Reports the mark's own version as stale.
     EqualVersionIsStale,
-    /// The version of the mark is told to have raised it.
+    /// Reports that the mark's own version has raised it.
     EqualVersionAdvances,
     /// One mark for all sources of a scope.
     MarkOfTheScope,
     /// Versions are compared as text.
     MarkIsText,
-    /// Versions are kept as floating-point numbers.
+    /// Stores versions as floating-point numbers.
     MarkIsFloat,
     /// Marks stay for ever.
     MarkNeverExpires,
     /// A mark that is raised keeps the end of its first retention.
     MarkKeepsFirstRetention,
-    /// What is stale extends the retention of the mark.
+    /// A stale version extends the retention of the mark.
     StaleVersionKeepsMark,
-    /// Purges live marks too.
+    /// `delete_expired_watermarks` also deletes live marks.
     PurgeTakesLiveMarks,
-    /// A purge of the records takes the marks with it.
+    /// `delete_expired` deletes marks along with records.
     MarksGoWithRecords,
-    /// Sees what an open transaction has not committed, and claims over it.
+    /// Ignores an open transaction, and claims over it.
     IgnoresTransactions,
-    /// Tells the holder that its claim is lost while the transaction that made it is open.
+    /// Reports a claim as lost while the transaction that made it is open.
     LosesBesideTransactions,
     /// Waits for the end of a transaction on one of its few connections.
     WaitsForTransactions,
@@ -163,12 +164,12 @@ pub enum Bug {
     ErrorQuotesPayload,
     /// Logs the key of a conflict.
     LogsKey,
-    /// A task of its own panics, and quotes the key.
+    /// A task of the store panics, and quotes the key.
     PanicQuotesKey,
 }
 
 impl Bug {
-    /// All that are bugs.
+    /// All bugs.
     pub const ALL: &'static [Self] = &[
         Self::CheckThenInsert,
         Self::LastWriterWins,

@@ -24,7 +24,7 @@ fn at(operation: &'static str) -> impl Fn(Error) -> Error {
 }
 
 impl MutantStore {
-    /// The row of a claim that is held and in flight.
+    /// Returns the row of a claim that is held and in flight.
     fn in_flight<'a>(&self, shared: &'a mut Shared, claim: &Claim) -> Result<&'a mut Row> {
         let now = self.now(shared);
         let row = match self.bug {
@@ -70,7 +70,7 @@ impl MutantStore {
         mark.filter(|mark| mark.expires_at > now || self.bug == Bug::MarkNeverExpires)
     }
 
-    /// Whether the version raises the mark.
+    /// Returns whether the version raises the mark.
     fn is_newer(&self, version: u64, mark: Mark) -> bool {
         match self.bug {
             Bug::MarkLastWriterWins => version != mark.version,
@@ -80,7 +80,7 @@ impl MutantStore {
         }
     }
 
-    /// What is told of a mark that is not raised.
+    /// Returns the outcome for a mark that is not raised.
     fn not_raised(&self, shared: &mut Shared, source: &Key, version: u64, mark: Mark) -> Advance {
         if self.bug == Bug::StaleVersionKeepsMark
             && let Some(kept) = shared.marks.get_mut(&self.mark_key(source))

@@ -1,10 +1,10 @@
-//! What a mutant makes of keys and responses.
+//! How a mutant stores keys and responses.
 
 use idem_core::{Key, Response};
 
 use super::Bug;
 
-/// The key as the mutant keeps it.
+/// Returns the key as the mutant stores it.
 pub(super) fn key(bug: Bug, key: &Key) -> Vec<String> {
     let parts = [key.scope(), key.operation(), key.id()];
     let each = |change: &dyn Fn(&str) -> String| parts.map(change).to_vec();
@@ -20,7 +20,7 @@ pub(super) fn key(bug: Bug, key: &Key) -> Vec<String> {
     }
 }
 
-/// The response as the mutant keeps it.
+/// Returns the response as the mutant stores it.
 pub(super) fn response(bug: Bug, response: &Response) -> Response {
     let (mut status, mut headers, mut body) = response.clone().into_parts();
     match bug {

@@ -20,7 +20,7 @@ pub struct MutantHarness {
 }
 
 impl MutantHarness {
-    /// Stores with this bug, and little patience with those that have one.
+    /// Creates stores with this bug; those with a bug get short time-outs.
     #[must_use]
     pub fn new(bug: Bug) -> Self {
         Self {

@@ -1,8 +1,7 @@
 //! Stores that are wrong on purpose: a suite that never failed proves nothing.
 //!
-//! One small store, right in every respect as long as its [`Bug`] is [`Bug::None`]. With any other, one thing in it
-//! is done as it is done wrong in practice. `tests/mutants` of this crate asserts by which case each is
-//! rejected.
+//! One small store, correct as long as its [`Bug`] is [`Bug::None`]. Any other bug makes one
+//! mistake that occurs in practice. `tests/mutants` of this crate asserts which case rejects each.
 
 mod batch;
 mod bug;

@@ -81,7 +81,8 @@ impl MutantStore {
         }
     }
 
-    /// Writes the row of a holder; `before` is what was there, and whether it was its own.
+    /// Writes the row of a holder; `before` is the earlier row, and whether it was the holder's
+    /// own.
     fn acquire(
         &self,
         shared: &mut Shared,
@@ -147,7 +148,7 @@ impl MutantStore {
         )
     }
 
-    /// The live row of the claim, if it is its owner.
+    /// Returns the live row of the claim, if the claim owns it.
     pub(super) fn owned<'a>(
         &self,
         shared: &'a mut Shared,
@@ -275,7 +276,8 @@ impl MutantStore {
     }
 }
 
-/// A driver's error quotes data, as some do: what is underneath may, and what stands on it may not repeat it.
+/// Adds a driver's error that quotes data as its source, as some drivers do: the source may quote,
+/// and the error itself may not repeat it.
 fn quoting(error: Error, claim: &Claim) -> Error {
     let key = claim.key();
     error.with_source(format!("no row for ({}, {})", key.scope(), key.id()))

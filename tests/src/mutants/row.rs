@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) lease_ends_at: i64,
     pub(super) expires_at: i64,
     pub(super) state: State,
-    /// What the holder left; some bugs leave it longer.
+    /// The last holder's checkpoint; some bugs keep it for too long.
     pub(super) checkpoint: Option<Checkpoint>,
 }
 
@@ -56,7 +56,7 @@ impl Row {
         self.state = State::Failed(Failure::abandoned(), now);
     }
 
-    /// What its next holder finds; `own` when that is the attempt that holds it.
+    /// Returns the checkpoint for the next holder; `own` if that is the attempt that holds the row.
     pub(super) fn left_behind(&self, own: bool, now: i64, bug: Bug) -> Option<Checkpoint> {
         let in_flight = matches!(self.state, State::InFlight);
         let stays = match self.state {
@@ -69,7 +69,7 @@ impl Row {
         self.checkpoint.clone().filter(|_| stays)
     }
 
-    /// Whether both sides let the claim be taken over.
+    /// Returns whether both sides permit a takeover of the claim.
     pub(super) fn may_be_taken_over(&self, request: &ClaimRequest, bug: Bug) -> bool {
         let both = [self.request.on_stale(), request.on_stale()];
         bug == Bug::TakeoverIgnoresPolicy || both == [StalePolicy::TakeOver; 2]

@@ -1,4 +1,4 @@
-//! [`MutantStore`]: a handle, and what all handles share.
+//! [`MutantStore`]: a handle, and the state that all handles share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,14 +13,14 @@ use super::row::Row;
 use super::transactions::Held;
 use super::{Bug, disguise};
 
-/// What all handles share.
+/// The state that all handles share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) rows: BTreeMap<Vec<String>, Row>,
     pub(super) marks: BTreeMap<Vec<String>, Mark>,
-    /// Keys that somebody is at work on, for [`Bug::PoisonedByDrop`].
+    /// Keys of running calls, for [`Bug::PoisonedByDrop`].
     pub(super) busy: BTreeSet<Vec<String>>,
-    /// What was committed of the keys that open transactions hold.
+    /// The committed rows of the keys that open transactions hold.
     pub(super) held: BTreeMap<Vec<String>, Held>,
     /// Calls that wait for a transaction, for [`Bug::WaitsForTransactions`].
     pub(super) waiting: usize,
@@ -32,14 +32,14 @@ pub(super) struct Shared {
 pub struct MutantStore {
     shared: Arc<Mutex<Shared>>,
     pub(super) bug: Bug,
-    /// How wrong the clock of this client is, in microseconds.
+    /// The error of this client's clock, in microseconds.
     skew: i64,
     pub(super) cache: Mutex<BTreeMap<Vec<String>, Completed>>,
     handles: Arc<AtomicI64>,
 }
 
 impl MutantStore {
-    /// An empty store with this bug.
+    /// Creates an empty store with this bug.
     #[must_use]
     pub fn new(bug: Bug) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl MutantStore {
         }
     }
 
-    /// Another handle of the same store, of a client with another clock.
+    /// Returns another handle of the same store, for a client with another clock.
     #[must_use]
     pub fn handle(&self) -> Self {
         let hours = match self.handles.fetch_add(1, Ordering::SeqCst) % 3 {
@@ -68,7 +68,7 @@ impl MutantStore {
         }
     }
 
-    /// Other rows instead of these.
+    /// Replaces the rows.
     pub(super) fn replace(&self, shared: Shared) {
         *self.shared() = shared;
     }
@@ -77,7 +77,7 @@ impl MutantStore {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clock; it never goes back.
+    /// Returns the clock's time; it never goes back.
     pub(super) fn now(&self, shared: &mut Shared) -> i64 {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = i64::try_from(since_epoch.unwrap_or_default().as_micros()).unwrap_or(i64::MAX);
@@ -92,7 +92,7 @@ impl MutantStore {
         disguise::key(self.bug, key)
     }
 
-    /// What this handle remembers, for [`Bug::StaleCache`].
+    /// Returns what this handle remembers, for [`Bug::StaleCache`].
     pub(super) fn remembered(&self, key: &Key) -> Option<Completed> {
         let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.get(&self.key(key)).cloned()
@@ -105,7 +105,7 @@ impl MutantStore {
         }
     }
 
-    /// Time in which others get in between, for bugs that need it.
+    /// Pauses so that others get in between, for bugs that need it.
     pub(super) async fn dawdle(&self, bugs: &[Bug]) {
         if bugs.contains(&self.bug) {
             tokio::time::sleep(Duration::from_millis(3)).await;
@@ -113,7 +113,7 @@ impl MutantStore {
     }
 }
 
-/// Shows what is wrong with it, not what it keeps.
+/// Shows the bug, not the records.
 impl fmt::Debug for MutantStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("MutantStore");

@@ -1,4 +1,4 @@
-//! Callers' transactions on a mutant, and what others see of one that is open.
+//! Callers' transactions on a mutant, and what others see of an open one.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use crate::CallerTransaction;
 /// How many calls a store makes at a time, for [`Bug::WaitsForTransactions`].
 const CONNECTIONS: usize = 10;
 
-/// What was committed of a key that an open transaction holds; `None` where there was no row.
+/// The committed row of a key that an open transaction holds; `None` where there was none.
 pub(super) type Held = Option<Row>;
 
 impl MutantStore {
-    /// What is committed of the key, where an open transaction holds it and this store notices.
+    /// Returns the committed row of the key, if an open transaction holds it and this store
+    /// notices.
     fn held(&self, key: &Key) -> Option<Held> {
         match self.bug {
             Bug::IgnoresTransactions => None,
@@ -26,7 +27,7 @@ impl MutantStore {
         }
     }
 
-    /// Whether a claim may go on; what it is answered where an open transaction holds the key.
+    /// Returns whether a claim may proceed, or its answer while an open transaction holds the key.
     pub(super) async fn beside_transactions(
         &self,
         request: &ClaimRequest,
@@ -38,7 +39,7 @@ impl MutantStore {
         let Some(row) = committed else {
             return Some(Err(LockedKeys::error()));
         };
-        // What a read of the committed row answers, and the transaction decides about the rest.
+        // The committed row answers what a read can; the transaction decides the rest.
         let alone = MutantStore::new(self.bug);
         let mut rows = Shared::default();
         rows.rows.insert(self.key(request.key()), row);
@@ -71,7 +72,7 @@ impl MutantStore {
         }
     }
 
-    /// What is committed of the key.
+    /// Returns the committed row of the key.
     pub(super) fn committed(&self, shared: &Shared, key: &[String]) -> Held {
         let held = shared.held.get(key);
         held.cloned()
@@ -87,7 +88,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// An open transaction. Its rows are in their place, and what was committed is kept until it ends.
+/// An open transaction. Its rows are in the store, and the committed ones are kept until it ends.
 #[derive(Debug)]
 pub(super) struct Transaction {
     store: MutantStore,

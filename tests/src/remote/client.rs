@@ -17,24 +17,25 @@ use super::protocol::{Answer, Operation, Request};
 
 pub(super) const BACKEND: &str = "remote";
 
-/// Whether the client tells the truth about what it cannot know.
+/// Whether the client lies about what it cannot know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lie {
     /// An operation whose answer was lost has an unknown effect.
     #[default]
     Truth,
-    /// It claims that nothing was done: law 14 broken.
+    /// It reports that nothing was done: law 14 broken.
     NoEffect,
-    /// It asks again under a new attempt id, so that it does not know its own claim: law 6 broken.
+    /// It retries under a new attempt id, so that it does not recognize its own claim: law 6
+    /// broken.
     AsksAsAnother,
-    /// It says that a response is stored before it has sent it: law 12 broken.
+    /// It reports a response as stored before it has sent it: law 12 broken.
     AcknowledgesEarly,
-    /// It takes the last answer for the one that was lost: law 14 broken.
+    /// It returns the last answer instead of the lost one: law 14 broken.
     TellsTheLastAnswer,
 }
 
 impl Lie {
-    /// All of them.
+    /// All lies.
     pub const ALL: [Self; 5] = [
         Self::Truth,
         Self::NoEffect,
@@ -46,8 +47,8 @@ impl Lie {
 
 /// A handle of a store on a [`Server`](super::Server).
 ///
-/// A connection is taken out of the pool while it is used and put back when it has answered, so a dropped future
-/// leaves none behind that is out of step.
+/// A connection leaves the pool while it is used and returns after its answer, so a dropped future
+/// leaves no connection out of step.
 #[derive(Debug)]
 pub struct RemoteStore {
     address: SocketAddr,
@@ -58,7 +59,7 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// A handle of this namespace; connects when it is used.
+    /// Creates a handle of this namespace, which connects at the first use.
     #[must_use]
     pub fn new(address: SocketAddr, namespace: impl Into<String>, lie: Lie) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl RemoteStore {
         }
     }
 
-    /// What the caller of a claim is told when the answer is this.
+    /// Returns what the caller of a claim gets for this answer.
     fn told(&self, answer: Result<Answer>) -> Result<ClaimOutcome> {
         if self.lie != Lie::TellsTheLastAnswer {
             return answer.and_then(outcome);

@@ -11,7 +11,7 @@ use idem_core::{BoxError, IdempotencyStore};
 use super::{Lie, RemoteStore, Server};
 use crate::{Harness, Product, Profile};
 
-/// Puts any store behind TCP, in this process, and tests it through that.
+/// Puts any store behind TCP, in this process, and tests it through TCP.
 pub struct RemoteHarness<F> {
     server: Server,
     make: F,
@@ -25,11 +25,11 @@ where
     F: Fn() -> S + Send + Sync + 'static,
     S: IdempotencyStore,
 {
-    /// Starts a server; `make` makes the store of each namespace.
+    /// Starts a server; `make` creates the store of each namespace.
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub fn start(make: F) -> std::io::Result<Self> {
         Ok(Self {
             server: Server::start()?,
@@ -40,14 +40,14 @@ where
         })
     }
 
-    /// The same with another patience.
+    /// Sets how long a case waits.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The same with a client that lies.
+    /// Sets a client that lies.
     #[must_use]
     pub fn with_lie(mut self, lie: Lie) -> Self {
         self.lie = lie;
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// `address/name/lie`, so that other processes find the server too, and lie as this one does.
+/// Parses `address/name/lie`, so that other processes find the server, and lie as this one does.
 fn located(namespace: &str) -> Result<(SocketAddr, &str, Lie), BoxError> {
     let mut parts = namespace.split('/');
     let mut part = || parts.next().ok_or("a namespace is `address/name/lie`");

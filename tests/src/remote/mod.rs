@@ -1,4 +1,4 @@
-//! A store behind TCP, so that the suite's own network machinery is tried out on any machine: proxies, lost
+//! A store behind TCP, to test the suite's own network machinery on any machine: proxies, lost
 //! answers, processes that share a store, without a database server.
 //!
 //! One line of JSON per request and answer. Not for production: no authentication, no limits.

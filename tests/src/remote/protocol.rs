@@ -1,4 +1,4 @@
-//! What goes over the wire.
+//! The messages between client and server.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(super) enum Answer {
     },
 }
 
-/// Asked of a store that does not have it.
+/// The error for a store without the capability.
 fn nothing() -> Error {
     let message = "the store of this server keeps none";
     Error::new(ErrorKind::Misconfigured, Effect::None, message)
@@ -139,7 +139,7 @@ impl Answer {
         }
     }
 
-    /// The answer, or the error that it is.
+    /// Returns the answer, or its error.
     pub(super) fn into_result(self) -> Result<Self> {
         let Self::Error {
             kind,

@@ -12,8 +12,8 @@ use super::protocol::{Answer, Request};
 
 type Stores = Arc<Mutex<HashMap<String, Arc<dyn IdempotencyStore>>>>;
 
-/// Serves stores by name on a free port of this machine, from a thread and runtime of its own, until the process
-/// ends.
+/// Serves stores by name on a free port of this machine, on its own thread and runtime, until the
+/// process ends.
 #[derive(Debug, Clone)]
 pub struct Server {
     address: SocketAddr,
@@ -25,7 +25,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub fn start() -> std::io::Result<Self> {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
@@ -49,18 +49,18 @@ impl Server {
         Ok(Self { address, stores })
     }
 
-    /// Where it listens.
+    /// Returns the server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves one store more.
+    /// Adds a store.
     pub fn insert(&self, name: impl Into<String>, store: Arc<dyn IdempotencyStore>) {
         locked(&self.stores).insert(name.into(), store);
     }
 
-    /// Forgets a store.
+    /// Removes a store.
     pub fn remove(&self, name: &str) {
         locked(&self.stores).remove(name);
     }

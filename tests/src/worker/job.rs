@@ -1,4 +1,4 @@
-//! What a worker is told to do, and what it tells.
+//! The jobs and reports of a worker.
 
 use std::time::Duration;
 
@@ -7,59 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Call, Event};
 
-/// Everything that a worker process is to do.
+/// The job of a worker process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The target whose harness opens the namespace.
     pub target: String,
     /// The namespace.
     pub namespace: String,
-    /// One after the other.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 /// One step of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Step {
-    /// Say [`Report::Ready`] and wait until told to go on.
+    /// Send [`Report::Ready`] and wait for the test.
     Wait,
-    /// Claim; tells the outcome. What is acquired is what later steps work on.
+    /// Claim, and report the outcome. Later steps work on the acquired claim.
     Claim(ClaimRequest),
-    /// Complete what was acquired last.
+    /// Complete the last acquired claim.
     Complete {
-        /// With this.
+        /// The response.
         response: Response,
-        /// For so long.
+        /// Its retention.
         retention: Duration,
     },
-    /// Renew what was acquired last, again and again, for ever.
+    /// Renew the last acquired claim, repeatedly, for ever.
     RenewForEver {
-        /// To so much each time.
+        /// The lease of each renewal.
         lease: Duration,
     },
-    /// Store a checkpoint of what was acquired last; tells [`Report::Done`].
+    /// Store a checkpoint of the last acquired claim, and report [`Report::Done`].
     Checkpoint {
         /// Its name.
         name: String,
         /// Its data.
         data: Vec<u8>,
     },
-    /// Raise the mark of a source; tells [`Report::Advanced`].
+    /// Raise the mark of a source, and report [`Report::Advanced`].
     Advance {
         /// The source.
         source: Key,
-        /// To this version.
+        /// The version.
         version: u64,
-        /// For so long.
+        /// The retention.
         retention: Duration,
     },
-    /// Claim and complete each, telling [`Report::Claimed`] and [`Report::Done`] as it goes.
+    /// Claim and complete each, reporting [`Report::Claimed`] and [`Report::Done`] each time.
     CompleteEach {
         /// The claims.
         requests: Vec<ClaimRequest>,
-        /// How many bytes the body has, all of them the number of the request.
+        /// The length of the body, all of whose bytes are the number of the request.
         body_bytes: usize,
-        /// How long it is kept.
+        /// The retention.
         retention: Duration,
     },
     /// Do nothing, for ever.
@@ -68,7 +68,8 @@ pub enum Step {
     Storm(Storm),
 }
 
-/// A random mix of operations on some keys, each told as [`Report::Invoked`] and [`Report::Returned`].
+/// A random mix of operations on some keys, each reported as [`Report::Invoked`] and
+/// [`Report::Returned`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Storm {
     /// The number of this process.
@@ -77,33 +78,34 @@ pub struct Storm {
     pub keys: Vec<Key>,
     /// How many claims it makes.
     pub claims: u32,
-    /// Where its randomness comes from.
+    /// The seed of its randomness.
     pub seed: u64,
     /// The lease of its claims.
     pub lease: Duration,
-    /// How long results are kept; what is abandoned is kept for an hour.
+    /// The retention of results; an abandoned record stays for an hour.
     pub retention: Duration,
-    /// Whether holders also release, fail, forget, renew and come late; or else only complete.
+    /// Whether holders also release, fail, forget, renew and come late; otherwise they only
+    /// complete.
     pub rough: bool,
 }
 
-/// What a worker tells.
+/// A report of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Report {
-    /// It waits.
+    /// The worker waits.
     Ready,
     /// The outcome of a claim.
     Claimed(ClaimOutcome),
-    /// What became of an advance.
+    /// The outcome of an advance.
     Advanced(Advance),
     /// A step was done.
     Done,
-    /// An operation is about to be asked for.
+    /// An operation is about to be called.
     Invoked(Call),
-    /// An operation was answered.
+    /// An operation has returned.
     Returned(Event),
     /// The job was done.
     Finished,
-    /// The job was not done, and why.
+    /// The job failed, and why.
     Failed(String),
 }

@@ -1,8 +1,8 @@
 //! Worker processes: the test program itself, started again, with a job on its standard input.
 //!
-//! A worker opens the namespace through the harness of the same target and takes one step after the other. What
-//! happens it tells as one JSON line each on its standard output. It ends when its standard input does,
-//! so that no worker outlives the test.
+//! A worker opens the namespace through the harness of the same target and takes one step after the
+//! other. It reports each event as one JSON line on its standard output. It ends when its standard
+//! input does, so that no worker outlives the test.
 
 mod job;
 mod serve;
@@ -34,16 +34,16 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub async fn start(cx: &Context, steps: Vec<Step>) -> CaseResult<Self> {
         Self::start_with(cx, steps, &[]).await
     }
 
-    /// Starts a worker with something more in its environment.
+    /// Starts a worker with more environment variables.
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub async fn start_with(
         cx: &Context,
         steps: Vec<Step>,
@@ -77,11 +77,11 @@ impl Worker {
         Ok(worker)
     }
 
-    /// The next thing that it tells; `None` when it has ended.
+    /// Returns the next report; `None` when the worker has ended.
     ///
     /// # Errors
     ///
-    /// A line that is no report; that the worker says it failed.
+    /// An error for a line that is not a report, and for a report of failure.
     pub async fn next(&mut self) -> CaseResult<Option<Report>> {
         let Some(line) = self.output.next_line().await? else {
             return Ok(None);
@@ -91,27 +91,27 @@ impl Worker {
                 Err(CaseError::new(reason).while_doing("a worker process"))
             }
             Ok(report) => Ok(Some(report)),
-            // Cut short by a kill: as if it had not been said.
+            // A kill cut the line short: it does not count.
             Err(error) if error.is_eof() => Ok(None),
             Err(error) => Err(CaseError::from(error).while_doing(format!("`{line}`"))),
         }
     }
 
-    /// The next thing that it tells, which there has to be.
+    /// Returns the next report, which has to come.
     ///
     /// # Errors
     ///
-    /// That it has ended.
+    /// An error when the worker has ended.
     pub async fn report(&mut self) -> CaseResult<Report> {
         let next = self.next().await?;
         next.ok_or_else(|| CaseError::new("the worker ended too early"))
     }
 
-    /// Waits until it has come to [`Step::Wait`].
+    /// Waits until the worker has come to [`Step::Wait`].
     ///
     /// # Errors
     ///
-    /// That it says something else.
+    /// An error for another report.
     pub async fn until_ready(&mut self) -> CaseResult {
         match self.report().await? {
             Report::Ready => Ok(()),
@@ -119,11 +119,11 @@ impl Worker {
         }
     }
 
-    /// Lets it go on from [`Step::Wait`].
+    /// Lets the worker continue after [`Step::Wait`].
     ///
     /// # Errors
     ///
-    /// That it has ended.
+    /// An error when the worker has ended.
     pub async fn go(&mut self) -> CaseResult {
         self.say("go").await
     }
@@ -134,16 +134,17 @@ impl Worker {
         Ok(self.input.flush().await?)
     }
 
-    /// Kills it (SIGKILL), and waits until it is gone. What it has told before can still be read.
+    /// Kills the worker (SIGKILL), and waits until it is gone. Its earlier reports can still be
+    /// read.
     ///
     /// # Errors
     ///
-    /// What the operating system answers.
+    /// The operating system's error.
     pub async fn kill(&mut self) -> CaseResult {
         Ok(self.child.kill().await?)
     }
 
-    /// Everything else that it tells until it ends.
+    /// Returns all further reports until the worker ends.
     ///
     /// # Errors
     ///

@@ -13,16 +13,17 @@ use super::{Job, Report, Step, VARIABLE, storm};
 use crate::cases::promises::{marks, points};
 use crate::{CaseError, CaseResult, Target, race};
 
-/// Whether this program knows what to do as a worker.
+/// Whether this program can act as a worker.
 static SERVED: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`serve`] was called, so that this program may be started again as a worker.
+/// Returns whether [`serve`] was called, so that this program may be started again as a worker.
 pub(super) fn is_served() -> bool {
     SERVED.load(Ordering::Relaxed)
 }
 
-/// Does the job that is on standard input, if this process is a worker: then the program ends with this code.
-/// [`main`](crate::main) begins with it; so must any other `main` that runs cases between processes.
+/// Does the job on standard input, if this process is a worker: then the program ends with this
+/// code. [`main`](crate::main) begins with it; so must any other `main` that runs cases between
+/// processes.
 #[must_use]
 pub fn serve(targets: &[Target]) -> Option<ExitCode> {
     SERVED.store(true, Ordering::Relaxed);
@@ -46,7 +47,7 @@ pub fn serve(targets: &[Target]) -> Option<ExitCode> {
     })
 }
 
-/// One line on standard output; when nobody reads any more, the worker ends.
+/// Prints one line on standard output; if the reader is gone, the worker ends.
 pub(super) fn tell(report: &Report) {
     let mut line = serde_json::to_string(report).expect("reports have a JSON form");
     line.push('\n');
@@ -60,7 +61,7 @@ pub(super) fn tell(report: &Report) {
     }
 }
 
-/// Lines of standard input; when it ends, so does the worker.
+/// Reads lines of standard input; when it ends, so does the worker.
 fn input() -> UnboundedReceiver<String> {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {

@@ -15,7 +15,7 @@ use super::{Report, Storm};
 use crate::CaseResult;
 use crate::history::{Answer, Call, Clock, Event, Op};
 
-/// How often an operation without an answer is asked for again.
+/// How often an operation without an answer is repeated.
 const AGAIN: u32 = 20;
 
 /// How long an abandoned record is kept: longer than any storm.
@@ -45,8 +45,8 @@ struct Racer<'a> {
 }
 
 impl Racer<'_> {
-    /// Asks for a key, and does something with it if it is acquired: a random one, or else one after the other,
-    /// so that all processes come to each key at about the same time.
+    /// Claims a key, and uses it if it is acquired. The key is random, or the next in order, so
+    /// that all processes come to each key at about the same time.
     async fn one_claim(&mut self, number: usize) {
         let keys = &self.storm.keys;
         let at = match self.storm.rough {
@@ -99,7 +99,8 @@ impl Racer<'_> {
         }
     }
 
-    /// About as long as the lease, so that the holder comes just in time or just too late.
+    /// Sleeps for about as long as the lease, so that the holder comes just in time or just too
+    /// late.
     async fn late(&mut self) {
         let part = self.rng.random_range(0.5..1.8);
         tokio::time::sleep(self.storm.lease.mul_f64(part)).await;

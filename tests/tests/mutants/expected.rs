@@ -1,9 +1,9 @@
-//! Which cases must reject which bug.
+//! The cases that must reject each bug.
 
 use idem_conformance::mutants::Bug;
 use idem_conformance::remote::Lie;
 
-/// Each bug and the cases that must reject it; others may, too.
+/// Each bug and the cases that must reject it; others may reject it, too.
 pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
     (
         Bug::CheckThenInsert,

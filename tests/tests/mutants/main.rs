@@ -1,4 +1,4 @@
-//! Every mutant is rejected, and by the cases that are there to reject it: one trial for each.
+//! Every mutant is rejected, by the cases made for it: one trial for each.
 
 mod expected;
 
@@ -14,11 +14,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use expected::{EXPECTED, REMOTE};
 
-/// Mutants run at a time, and cases of each.
+/// Mutants that run at a time, and cases of each.
 const MUTANTS: usize = 4;
 const CASES: usize = 6;
 
-/// Patience and deadline with stores that are known to be wrong.
+/// Time-out and deadline for stores that are known to be wrong.
 const PATIENCE: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(12);
 

@@ -1,4 +1,4 @@
-//! Histories made by hand, and what the oracle says of them.
+//! Hand-made histories, and the oracle's verdict.
 
 use idem_conformance::history::{Answer, Call, Event, Op};
 use idem_conformance::idem_core::AttemptId;

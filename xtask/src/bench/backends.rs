@@ -1,11 +1,11 @@
-//! The backends that are measured, and the servers that each needs.
+//! The measured backends, and the servers that each needs.
 
 use clap::builder::PossibleValuesParser;
 use idem_servers::Instance;
 
 use crate::bench::BenchOptions;
 
-/// By name; the servers that it needs in the order in which they start.
+/// The backends by name; their servers in the order in which they start.
 pub(crate) const BACKENDS: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("sqlite", &[]),
@@ -18,7 +18,7 @@ pub(crate) const BACKENDS: &[(&str, &[&str])] = &[
     ("hybrid", &["postgres", "redis"]),
 ];
 
-/// For the command line.
+/// Returns the names for the command line.
 pub(crate) fn names() -> PossibleValuesParser {
     BACKENDS
         .iter()
@@ -27,7 +27,7 @@ pub(crate) fn names() -> PossibleValuesParser {
         .into()
 }
 
-/// The servers that the wanted backends need, each once.
+/// Returns the servers that the wanted backends need, each once.
 pub(crate) fn servers(options: &BenchOptions) -> Vec<&'static str> {
     let wanted = BACKENDS.iter().filter(|(name, _)| options.wants(name));
     let mut servers = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn servers(options: &BenchOptions) -> Vec<&'static str> {
     servers
 }
 
-/// The wanted backends whose servers all run.
+/// Returns the wanted backends whose servers all run.
 pub(crate) fn ready(options: &BenchOptions, servers: &[Instance]) -> Vec<&'static str> {
     let running: Vec<_> = servers.iter().map(Instance::name).collect();
     with_servers(options, &running)

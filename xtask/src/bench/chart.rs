@@ -1,8 +1,9 @@
 //! Throughput by backend and number of callers, as SVG.
 //!
-//! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic and
-//! the same in all panels, so that panels compare. Contenders differ in colour (of the palette by
-//! Okabe and Ito, which colour-blind people tell apart) and in the shape of their marks.
+//! A chart has a panel for each backend and a line for each contender. Both axes are logarithmic
+//! and the same in all panels, so that panels are comparable. Contenders differ in colour (from the
+//! palette of Okabe and Ito, which colour-blind readers can distinguish) and in the shape of their
+//! marks.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,7 +17,7 @@ use crate::Result;
 use crate::bench::backends::BACKENDS;
 use crate::bench::judge::Judged;
 
-/// The paths that are drawn, each in a chart of its own.
+/// The paths of the charts, one chart each.
 const PATHS: [&str; 3] = ["claim_fresh", "claim_complete", "replay"];
 
 /// Name, colour and mark; a mark is a polygon around its point.
@@ -48,11 +49,11 @@ const PANEL: (u32, u32) = (330, 240);
 const TITLE: u32 = 36;
 const FONT: &str = "sans-serif";
 
-/// Draws each chart that has figures into a folder; returns the names of the files.
+/// Draws each chart that has figures into a folder. Returns the names of the files.
 ///
 /// # Errors
 ///
-/// A file cannot be written.
+/// An error when a file cannot be written.
 pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for path in PATHS {
@@ -67,7 +68,7 @@ pub(crate) fn draw(rows: &[Judged], folder: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The lines of each backend that was measured.
+/// Returns the lines of each measured backend.
 fn panels(rows: &[Judged], path: &str) -> Vec<(&'static str, Lines)> {
     let lines = |backend: &str| {
         let mut lines = Lines::default();
@@ -126,7 +127,7 @@ fn chart(
     Ok(root.present()?)
 }
 
-/// The powers of the base around all values.
+/// Returns the powers of the base around all values.
 fn powers(base: f64, values: impl Iterator<Item = f64>) -> Range<f64> {
     let (low, high) = values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| {
         (low.min(value), high.max(value))
@@ -157,7 +158,7 @@ fn panel(
         .x_label_formatter(&|callers| format!("{callers:.0}"))
         .y_label_formatter(&|rate| format!("{rate:.0e}"))
         .draw()?;
-    // The store's own line comes last, above the others.
+    // The store's own line is drawn last, above the others.
     for ((name, colour, mark), line) in CONTENDERS.iter().zip(lines).rev() {
         let points = || line.iter().map(|(callers, rate)| (*callers as f64, *rate));
         let marked = |at| EmptyElement::at(at) + Polygon::new(*mark, colour.filled());

@@ -1,4 +1,4 @@
-//! `docs/performance.csv`: every figure, one row a line.
+//! `docs/performance.csv`: every figure, one row per line.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl<'j> Line<'j> {
 ///
 /// # Errors
 ///
-/// It cannot be written.
+/// An error when it cannot be written.
 pub(crate) fn write(rows: &[Judged], file: &Path) -> Result {
     let mut writer = csv::Writer::from_path(file)?;
     for row in rows {

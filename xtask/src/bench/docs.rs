@@ -16,7 +16,7 @@ const END: &str = "<!-- end -->";
 ///
 /// # Errors
 ///
-/// The page is missing or has no markers; a file cannot be written.
+/// An error when the page is missing or has no markers, or a file cannot be written.
 pub(crate) fn write(report: &Report, rows: &[Judged]) -> Result {
     let page = std::fs::read_to_string(PAGE).map_err(|error| format!("{PAGE}: {error}"))?;
     let charts = chart::draw(rows, Path::new("docs"))?;
@@ -28,7 +28,7 @@ pub(crate) fn write(report: &Report, rows: &[Judged]) -> Result {
     Ok(())
 }
 
-/// The page with another text between the markers.
+/// Returns the page with another text between the markers.
 fn replaced(page: &str, figures: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

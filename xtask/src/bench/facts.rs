@@ -1,4 +1,4 @@
-//! The servers that are measured: private ones, with the settings of production.
+//! The measured servers: private ones, with production settings.
 
 use idem_servers::{Durability, Finder, Instance, Options, Source};
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,11 @@ pub(crate) struct Facts {
     pub(crate) settings: String,
 }
 
-/// Starts the servers of these names. The pool notes those that are missing.
+/// Starts the servers of these names. The pool records missing ones.
 ///
 /// # Errors
 ///
-/// A server that is there and does not work.
+/// An error when a server exists and does not work.
 pub(crate) fn start(names: &[&str], options: &BenchOptions) -> Result<Pool> {
     let mut sources = vec![Source::Local, Source::Packages];
     if options.from_environment {
@@ -28,7 +28,7 @@ pub(crate) fn start(names: &[&str], options: &BenchOptions) -> Result<Pool> {
     }
     let pool = Pool::default().with_finder(Finder::new().with_sources(&sources));
     if names.is_empty() {
-        // A pool takes no names as all names.
+        // Without names a pool would start all servers.
         return Ok(pool);
     }
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -46,7 +46,7 @@ impl From<&Instance> for Facts {
     }
 }
 
-/// The settings that a reader of figures needs.
+/// Returns the settings that a reader of the figures needs.
 fn settings(instance: &Instance) -> &'static str {
     if instance.source() == Source::Env {
         return "its own";

@@ -1,5 +1,5 @@
-//! Instructions per operation, counted by callgrind: numbers that do not depend on how busy the
-//! machine is.
+//! Instructions per operation, counted by callgrind: numbers that do not depend on the machine's
+//! load.
 
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,21 @@ use crate::bench::row::Row;
 use crate::step;
 use crate::{Result, workspace};
 
-/// Of `idem-benches`, and of its feature.
+/// The name of the benchmark in `idem-benches`, and of its feature.
 pub(crate) const NAME: &str = "instructions";
 
-/// So many operations make one count: the constant of the same name in
-/// `benches/benches/instructions.rs`.
+/// Operations per count: the constant of the same name in `benches/benches/instructions.rs`.
 const OPERATIONS: f64 = 1000.0;
 
-/// Where callgrind is not to be had, the counts are left out.
+/// If callgrind is not available, the counts are left out.
 const VALGRIND: &str = "valgrind";
 
-/// The program that starts callgrind, in the version that the benchmarks were built with; installed
-/// into the target folder where it is missing.
+/// Returns the program that starts callgrind, in the version that the benchmarks were built with;
+/// installs it into the target folder if it is missing.
 ///
 /// # Errors
 ///
-/// It, or valgrind, cannot be had.
+/// An error when it, or valgrind, is not available.
 pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
     if !step::has(VALGRIND, &["--version"]) {
         println!("    installing packages: {VALGRIND}");
@@ -47,23 +46,23 @@ pub(crate) fn runner(target: &Path) -> Result<PathBuf> {
     )
 }
 
-/// Where the summaries of an earlier run are.
+/// Returns the folder of the summaries.
 fn folder(target: &Path) -> PathBuf {
     target.join("gungraun/idem-benches").join(NAME)
 }
 
-/// Removes the summaries of an earlier run, and nothing else that callgrind left there.
+/// Removes the summaries of an earlier run, and nothing else of callgrind.
 pub(crate) fn forget(target: &Path) {
     for file in summaries(&folder(target)) {
         let _ = std::fs::remove_file(file);
     }
 }
 
-/// What the summaries tell, as rows.
+/// Reads the rows from the summaries.
 ///
 /// # Errors
 ///
-/// A summary is in another form.
+/// An error when a summary has another form.
 pub(crate) fn rows(target: &Path) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for file in summaries(&folder(target)) {
@@ -92,7 +91,7 @@ fn row(summary: &Value) -> Option<Row> {
     })
 }
 
-/// Each `summary.json` within, in the order of names.
+/// Returns each `summary.json` in the folder, in the order of names.
 fn summaries(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

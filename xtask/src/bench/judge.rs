@@ -1,11 +1,11 @@
-//! Compares figures with their targets, and names the reason of a miss.
+//! Compares figures with their targets, and gives the reason of a miss.
 
 use serde::Deserialize;
 
 use crate::Result;
 use crate::bench::row::{Row, number};
 
-/// The files in which targets and reasons stand.
+/// The files with targets and reasons.
 const FILES: [&str; 2] = ["benches/targets.toml", "benches/reasons.toml"];
 
 /// All targets and reasons.
@@ -18,17 +18,17 @@ pub(crate) struct Judge {
     reason: Vec<Reason>,
 }
 
-/// The rows that an entry is about. What it leaves out fits everything.
+/// The rows that an entry applies to. A missing field matches everything.
 #[derive(Debug, Clone, Deserialize)]
 struct Fits {
-    /// A `*` at its end stands for any end.
+    /// A `*` at its end matches any suffix.
     path: Option<String>,
     backends: Option<Vec<String>>,
     baseline: Option<String>,
     callers: Option<Vec<u64>>,
 }
 
-/// What a ratio has to be: exactly one of the two bounds is set.
+/// The condition on a ratio: exactly one of the two bounds is set.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Target {
     #[serde(flatten)]
@@ -44,12 +44,12 @@ struct Reason {
     text: String,
 }
 
-/// A row with its target and, where it misses that, the reason.
+/// A row with its target and, if it misses it, the reason.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) row: Row,
     pub(crate) target: Option<Target>,
-    /// Empty where the row has no target or meets it.
+    /// Empty if the row has no target or meets it.
     pub(crate) reason: String,
 }
 
@@ -58,7 +58,7 @@ impl Judge {
     ///
     /// # Errors
     ///
-    /// A file cannot be read.
+    /// An error when a file cannot be read.
     pub(crate) fn read() -> Result<Self> {
         let mut text = String::new();
         for file in FILES {
@@ -68,7 +68,7 @@ impl Judge {
         Ok(toml::from_str(&text).map_err(|error| format!("{}: {error}", FILES.join(", ")))?)
     }
 
-    /// Judges each row by the first target, and the first reason, that fits it.
+    /// Assigns each row the first target, and the first reason, that matches it.
     pub(crate) fn judge(&self, rows: Vec<Row>) -> Vec<Judged> {
         rows.into_iter().map(|row| self.judged(row)).collect()
     }
@@ -110,7 +110,7 @@ impl Target {
     }
 }
 
-/// `>= 0.90`.
+/// Formats the target, such as `>= 0.90`.
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.at_least, self.at_most) {
@@ -121,7 +121,7 @@ impl std::fmt::Display for Target {
 }
 
 impl Judged {
-    /// Whether the row meets its target; `None` where it has none.
+    /// Returns whether the row meets its target; `None` if it has none.
     pub(crate) fn is_met(&self) -> Option<bool> {
         Some(self.target.as_ref()?.is_met(self.row.ratio))
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// The facts that a reader of figures needs.
+/// The facts that a reader of the figures needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
@@ -13,14 +13,14 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// The day, in UTC.
     pub(crate) date: String,
-    /// What it takes to have a page on the disk, in microseconds: the median of a hundred.
+    /// The time to force a page to the disk, in microseconds: the median of a hundred.
     pub(crate) sync_us: Option<f64>,
-    /// How many processes wanted to run before this began: a minute's average.
+    /// The load average of the last minute before the run.
     pub(crate) load: Option<f64>,
 }
 
 impl Machine {
-    /// This one. What it does not tell is `unknown`.
+    /// Describes this machine. Unknown facts are `unknown`.
     pub(crate) fn here() -> Self {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let kernel = file("/proc/sys/kernel/osrelease");
@@ -36,7 +36,7 @@ impl Machine {
     }
 }
 
-/// The first of `0.52 0.58 0.59 1/467 12345`.
+/// Returns the first number of `0.52 0.58 0.59 1/467 12345`.
 fn load(text: &str) -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
@@ -46,7 +46,7 @@ fn known(text: &str) -> String {
     if text.is_empty() { "unknown" } else { text }.to_owned()
 }
 
-/// `model name : AMD EPYC`.
+/// Returns the value of a line such as `model name : AMD EPYC`.
 fn field(text: &str, name: &str) -> String {
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let found = fields.find(|(key, _)| key.trim() == name);
@@ -64,7 +64,7 @@ fn memory(text: &str) -> String {
     })
 }
 
-/// Where the servers have their data, too.
+/// Measures where the servers have their data, too.
 fn sync() -> std::io::Result<f64> {
     let path = std::env::temp_dir().join(format!("idem-sync-{}", std::process::id()));
     let measured = File::create(&path).and_then(|file| sync_often(&file));

@@ -8,11 +8,12 @@ use crate::bench::{BenchOptions, backends};
 use crate::pool::Pool;
 use crate::step;
 
-/// Draws a flamegraph of the path for each backend whose server runs; whether all could be drawn.
+/// Draws a flamegraph of the path for each backend whose server runs. Returns whether all
+/// succeeded.
 ///
 /// # Errors
 ///
-/// A tool cannot be had.
+/// An error when a tool is not available.
 pub(crate) fn run(
     options: &BenchOptions,
     path: &str,
@@ -25,8 +26,8 @@ pub(crate) fn run(
         let name = format!("flame-{backend}-{path}");
         let picture = target.join("idem").join(format!("{name}.svg"));
         let data = picture.with_extension("perf");
-        // The processor's clock as the kernel knows it: virtual machines have no counters. The
-        // frequency is no round number, at which something else might happen as often.
+        // The kernel's processor clock: virtual machines have no counters. The frequency is not
+        // round, so that it does not coincide with periodic work.
         let record = format!(
             "record -q -e cpu-clock -F 499 --call-graph dwarf,16384 -o {}",
             data.display()
@@ -38,14 +39,15 @@ pub(crate) fn run(
         command.arg(target.join("release/ratios"));
         command.args(["--backend", backend, "--path", path, "--quick"]);
         drawn &= step::run(&name, command.envs(servers.variables()))?;
-        // There is none where nothing was recorded.
+        // The file does not exist if nothing was recorded.
         let _ = std::fs::remove_file(data);
         println!("{}", picture.display());
     }
     Ok(drawn)
 }
 
-/// The program `flamegraph`, installed where it is missing, with the `perf` that it runs.
+/// Returns the program `flamegraph`, and installs it, with the `perf` that it runs, if it is
+/// missing.
 fn flamegraph(target: &Path) -> Result<PathBuf> {
     if !step::has("perf", &["--version"]) {
         println!("    installing packages: linux-perf");

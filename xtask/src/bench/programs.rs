@@ -1,4 +1,4 @@
-//! What measures: programs and benchmarks of `idem-benches`.
+//! The measuring programs and benchmarks of `idem-benches`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::bench::{BenchOptions, backends, instructions};
 use crate::pool::Pool;
 use crate::step::cargo;
 
-/// One of them.
+/// A measuring program.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) title: &'static str,
@@ -15,24 +15,24 @@ pub(crate) struct Program {
     pub(crate) rows: Rows,
 }
 
-/// Where its rows are.
+/// The destination of its rows.
 #[derive(Debug)]
 pub(crate) enum Rows {
     /// It writes them to a file.
     In(PathBuf),
-    /// Callgrind has counted.
+    /// The summaries of callgrind.
     Counted,
-    /// It writes pages.
+    /// It writes pages, and no rows.
     None,
 }
 
-/// Builds what [`all`] runs, so that no server waits for a compiler.
+/// Builds the programs of [`all`], so that no server waits for a compiler.
 pub(crate) fn build(options: &BenchOptions) -> Command {
     benches(options, &["build", "--release", "--quiet", "--bins"])
 }
 
-/// Builds the program of the crate `idempotent`, which declares a newer compiler than idem's and
-/// builds with it all the same.
+/// Builds the program of the crate `idempotent`, which declares a newer compiler than idem's but
+/// builds with it, too.
 pub(crate) fn build_rival(target: &Path) -> Command {
     let mut command = cargo(&["build", "--release", "--quiet", "--ignore-rust-version"]);
     command.args([
@@ -44,15 +44,14 @@ pub(crate) fn build_rival(target: &Path) -> Command {
     command
 }
 
-/// Load generators that do not come with the server's own package everywhere.
+/// Load generators that some distributions do not ship with the server.
 const GENERATORS: [(&str, &str); 3] = [
     ("redis", "redis-tools"),
     ("valkey", "redis-tools"),
     ("mariadb", "mariadb-client"),
 ];
 
-/// Installs the load generators of these servers where they are missing; says so where that cannot
-/// be.
+/// Installs missing load generators of these servers; prints a line if that fails.
 pub(crate) fn set_up(servers: &[&str]) {
     for (server, package) in GENERATORS {
         if servers.contains(&server) && !idem_servers::is_installed(&[package]) {
@@ -64,7 +63,7 @@ pub(crate) fn set_up(servers: &[&str]) {
     }
 }
 
-/// The programs to run, in order.
+/// Returns the programs to run, in order.
 pub(crate) fn all(options: &BenchOptions, servers: &Pool, folder: &Path) -> Vec<Program> {
     let ready = backends::ready(options, servers.instances());
     let mut programs = vec![ratios(options, &ready, folder)];
@@ -80,7 +79,7 @@ pub(crate) fn all(options: &BenchOptions, servers: &Pool, folder: &Path) -> Vec<
     programs
 }
 
-/// Ratios to the bare statements.
+/// Measures ratios to the bare statements.
 fn ratios(options: &BenchOptions, ready: &[&str], folder: &Path) -> Program {
     let mut program = program("ratios", options, folder);
     for backend in ready {
@@ -108,7 +107,8 @@ fn program(name: &'static str, options: &BenchOptions, folder: &Path) -> Program
     }
 }
 
-/// Instructions; none, with a line about that, where callgrind cannot be had.
+/// Counts instructions; returns `None`, with a line on standard error, if callgrind is not
+/// available.
 fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
     if !options.counts_instructions() {
         return None;
@@ -128,7 +128,7 @@ fn counts(options: &BenchOptions, folder: &Path) -> Option<Program> {
     })
 }
 
-/// Criterion's benchmarks, which write no rows but pages.
+/// Runs criterion's benchmarks, which write pages instead of rows.
 fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
     let mut command = benches(options, &["bench", "--quiet", "--bench", "paths"]);
     command.env("IDEM_BENCH_BACKENDS", ready.join(","));
@@ -139,8 +139,8 @@ fn criterion(options: &BenchOptions, ready: &[&str]) -> Program {
     }
 }
 
-/// Cargo, over the crate of benchmarks. Both optimised profiles are the same one then, and all have
-/// the same features, so that nothing is built twice.
+/// Returns cargo for the crate of benchmarks. Both optimised profiles are the same then, and all
+/// runs have the same features, so that nothing is built twice.
 fn benches(options: &BenchOptions, arguments: &[&str]) -> Command {
     let mut command = cargo(&arguments[..1]);
     command.args(["--package", "idem-benches"]);

@@ -8,7 +8,7 @@ use crate::bench::facts::Facts;
 use crate::bench::machine::Machine;
 use crate::bench::row::Row;
 
-/// All that was measured, and on what: `bench.json`.
+/// All measurements, and their machine: `bench.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -19,7 +19,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Of these servers, without any figure yet.
+    /// Creates a report of these servers, without figures.
     pub(crate) fn new(machine: Machine, servers: Vec<Facts>, quick: bool) -> Self {
         Self {
             machine,
@@ -33,7 +33,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has another form.
+    /// An error when the file cannot be read, or has another form.
     pub(crate) fn add_file(&mut self, file: &Path) -> Result {
         #[derive(Deserialize)]
         struct Rows {
@@ -46,9 +46,8 @@ impl Report {
         Ok(())
     }
 
-    /// What an earlier report has beside this one: where only some backends or paths were measured,
-    /// the others stay. A report of another machine has nothing to say, nor has one of other
-    /// rounds.
+    /// Keeps the figures of an earlier report that this one does not have, for a run of only some
+    /// backends or paths. It ignores a report of another machine or with other rounds.
     pub(crate) fn keep_others_of(&mut self, earlier: Self) {
         let same = |machine: &Machine| (machine.cpu.clone(), machine.cores, machine.kernel.clone());
         if same(&earlier.machine) != same(&self.machine) || earlier.quick != self.quick {
@@ -71,7 +70,7 @@ impl Report {
         }
     }
 
-    /// The rows: path by path, and of each the backends, then the callers, in order.
+    /// Returns the rows in order of path, backend, and callers.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows = self.rows.clone();
         let mut paths: Vec<String> = Vec::new();
@@ -93,16 +92,16 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// There is none, or one in another form.
+    /// An error when there is none, or it has another form.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         Ok(serde_json::from_slice(&std::fs::read(file)?)?)
     }
 
-    /// Writes it.
+    /// Writes the report.
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// An error when the file cannot be written.
     pub(crate) fn write(&self, file: &Path) -> Result {
         let text = serde_json::to_string_pretty(self)? + "\n";
         std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;

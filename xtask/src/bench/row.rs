@@ -8,7 +8,7 @@ pub(crate) struct Figures {
     pub(crate) p99_us: Option<f64>,
 }
 
-/// One comparison, as the programs of `idem-benches` write it; a count where it has a unit.
+/// One comparison, as the programs of `idem-benches` write it; a count if it has a unit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) path: String,
@@ -25,23 +25,23 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The lowest and the highest ratio of a repetition; `None` where all are equal.
+    /// Returns the lowest and the highest ratio of a repetition; `None` if all are equal.
     pub(crate) fn spread(&self) -> Option<[f64; 2]> {
         self.spread.filter(|[low, high]| low < high)
     }
 
-    /// Operations per second, ours and the baseline's.
+    /// Returns the operations per second, the store's and the baseline's.
     pub(crate) fn per_second(&self) -> [Option<f64>; 2] {
         [self.idem, self.bare].map(|figures| Some(figures?.per_second))
     }
 
-    /// The 99th percentile of latency in microseconds, ours and the baseline's.
+    /// Returns the 99th percentile of latency in microseconds, the store's and the baseline's.
     pub(crate) fn p99_us(&self) -> [Option<f64>; 2] {
         [self.idem, self.bare].map(|figures| figures?.p99_us)
     }
 }
 
-/// Two digits behind the point, three of a small number, none of a great one.
+/// Formats a value: two digits after the point, three for a small number, none for a large one.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

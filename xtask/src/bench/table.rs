@@ -1,4 +1,4 @@
-//! The tables of figures: all of them for a terminal, the targets for a page.
+//! The tables of figures: all figures for a terminal, the targets for a page.
 
 use crate::bench::backends::BACKENDS;
 use crate::bench::judge::Judged;
@@ -20,7 +20,7 @@ const COLUMNS: [(&str, bool); 11] = [
     ("p99 us", true),
 ];
 
-/// Every row, then how many targets are met, then why the others are not.
+/// Returns every row, then how many targets are met, then the reasons of the misses.
 pub(crate) fn plain(rows: &[Judged]) -> String {
     let reasons = Reasons::of(rows);
     let pair = |both: [Option<f64>; 2], between: &str| {
@@ -53,8 +53,8 @@ pub(crate) fn plain(rows: &[Judged]) -> String {
     format!("{table}\n{}", reasons.listed(rows))
 }
 
-/// A line for each path, baseline, number of callers and target; a column for each backend that has
-/// a target.
+/// Returns a line for each path, baseline, number of callers and target, with a column for each
+/// backend that has a target.
 pub(crate) fn targets(rows: &[Judged]) -> String {
     let reasons = Reasons::of(rows);
     let backends: Vec<_> = BACKENDS
@@ -101,7 +101,7 @@ pub(crate) fn targets(rows: &[Judged]) -> String {
     format!("{text}\n{}", reasons.listed(rows))
 }
 
-/// Why targets are missed: each reason once, with a number.
+/// The reasons of missed targets: each once, with a number.
 struct Reasons(Vec<String>);
 
 impl Reasons {
@@ -115,7 +115,7 @@ impl Reasons {
         Self(all)
     }
 
-    /// `[1]`; empty where no target is missed.
+    /// Returns `[1]`; empty if the target is not missed.
     fn number(&self, judged: &Judged) -> String {
         let missed = judged.is_met() == Some(false);
         let index = self.0.iter().position(|reason| *reason == judged.reason);
@@ -133,7 +133,7 @@ impl Reasons {
         }
     }
 
-    /// How many targets are met, then each reason behind its number.
+    /// Returns how many targets are met, then each reason after its number.
     fn listed(&self, rows: &[Judged]) -> String {
         let verdicts: Vec<_> = rows.iter().filter_map(Judged::is_met).collect();
         let met = verdicts.iter().filter(|is_met| **is_met).count();

@@ -1,8 +1,8 @@
 //! A cache in front of a database: records and ledger in the database, replays from Redis.
 //!
-//! Claims and answers are the database's, in its transaction; what was completed is answered from the cache. The
-//! cache is told nothing by a transaction, and need not be: the first duplicate finds the record in the database and
-//! takes it along.
+//! Claims and answers are the database's, in its transaction; the cache answers completed requests.
+//! The transaction does not notify the cache, and need not: the first duplicate finds the record in
+//! the database and stores it in the cache.
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};
@@ -25,9 +25,9 @@ pub(crate) struct Hybrid {
 }
 
 impl Hybrid {
-    /// The cache at these URLs (several are nodes of a cluster) in front of the database.
+    /// Opens the cache at these URLs (several are nodes of a cluster) in front of the database.
     ///
-    /// The namespace of the cache names the database's records, which are the run's own.
+    /// The namespace of the cache names the database's records, which belong to this run alone.
     pub(crate) async fn open(
         urls: &str,
         place: &Place,
@@ -42,7 +42,7 @@ impl Hybrid {
         Ok(Self {
             store: HybridStore::new(cache, database.store()),
             database,
-            // A hybrid does without its cache; a storm that is to show both does not.
+            // A hybrid works without its cache; a storm has to show both.
             server: Server::open(urls).await?,
             namespace: namespace.clone(),
         })

@@ -1,4 +1,4 @@
-//! [`Backend`]: a store together with the place where effects happen.
+//! [`Backend`]: a store together with the ledger of effects.
 
 mod hybrid;
 mod mongo;
@@ -20,23 +20,24 @@ use super::entry::Entry;
 use super::stop::Stop;
 use super::url;
 
-/// How long a sealed answer is kept: longer than any run.
+/// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long an unreachable server is given.
+/// How long a run waits for an unreachable server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A store, and a ledger that can show whether an effect happened twice.
+/// A store, and a ledger that shows when an effect happened twice.
 ///
-/// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer together. A store
-/// without such a transaction sends the effect to something that honours a key of its own (that is what
-/// [`Claim::derive`] is for), and completes the claim after it; the audit then reads that other ledger.
+/// Where both are in one database, [`settle`](Self::settle) commits the effect and the answer
+/// together. A store without such a transaction sends the effect to a service with its own
+/// idempotency keys, by [`Claim::derive`], and completes the claim after it. The audit then reads
+/// that service's ledger.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// A handle on the store.
+    /// Returns a handle on the store.
     fn store(&self) -> Arc<dyn IdempotencyStore>;
 
-    /// Name and version of what really ran.
+    /// Returns name and version of the running product.
     async fn product(&self) -> Result<String, BoxError>;
 
     /// Creates the records' table and the ledger.
@@ -45,22 +46,23 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Removes what [`create`](Self::create) made.
     async fn remove(&self) -> Result<(), BoxError>;
 
-    /// Makes the effect happen and seals the claim with the answer; both or neither. Returns the answer, which is another
-    /// than the settlement's where the effect had happened under an earlier claim.
+    /// Makes the effect happen and completes the claim with the answer; both or neither. Returns
+    /// the answer, which differs from the settlement's if the effect had happened under an earlier
+    /// claim.
     ///
-    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but not committed; without a
-    /// transaction, when the effect has happened and the claim is not completed. The error is the store's where the
-    /// claim was lost.
+    /// Passes [`Point::Uncommitted`](super::point::Point::Uncommitted) when both are written but
+    /// not committed; without a transaction, when the effect has happened and the claim is not
+    /// completed. When the claim was lost, the error is the store's.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError>;
 
-    /// Makes the effect happen, and nothing else: what a service without idempotency does.
+    /// Only makes the effect happen, as a service without idempotency does.
     async fn append(&self, entry: &Entry) -> Result<(), BoxError>;
 
-    /// All effects, in the order in which they were written.
+    /// Returns all effects, in the order in which they were written.
     async fn ledger(&self) -> Result<Vec<Entry>, BoxError>;
 }
 
-/// What [`Backend::settle`] commits.
+/// The effect and the answer that [`Backend::settle`] commits.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) claim: Claim,
@@ -69,7 +71,7 @@ pub(crate) struct Settlement {
     pub(crate) probe: Probe,
 }
 
-/// What a process opens.
+/// The store that a process opens.
 ///
 /// `Debug` does not show the URL, which may hold a password.
 #[derive(Clone)]
@@ -80,7 +82,8 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     /// How many connections the process may have to a server.
     pub(crate) connections: u32,
-    /// The worker, such as `2.5`: its place, and how often it had been restarted. Empty for the parent.
+    /// The worker, such as `2.5`: its lane, and how often it had been restarted. Empty for the
+    /// parent.
     pub(crate) worker: String,
 }
 

@@ -1,4 +1,4 @@
-//! SQL Server and its like: records and ledger in a schema of the run's own.
+//! SQL Server and compatible servers: records and ledger in a schema for each run.
 
 use async_trait::async_trait;
 use idem_core::{BoxError, ErrorKind, IdempotencyStore, Response};
@@ -38,7 +38,7 @@ impl Mssql {
         })
     }
 
-    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
     async fn write(&self, client: &mut Client, settlement: &Settlement) -> Result<(), BoxError> {
         let Settlement {
             claim,
@@ -61,7 +61,7 @@ impl Mssql {
     }
 }
 
-/// Connects once, so that a wrong URL is told from a server that is away.
+/// Connects once, to distinguish a wrong URL from an unreachable server.
 async fn reach(store: &MssqlStore, url: &str) -> Result<(), Stop> {
     let server = format!("--store: SQL Server at {}", without_credentials(url));
     let Err(error) = store.pool().get().await else {

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, also as a Galera cluster: records and ledger in a database of the run's own.
+//! MySQL and MariaDB, also as a Galera cluster: records and ledger in a database for each run.
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};
@@ -21,7 +21,8 @@ pub(crate) struct MySql {
 }
 
 impl MySql {
-    /// Several URLs, separated by commas, are the nodes of one Galera cluster: each process takes one of them.
+    /// Opens the store. Several URLs, separated by commas, are the nodes of one Galera cluster:
+    /// each process uses one of them.
     pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
         let nodes = nodes(&place.url);
         let node = nodes[rand::random_range(0..nodes.len())];
@@ -53,7 +54,7 @@ impl MySql {
         })
     }
 
-    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
     async fn write(
         &self,
         transaction: &mut Transaction,
@@ -81,8 +82,8 @@ impl MySql {
     }
 }
 
-/// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
-/// a minute.
+/// Connects once, because a pool treats a refused connection as a starting server and retries for
+/// half a minute.
 async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
     let server = format!(
         "--store: MySQL at {}:{}",
@@ -92,7 +93,7 @@ async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
     let away = format!("{server} cannot be reached; is it running, and is the URL right?");
     match tokio::time::timeout(PATIENCE, MySqlConnection::connect_with(options)).await {
         Ok(Ok(connection)) => {
-            // That it says goodbye is a courtesy.
+            // An error of closing does not matter.
             let _ = connection.close().await;
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! PostgreSQL: records and ledger in a schema of the run's own.
+//! PostgreSQL: records and ledger in a schema for each run.
 
 use async_trait::async_trait;
 use idem_core::{BoxError, IdempotencyStore, Response};
@@ -38,7 +38,7 @@ impl Postgres {
         })
     }
 
-    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
     async fn write(
         &self,
         transaction: &mut PgTransaction<'_>,
@@ -66,8 +66,8 @@ impl Postgres {
     }
 }
 
-/// Connects once, because a pool takes a refused connection for a server that is starting and tries for half
-/// a minute.
+/// Connects once, because a pool treats a refused connection as a starting server and retries for
+/// half a minute.
 async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
     let server = format!(
         "--store: PostgreSQL at {}:{}",
@@ -77,7 +77,7 @@ async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
     let away = format!("{server} cannot be reached; is it running, and is the URL right?");
     match tokio::time::timeout(PATIENCE, PgConnection::connect_with(options)).await {
         Ok(Ok(connection)) => {
-            // That it says goodbye is a courtesy.
+            // An error of closing does not matter.
             let _ = connection.close().await;
             Ok(())
         }

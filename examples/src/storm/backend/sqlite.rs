@@ -40,7 +40,7 @@ impl Sqlite {
         })
     }
 
-    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
     async fn write(
         &self,
         transaction: &mut SqliteTransaction<'_>,

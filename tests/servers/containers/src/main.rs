@@ -1,11 +1,12 @@
 //! `idem-containers serve postgres`: one database in a container, until a signal ends it.
 //!
-//! Prints one line of JSON when the database answers,
-//! `{"url": …, "product": …, "version": …, "container": …}`, and ends, removing the container, on
-//! SIGTERM, on SIGINT, or when its standard input closes; with `--stay` on signals only. The image is
-//! the official one with a pinned tag, or the one that `IDEM_POSTGRES_IMAGE` names.
+//! Prints one line of JSON when the database answers, `{"url": …, "product": …, "version": …,
+//! "container": …}`. Ends, removing the container, on SIGTERM, on SIGINT, or when its standard
+//! input closes; with `--stay` only on signals. The image is the official one with a pinned tag, or
+//! the one that `IDEM_POSTGRES_IMAGE` names.
 //!
-//! A program of its own because testcontainers is large: nothing else has to be built with it.
+//! It is a separate program because testcontainers is large, and nothing else has to be built with
+//! it.
 
 mod place;
 mod serve;

@@ -2,22 +2,22 @@ use std::path::Path;
 
 use testcontainers::bollard::Docker;
 
-/// Where the engine publishes ports, as seen from here.
+/// Where the engine publishes ports, as seen from this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On this machine: at 127.0.0.1, where nobody else gets in.
+    /// On this machine: at 127.0.0.1, which other machines cannot reach.
     Here,
-    /// On another, or beside the container that we are in ourselves: at an address that
+    /// On another machine, or beside the container of this process: at an address that
     /// testcontainers knows.
     Elsewhere,
 }
 
 impl Place {
-    /// Finds out about the engine at `DOCKER_HOST`.
+    /// Determines where the engine at `DOCKER_HOST` publishes ports.
     ///
-    /// In a container an engine at a local socket is either within the same container or outside;
-    /// only the one within has our host name. (What testcontainers does there, to take it for
-    /// outside, fails within.)
+    /// In a container, an engine at a local socket is either within the same container or outside;
+    /// only the one within has this host name. (testcontainers assumes an engine outside, which
+    /// fails within.)
     pub(crate) async fn find() -> Self {
         let host = std::env::var("DOCKER_HOST").unwrap_or_else(|_| "unix:".into());
         let in_container = ["/.dockerenv", "/run/.containerenv"]
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// The address to publish at. It is spelt out: podman's answer names none where the request
+    /// Returns the address to publish at. It is explicit: podman's answer names none if the request
     /// names none, and testcontainers then finds no port.
     pub(crate) fn address(self) -> &'static str {
         match self {

@@ -20,12 +20,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long the container stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// Until the process that started us closes the pipe to us, or until a signal.
+    /// Until the parent process closes the pipe to this one, or until a signal.
     WhileStdinIsOpen,
     UntilSignalled,
 }
 
-/// One database to be kept in a container.
+/// One database to run in a container.
 #[derive(Debug)]
 pub(crate) struct Serve {
     server: &'static Server,
@@ -102,8 +102,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Runs the client program of the image, in the container: a port may take connections before
-    /// the server does, and a machine need not have the program.
+    /// Runs the image's client program in the container: a port may take connections before the
+    /// server does, and a machine may not have the program.
     async fn answered(
         &self,
         container: &ContainerAsync<GenericImage>,
@@ -151,7 +151,7 @@ fn publish(config: &mut HostConfig, port: u16, place: Place) {
     config.port_bindings = Some([(format!("{port}/tcp"), Some(vec![binding]))].into());
 }
 
-/// The tag is what follows the last colon, unless that is the port of a host; without one it is
+/// Splits the tag after the last colon, except when that is the port of a host; the default is
 /// `latest`.
 fn split_tag(reference: &str) -> (&str, &str) {
     match reference.rsplit_once(':') {
@@ -171,7 +171,7 @@ impl End {
     fn new(stay: Stay) -> std::io::Result<Self> {
         let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
         let (closed, stdin) = watch::channel(false);
-        // A thread of its own: tokio would wait for its read to end before this program does.
+        // A separate thread: tokio would wait for its read to end before this program does.
         std::thread::spawn(move || {
             if stay == Stay::WhileStdinIsOpen {
                 let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());

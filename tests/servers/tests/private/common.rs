@@ -1,4 +1,4 @@
-//! What every database has to do, by the questions that its client takes.
+//! Requirements on every database, with its own client's queries.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 
 use crate::Outcome;
 
-/// One database, with questions to its client and the answers that are right.
+/// One database, with queries for its client and the right answers.
 pub(crate) struct Database {
     pub(crate) name: &'static str,
     pub(crate) client: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Database {
     pub(crate) folder: &'static str,
     pub(crate) durable: (&'static str, &'static str),
     pub(crate) fast: &'static [(&'static str, &'static str)],
-    /// Talks to the server as a client that trusts this authority alone.
+    /// Connects as a client that trusts only this authority.
     pub(crate) tls: fn(server: &Instance, authority: &str) -> Outcome,
 }
 

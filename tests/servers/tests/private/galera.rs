@@ -81,7 +81,7 @@ fn one_does_not_go_on() -> Outcome {
     cluster.restart_all()?;
     cluster.wait_for_size(3)?;
     assert_eq!(sum(&cluster, 1)?, "1");
-    // Started again before the others have noticed that it was gone.
+    // The node starts again before the others have noticed that it was gone.
     cluster.kill(0)?;
     cluster.restart(0)?;
     assert_eq!(sum(&cluster, 0)?, "1");

@@ -1,6 +1,6 @@
-//! Real servers, started, crashed, started again and thrown away. Those of a server that is not on
-//! this machine, or without its client program, are shown as ignored, with the reason;
-//! `cargo xtask test` installs them on Debian.
+//! Real servers, started, killed, restarted and removed. Trials whose server or client program is
+//! not on this machine are shown as ignored, with the reason; `cargo xtask test` installs them on
+//! Debian.
 
 mod common;
 mod galera;
@@ -35,13 +35,13 @@ fn main() {
     all.extend(trials("galera", "mariadb", galera::TRIALS));
     all.extend(trials("redis", "redis-cli", redis::TRIALS));
     all.extend(trials("redis-cluster", "redis-cli", redis_cluster::TRIALS));
-    // No client, so one that every machine has.
+    // There is no client, so this names a program that every machine has.
     all.extend(trials("mongo", "bash", mongo::TRIALS));
     all.extend(trials("nats", "true", nats::TRIALS));
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
 
-/// Ignored where the server, or the client program, is not on this machine.
+/// Returns the trials, ignored if the server or the client program is not on this machine.
 fn trials<R>(server: &str, client: &str, cases: &[(&str, R)]) -> Vec<Trial>
 where
     R: Fn() -> Outcome + Copy + Send + 'static,
@@ -64,7 +64,7 @@ fn missing(name: &str, client: &str) -> Option<String> {
     if !named && server.programs().is_none() {
         return Some(server.product().into());
     }
-    // Without running it: each of these programs is started once for each trial.
+    // It does not run the programs: each of them would start once for each trial.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_client = std::env::split_paths(&path).any(|folder| folder.join(client).is_file());
     (!has_client).then(|| format!("client `{client}`"))
@@ -79,7 +79,7 @@ fn output(client: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Waits for it; an error when it does not come to pass.
+/// Waits for the condition; an error when it does not come true.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) -> Outcome {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !done() {

@@ -1,5 +1,5 @@
-//! A MongoDB, or the server that speaks its protocol here. There is no client here: the tests of
-//! the store check what it keeps.
+//! MongoDB, or the server that speaks its protocol here. There is no client: the store's own tests
+//! check what it keeps.
 
 use idem_servers::{Durability, ErrorKind, Options, Transport, server, start_private};
 

@@ -23,18 +23,18 @@ pub(crate) static MYSQL: Database = Database {
     fast: &[
         ("SELECT @@innodb_flush_log_at_trx_commit", "2"),
         ("SELECT @@max_connections", "500"),
-        // Only a user with every privilege may.
+        // Only a user with every privilege may do this.
         ("SET GLOBAL max_connections = 400", ""),
     ],
     tls: speaks_tls,
 };
 
-/// The first column of the server's answer, one row a line.
+/// Returns the first column of the server's answer, one row per line.
 pub(crate) fn query(url: &str, sql: &str) -> Outcome<String> {
     query_with(url, sql, &[])
 }
 
-/// The same, with more options for the client.
+/// Does the same with more options for the client.
 fn query_with(url: &str, sql: &str, options: &[&str]) -> Outcome<String> {
     let port = url
         .rsplit_once("127.0.0.1:")

@@ -1,4 +1,4 @@
-//! A NATS with JetStream.
+//! NATS with JetStream.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A Redis, frozen, with settings, and watched by a sentinel.
+//! Redis, frozen, with settings, and watched by a sentinel.
 
 use std::process::Command;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) const TRIALS: &[(&str, Run)] = &[
     ),
 ];
 
-/// The answer of the server at `url` to a command, with more options for the client.
+/// Returns the answer of the server at `url` to a command, with more options for the client.
 pub(crate) fn ask_with(url: &str, options: &[&str], command: &str) -> Outcome<String> {
     let mut client = Command::new("redis-cli");
     client.args(["-u", url, "-e"]).args(options);

@@ -59,7 +59,7 @@ fn replica_takes_over() -> Outcome {
     cluster.restart(MASTER)?;
     assert_eq!(role(&cluster, MASTER)?, "slave");
     cluster.kill(REPLICA)?;
-    // At once: before anybody has noticed.
+    // At once, before another node has noticed.
     cluster.restart(REPLICA)?;
     assert_eq!(role(&cluster, REPLICA)?, "slave");
     assert_eq!(ask(&cluster, MASTER, "GET k")?, "2");

@@ -1,4 +1,4 @@
-//! MongoDB: records and ledger in a database of the run's own.
+//! MongoDB: records and ledger in a database for each run.
 
 mod sessions;
 
@@ -51,7 +51,7 @@ impl Mongo {
         self.database.collection(LEDGER)
     }
 
-    /// What one transaction holds: the effect, and the answer that everybody gets from now on.
+    /// Writes the contents of one transaction: the effect, and the answer for every later delivery.
     async fn write(
         &self,
         transaction: &mut ClientSession,
@@ -84,7 +84,7 @@ async fn client(place: &Place) -> Result<Client, idem_mongo::mongodb::error::Err
     Client::with_options(options)
 }
 
-/// Asks once, because the driver connects with the first command.
+/// Sends one command, because the driver connects with the first command.
 async fn reach(client: &Client, url: &str) -> Result<(), Stop> {
     let admin = client.database("admin");
     let hello = admin.run_command(doc! { "hello": 1 });
@@ -138,7 +138,8 @@ impl Backend for Mongo {
         Ok(())
     }
 
-    /// By token, which grows with each acquisition of a key; MongoDB has no number that grows with each document.
+    /// Sorts by token, which grows with each acquisition of a key; MongoDB has no number that grows
+    /// with each document.
     async fn ledger(&self) -> Result<Vec<Entry>, BoxError> {
         let entries = self.entries();
         let sorted = entries.find(doc! {}).sort(doc! { "token": 1, "_id": 1 });
@@ -151,8 +152,8 @@ impl Backend for Mongo {
     }
 }
 
-/// As `buildInfo` tells it. A server that only speaks MongoDB's protocol may say so, beside the version of the MongoDB
-/// that it follows.
+/// Reads `buildInfo`. A server that only speaks MongoDB's protocol may name itself there, beside
+/// the version of the MongoDB that it follows.
 fn product(told: &Document) -> String {
     if let Ok(version) = told.get_str("secantusVersion") {
         return format!("secantusd (MongoDB-compatible) {version}");

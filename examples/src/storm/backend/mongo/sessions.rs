@@ -1,4 +1,4 @@
-//! [`Sessions`]: how the transactions of a dead worker end.
+//! [`Sessions`]: ends the transactions of a dead worker.
 
 use std::sync::Mutex;
 
@@ -6,21 +6,22 @@ use idem_core::BoxError;
 use idem_mongo::mongodb::bson::{Document, doc};
 use idem_mongo::mongodb::{Client, ClientSession, Collection};
 
-/// MongoDB does not notice that a client is dead: a transaction that it leaves open keeps what it wrote from everybody
-/// else for `transactionLifetimeLimitSeconds`, a minute unless set otherwise, however short the lease was
-/// (<https://www.mongodb.com/docs/manual/core/transactions-production-consideration/>). So each worker writes down its
-/// sessions, which are few, because the driver uses them again; its successor ends them.
+/// MongoDB does not notice that a client is dead. An open transaction blocks the documents that it
+/// wrote for `transactionLifetimeLimitSeconds`, by default a minute, however short the lease was
+/// (<https://www.mongodb.com/docs/manual/core/transactions-production-consideration/>). So each
+/// worker records its sessions, which are few, because the driver reuses them; its successor ends
+/// them.
 #[derive(Debug)]
 pub(super) struct Sessions {
     client: Client,
     written: Collection<Document>,
-    /// The worker's place among the processes; empty for all of them.
+    /// The worker's lane; empty for all lanes.
     place: String,
     known: Mutex<Vec<Document>>,
 }
 
 impl Sessions {
-    /// Of a worker such as `2.5`: the fifth successor at place 2.
+    /// Creates the sessions of a worker such as `2.5`: the fifth successor in lane 2.
     pub(super) fn new(client: &Client, database: &str, worker: &str) -> Self {
         Self {
             written: client.database(database).collection("sessions"),
@@ -30,7 +31,7 @@ impl Sessions {
         }
     }
 
-    /// Writes it down; before the first statement of its transaction.
+    /// Records the session, before the first statement of its transaction.
     pub(super) async fn note(&self, session: &ClientSession) -> Result<(), BoxError> {
         if self.is_known(session.id()) {
             return Ok(());
@@ -50,7 +51,7 @@ impl Sessions {
         use_them(&mut known.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Ends those of the worker that was here before.
+    /// Ends the sessions of the previous worker.
     pub(super) async fn end(&self) -> Result<(), BoxError> {
         let here = match &*self.place {
             "" => doc! {},

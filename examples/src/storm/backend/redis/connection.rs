@@ -13,7 +13,7 @@ use idem_redis::redis::{
 
 use super::super::PATIENCE;
 
-/// Any number of callers use a clone of it at the same time.
+/// Any number of callers may use a clone at the same time.
 #[derive(Clone)]
 pub(super) enum Connection {
     Node(MultiplexedConnection),
@@ -21,7 +21,7 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Several URLs are nodes of a cluster.
+    /// Connects. Several URLs are nodes of a cluster.
     pub(super) async fn open(urls: &[String]) -> RedisResult<Self> {
         if let [url] = urls {
             let config = AsyncConnectionConfig::new()
@@ -38,7 +38,7 @@ impl Connection {
         client.get_async_connection().await.map(Self::Cluster)
     }
 
-    /// The addresses of a cluster's masters; the only server's is not needed.
+    /// Returns the addresses of a cluster's masters; a single server needs none.
     pub(super) async fn masters(&mut self) -> RedisResult<Vec<Option<String>>> {
         let Self::Cluster(cluster) = self else {
             return Ok(vec![None]);
@@ -52,7 +52,7 @@ impl Connection {
             .collect())
     }
 
-    /// A command at the master with this address, or at the only server.
+    /// Runs a command at the master with this address, or at the only server.
     pub(super) async fn ask_at<T: FromRedisValue>(
         &mut self,
         address: Option<&str>,

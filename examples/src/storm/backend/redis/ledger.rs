@@ -1,4 +1,4 @@
-//! [`Ledger`]: what stands for the service that the work calls.
+//! [`Ledger`]: stands for the service that the work calls.
 
 use idem_core::BoxError;
 use idem_redis::redis::{Script, cmd};
@@ -9,12 +9,12 @@ use crate::storm::entry::Entry;
 /// Entries of a page.
 const PAGE: u32 = 1_000;
 
-/// A service with effects of its own, that honours an idempotency key as payment providers do, and a fencing token
-/// beside it.
+/// A service with its own effects, which accepts an idempotency key as payment providers do, and a
+/// fencing token beside it.
 ///
-/// It is in the same Redis for want of another, and shares no transaction with the records: a call to it happens, or
-/// not, whatever becomes of the claim. A stream holds the effects in their order, a hash under which key each was
-/// asked for; their names share a hash tag, so a cluster has both on one node.
+/// It uses the same Redis for lack of another server, and shares no transaction with the records: a
+/// call happens, or not, whatever becomes of the claim. A stream holds the effects in order, a hash
+/// the key of each; their names share a hash tag, so a cluster has both on one node.
 #[derive(Debug)]
 pub(super) struct Ledger {
     script: Script,
@@ -31,8 +31,9 @@ impl Ledger {
         }
     }
 
-    /// Asks for the effect under a key; the answer is the one effect that this key ever has, of this caller or of an
-    /// earlier one. `None` for a caller who comes after one with a greater token.
+    /// Requests the effect under a key. Returns the one effect that this key ever has, of this
+    /// caller or of an earlier one. Returns `None` for a caller that comes after one with a greater
+    /// token.
     pub(super) async fn ask(
         &self,
         server: &Server,
@@ -49,7 +50,7 @@ impl Ledger {
         Ok(written.transpose()?)
     }
 
-    /// Asks without a key: the effect happens as often as it is asked for.
+    /// Requests the effect without a key: it happens at every call.
     pub(super) async fn append(&self, server: &Server, entry: &Entry) -> Result<(), BoxError> {
         let mut add = cmd("XADD");
         add.arg(&self.stream)
@@ -59,7 +60,7 @@ impl Ledger {
         server.ask(&add).await
     }
 
-    /// All of it, page by page.
+    /// Reads the whole ledger, page by page.
     pub(super) async fn read(&self, server: &Server) -> Result<Vec<Entry>, BoxError> {
         let mut entries = Vec::new();
         let mut from = "-".to_owned();

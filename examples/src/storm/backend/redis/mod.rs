@@ -1,14 +1,19 @@
-//! Redis and Valkey, also as a cluster: records there, and effects in a service that honours a key of its own.
+//! Redis and Valkey, also as a cluster: records there, and effects in a service with its own
+//! idempotency keys.
 //!
-//! No transaction holds a record and an effect: an effect is what happens elsewhere, at a payment provider say, and
-//! the worker may be killed after it and before the claim is completed. What makes it happen once is that the provider
-//! is given a key that is the same at each attempt ([`Claim::derive`](idem_core::Claim::derive)), and has for one key
-//! one effect. Whoever takes the claim over repeats the call, learns what happened the first time, and seals that. The
-//! fencing token goes along, so that the provider can turn away a worker that was paused and has lost its claim.
+//! No transaction holds a record and an effect. The effect happens elsewhere, such as at a payment
+//! provider, and the worker may be killed between the effect and the completion. The effect happens
+//! once because the provider gets the same key at each attempt
+//! ([`Claim::derive`](idem_core::Claim::derive)), and has one effect for one key. The attempt that
+//! takes over the claim repeats the call, receives the first result, and stores it. The call also
+//! carries the fencing token, so that the provider can refuse a worker that was paused and has lost
+//! its claim.
 //!
-//! Without such a key at the other end, a store like this leaves a gap; `--sabotage two-transactions` shows it.
+//! Without such a key at the service, a store like this leaves a gap; `--sabotage two-transactions`
+//! shows it.
 //!
-//! An effect stands in the ledger as its first caller wrote it, so the report counts only the takeovers before it.
+//! The ledger holds an effect as its first caller wrote it, so the report counts only the takeovers
+//! before it.
 
 mod connection;
 mod ledger;
@@ -27,7 +32,7 @@ use crate::storm::url::{nodes, without_credentials};
 use ledger::Ledger;
 pub(super) use server::Server;
 
-/// What the ledger is called in keys and errors.
+/// The ledger's name in keys and errors.
 const LEDGER: &str = "ledger";
 
 #[derive(Debug)]
@@ -38,7 +43,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Several URLs, separated by commas, are nodes of one cluster.
+    /// Opens the store. Several URLs, separated by commas, are nodes of one cluster.
     pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
         let server = Server::open(&place.url).await?;
         let opened = async {
@@ -70,7 +75,7 @@ impl Backend for Redis {
         self.server.product().await
     }
 
-    /// Keys come with the first value.
+    /// Creates nothing: the first value creates its key.
     async fn create(&self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -80,7 +85,7 @@ impl Backend for Redis {
         self.server.forget(self.store.config().namespace()).await
     }
 
-    /// The effect first: a claim is never completed without one.
+    /// The effect comes first: a claim is never completed without one.
     async fn settle(&self, settlement: &Settlement) -> Result<Response, BoxError> {
         let Settlement {
             claim,
@@ -92,7 +97,8 @@ impl Backend for Redis {
         let written = self.ledger.ask(&self.server, key.id(), entry).await?;
         let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "ask"))?;
         probe.pass(Point::Uncommitted).await;
-        // A receipt is that of the effect that happened; an answer that is the same whoever made it stands.
+        // A receipt has to be that of the effect that happened; an answer that does not depend on
+        // the worker stays.
         let response = if *response == entry.response() {
             written.response()
         } else {

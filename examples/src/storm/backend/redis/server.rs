@@ -11,10 +11,10 @@ use super::connection::Connection;
 use crate::storm::stop::Stop;
 use crate::storm::url::{nodes, without_credentials};
 
-/// Keys that a server looks at in one step.
+/// Most keys that a server scans in one step.
 const STEP: u32 = 1_000;
 
-/// Where it is, and the connection to it, which is made again after an error.
+/// The address, and the connection, which is replaced after an error.
 pub(in super::super) struct Server {
     urls: Vec<String>,
     connection: Mutex<Option<Connection>>,
@@ -54,7 +54,7 @@ impl Server {
         Ok(connection)
     }
 
-    /// After an error, the next caller connects anew.
+    /// Drops the connection after an error, so that the next caller connects again.
     async fn checked<T>(&self, answer: RedisResult<T>) -> Result<T, BoxError> {
         if answer.is_err() {
             *self.connection.lock().await = None;
@@ -62,14 +62,14 @@ impl Server {
         Ok(answer?)
     }
 
-    /// A command.
+    /// Runs a command.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BoxError> {
         let mut connection = self.connection().await?;
         let answer = command.query_async(&mut connection).await;
         self.checked(answer).await
     }
 
-    /// A script.
+    /// Runs a script.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &ScriptInvocation<'_>,
@@ -79,7 +79,7 @@ impl Server {
         self.checked(answer).await
     }
 
-    /// Name and version.
+    /// Returns name and version.
     pub(in super::super) async fn product(&self) -> Result<String, BoxError> {
         let mut connection = self.connection().await?;
         let masters = connection.masters().await?;
@@ -102,7 +102,7 @@ impl Server {
                 let found: (u64, Vec<Vec<u8>>) =
                     connection.ask_at(master.as_deref(), &scan).await?;
                 for key in &found.1 {
-                    // One by one: each may be in a slot of its own.
+                    // One by one: each key may be in another slot.
                     let () = cmd("UNLINK").arg(key).query_async(&mut connection).await?;
                 }
                 cursor = found.0;
@@ -122,7 +122,8 @@ impl fmt::Debug for Server {
     }
 }
 
-/// As `INFO server` tells it. A Valkey says so, beside the version of the Redis that it follows.
+/// Reads `INFO server`. A Valkey names itself there, beside the version of the Redis that it
+/// follows.
 fn product(told: &str) -> String {
     let field = |name: &str| {
         told.lines()

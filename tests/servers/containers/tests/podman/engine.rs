@@ -1,4 +1,4 @@
-//! A podman whose storage, settings and socket are in a folder of its own.
+//! A podman with its own storage, settings and socket, in one folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-/// The default runtime (crun), limits and cgroup manager fail where cgroups are hybrid, where the
-/// limit of open files is low, or where no systemd runs; these work there and elsewhere.
+/// The default runtime (crun), limits and cgroup manager fail with hybrid cgroups, with a low limit
+/// of open files, or without systemd; these work there and elsewhere.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = ["nofile=16384:16384", "nproc=8192:8192"]
@@ -22,14 +22,14 @@ network_backend = "netavark"
 "#;
 const TIME_TO_START: Duration = Duration::from_secs(30);
 
-/// Runs until dropped; its containers end with it.
+/// Runs until it is dropped; its containers end with it.
 pub(crate) struct Podman {
     folder: TempDir,
     service: Option<Child>,
 }
 
 impl Podman {
-    /// Whether every program that it takes is there.
+    /// Returns whether every required program is installed.
     pub(crate) fn is_installed() -> bool {
         let runs = |program| output(Command::new(program).arg("--version")).is_ok();
         let helper = ["/usr/lib/podman", "/usr/libexec/podman"]
@@ -37,7 +37,8 @@ impl Podman {
         runs("podman") && runs("runc") && helper.iter().any(|path| path.is_file())
     }
 
-    /// Whether we may use it: without root it takes more of the machine than a test can set up.
+    /// Returns whether this user may run it: without root it needs more of the machine than a test
+    /// can set up.
     pub(crate) fn is_allowed() -> bool {
         output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0")
     }
@@ -65,17 +66,17 @@ impl Podman {
         Ok(podman)
     }
 
-    /// A value for `DOCKER_HOST`.
+    /// Returns a value for `DOCKER_HOST`.
     pub(crate) fn host(&self) -> String {
         format!("unix://{}", self.path("socket").display())
     }
 
-    /// A path in its folder.
+    /// Returns a path in its folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// podman with this one's storage and settings.
+    /// Returns a podman command with this storage and these settings.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("podman");
         command.env("CONTAINERS_CONF", self.path("containers.conf"));
@@ -85,18 +86,18 @@ impl Podman {
         command
     }
 
-    /// The output of such a command.
+    /// Returns the output of such a command.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Failed> {
         output(self.command().args(arguments).stdin(Stdio::null()))
     }
 
-    /// Containers, running or not.
+    /// Returns the number of containers, running or not.
     pub(crate) fn containers(&self) -> Result<usize, Failed> {
         Ok(self.run(&["ps", "--all", "--quiet"])?.lines().count())
     }
 }
 
-/// The output of a command that has to succeed.
+/// Returns the output of a command that has to succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     if output.status.success() {
@@ -113,8 +114,8 @@ impl Drop for Podman {
             let _ = service.kill();
             let _ = service.wait();
         }
-        // The storage mounts itself onto itself, and its folder cannot be removed before that is
-        // undone.
+        // The storage mounts itself onto itself, and its folder cannot be removed while it is
+        // mounted.
         let _ = Command::new("umount")
             .arg(self.path("storage/overlay"))
             .stderr(Stdio::null())

@@ -1,4 +1,4 @@
-//! An image like the official one, made of the PostgreSQL on this machine and its libraries.
+//! An image like the official one, built from this machine's PostgreSQL and its libraries.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,7 +13,7 @@ const NAME: &str = "localhost/idem-postgres:test";
 const USER: u32 = 70;
 const PASSWD: &str = "root:x:0:0::/:/bin/sh\npostgres:x:70:70::/data:/bin/sh\n";
 const GROUP: &str = "root:x:0:\npostgres:x:70:\n";
-/// As the official image's: its arguments are `postgres` and the settings.
+/// Like the official image's script: its arguments are `postgres` and the settings.
 const START: &str = r#"#!/bin/sh
 set -e
 initdb -D /data/main -U postgres --auth=trust --no-sync -E UTF8 --locale=C
@@ -23,9 +23,9 @@ shift
 exec postgres -D /data/main -k /tmp -c listen_addresses='*' "$@"
 "#;
 
-/// Makes the image and returns its name.
+/// Builds the image and returns its name.
 pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, Failed> {
-    // The real folder, with pg_config: it may have been found through links.
+    // The real folder, with pg_config: the search may have followed links.
     let postgres = fs::canonicalize(programs.ok_or("no PostgreSQL")?.join("postgres"))?;
     let programs = postgres.parent().ok_or("no PostgreSQL")?;
     let root = podman.path("image");
@@ -39,7 +39,7 @@ pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, 
     fs::write(root.join("start.sh"), START)?;
     fs::set_permissions(root.join("start.sh"), fs::Permissions::from_mode(0o755))?;
 
-    // Files are files there even where they are links here.
+    // The image contains files where this machine has links.
     let mut tar = Command::new("tar");
     tar.args(["-c", "--dereference", "--hard-dereference", "-C"]);
     tar.arg(&root)
@@ -64,13 +64,13 @@ pub(crate) fn build(podman: &Podman, programs: Option<&Path>) -> Result<String, 
     Ok(NAME.into())
 }
 
-/// Programs, libraries and shared files, by their paths on this machine.
+/// Returns programs, libraries and shared files, by their paths on this machine.
 fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
     let mut paths = ["postgres", "initdb", "psql"]
         .map(|name| programs.join(name))
         .to_vec();
     paths.push("/bin/sh".into());
-    // With the dynamic linker itself.
+    // This includes the dynamic linker itself.
     let linked = output(Command::new("ldd").args(&paths))?;
     let linked = linked
         .split_whitespace()
@@ -81,7 +81,7 @@ fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
     for entry in fs::read_dir(told("--pkglibdir")?)? {
         let module = entry?.path();
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        // Those that `initdb` loads. The compiler for queries is larger than everything else.
+        // Libraries that `initdb` loads. The compiler for queries is larger than everything else.
         let is_loaded = name.contains("_and_") && name.ends_with(".so");
         if is_loaded || ["plpgsql.so", "dict_snowball.so"].contains(&&*name) {
             paths.push(module);

@@ -1,7 +1,7 @@
-//! The container path with a real engine: podman from the distribution's packages, on a socket of
-//! its own, and an image made of the PostgreSQL on this machine, so that nothing is fetched.
-//! `cargo xtask test` installs podman on Debian as root; elsewhere the trial is shown as ignored,
-//! with the reason.
+//! The container path with a real engine: podman from the distribution's packages, on its own
+//! socket, and an image built from this machine's PostgreSQL, so that nothing is downloaded. `cargo
+//! xtask test` installs podman on Debian as root; elsewhere the trial is shown as ignored, with the
+//! reason.
 
 mod engine;
 mod image;
@@ -28,7 +28,7 @@ fn main() {
     libtest_mimic::run(&arguments, vec![trial]).exit();
 }
 
-/// Why the trial cannot run here.
+/// Returns why the trial cannot run here.
 fn missing() -> Option<String> {
     let postgres = idem_servers::server("postgres").ok()?;
     if !Podman::is_installed() {
@@ -42,7 +42,7 @@ fn missing() -> Option<String> {
     }
 }
 
-/// `idem-containers` runs as people run it: as a child of the process that needs a server, here of
+/// Runs `idem-containers` as in real use: as a child of the process that needs a server, here of
 /// this test.
 fn container_comes_and_goes() -> Result<(), Failed> {
     let podman = Podman::start()?;
@@ -76,7 +76,8 @@ fn container_comes_and_goes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Empty when the child ends without a word; the reason is then on its standard error.
+/// Returns the first line; empty when the child ends without output, with the reason on its
+/// standard error.
 fn first_line(child: &mut Child) -> Result<String, Failed> {
     let output = child.stdout.take().ok_or("no output")?;
     let (sender, receiver) = mpsc::channel();
