@@ -45,8 +45,17 @@ impl Harness for Counting {
     }
 }
 
-/// Runs one case and asserts that its namespace is gone.
+/// Runs one case, with a minute for it: a panic that prints its backtrace may take seconds.
 fn run(needs: &'static [Promise], run: for<'a> fn(&'a Context) -> CaseFuture<'a>) -> Outcome {
+    run_within(Duration::from_secs(60), needs, run)
+}
+
+/// Runs one case and asserts that its namespace is gone.
+fn run_within(
+    deadline: Duration,
+    needs: &'static [Promise],
+    run: for<'a> fn(&'a Context) -> CaseFuture<'a>,
+) -> Outcome {
     let counting = Arc::new(Counting::default());
     let harness: Arc<dyn Harness> = counting.clone();
     let case = Case {
@@ -55,9 +64,7 @@ fn run(needs: &'static [Promise], run: for<'a> fn(&'a Context) -> CaseFuture<'a>
         needs,
         run,
     };
-    let settings = Settings::new()
-        .with_seed(7)
-        .with_deadline(Duration::from_millis(300));
+    let settings = Settings::new().with_seed(7).with_deadline(deadline);
     let outcome = run_case(&harness, &case, &settings);
     let [created, destroyed] =
         [&counting.created, &counting.destroyed].map(|count| count.load(Ordering::SeqCst));
@@ -98,7 +105,8 @@ fn a_case_that_panics_fails() {
 
 #[test]
 fn a_case_that_hangs_fails() {
-    let hanging = run(&[], |_| Box::pin(std::future::pending()));
+    let deadline = Duration::from_millis(300);
+    let hanging = run_within(deadline, &[], |_| Box::pin(std::future::pending()));
     fails_with(&hanging, "did not finish");
 }
 
