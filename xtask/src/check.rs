@@ -6,9 +6,14 @@ use crate::Result;
 use crate::step::{self, cargo, has, output};
 use crate::workspace;
 
+/// The program of a contender in the benchmarks, which has a workspace of its own.
+pub(crate) const RIVAL: &str = "benches/idempotent/Cargo.toml";
+
 /// Runs every check, also after a failure. Returns whether all succeed.
 pub(crate) fn run() -> Result<bool> {
     let mut hold = step::run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    let mut format = cargo(&["fmt", "--check", "--manifest-path", RIVAL]);
+    hold &= step::run("format of benches/idempotent", &mut format)?;
     hold &= clippy()?;
     hold &= documentation()?;
     hold &= dependencies()?;
@@ -32,6 +37,17 @@ fn clippy() -> Result<bool> {
     let deny = ["--", "-D", "warnings"];
     let base = ["clippy", "--quiet", "--all-targets"];
     let mut hold = step::run("clippy", cargo(&base).arg("--workspace").args(deny))?;
+    let mut rival = cargo(&base);
+    rival.args([
+        "--locked",
+        "--ignore-rust-version",
+        "--manifest-path",
+        RIVAL,
+    ]);
+    rival
+        .arg("--target-dir")
+        .arg(&workspace::members()?.target_directory);
+    hold &= step::run("clippy of benches/idempotent", rival.args(deny))?;
     let workspace = workspace::members()?;
     let packages = workspace.packages.iter();
     for package in packages.filter(|package| !package.features.is_empty()) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bench::{BenchOptions, backends, instructions};
+use crate::check::RIVAL;
 use crate::pool::Pool;
 use crate::step::cargo;
 
@@ -35,11 +36,7 @@ pub(crate) fn build(options: &BenchOptions) -> Command {
 /// builds with it, too.
 pub(crate) fn build_rival(target: &Path) -> Command {
     let mut command = cargo(&["build", "--release", "--quiet", "--ignore-rust-version"]);
-    command.args([
-        "--locked",
-        "--manifest-path",
-        "benches/idempotent/Cargo.toml",
-    ]);
+    command.args(["--locked", "--manifest-path", RIVAL]);
     command.arg("--target-dir").arg(target);
     command
 }
