@@ -4,6 +4,7 @@ mod batch;
 mod checkpoint;
 mod codes;
 mod config;
+mod documents;
 mod error;
 mod inspect;
 mod locked;

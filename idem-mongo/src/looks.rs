@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use idem_core::backend::{Batcher, LockedKeys, check};
-use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Result};
+use idem_core::Result;
+use idem_core::backend::Batcher;
 
 use crate::error::Access;
 use crate::operations::Operations;
 use crate::row::Row;
 use crate::session::Session;
-use crate::statements::{self, ClaimParams};
-use crate::store::MongoStore;
+use crate::statements;
 
 /// Most records that one command reads; each may come with its result.
 const MOST: usize = 128;
@@ -23,7 +22,7 @@ const AT_A_TIME: usize = 2;
 /// Reads for claims, each by its document's `_id`. With many concurrent callers, one command reads
 /// for several of them. A read changes nothing and waits for no write.
 #[derive(Clone)]
-pub(crate) struct Looks(Arc<Batcher<String, Result<Option<Row>>>>);
+pub(crate) struct Looks(pub(crate) Arc<Batcher<String, Result<Option<Row>>>>);
 
 impl Looks {
     pub(crate) fn new(operations: &Arc<Operations>) -> Self {
@@ -60,41 +59,5 @@ impl Operations {
         Ok(rows
             .filter_map(|row| Some((row.id()?.to_owned(), row)))
             .collect())
-    }
-}
-
-impl MongoStore {
-    /// Claims a key. Where keys mostly have a record and there are many concurrent claims, their
-    /// lookups share one command.
-    pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if !self.operations.records.may_look(request.key()) {
-            return Err(LockedKeys::error());
-        }
-        let outcome = self.claim_from_look(request).await;
-        if outcome.is_ok() {
-            self.operations.records.was_answered(request.key());
-        }
-        outcome
-    }
-
-    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (operations, Looks(looks)) = (&self.operations, &self.looks);
-        let mut session = self.session();
-        let underway = looks.enter();
-        let is_batched = operations.config.batching() && underway.is_in_company();
-        if !is_batched || !operations.looks_first(request.key()) {
-            return operations.claim(&mut session, request).await;
-        }
-        let checked = check::claim(request, &operations.config.limits())?;
-        let asked = ClaimParams::new(request, checked);
-        operations.ready(&session).await?;
-        let looked = session.waits_for(looks.ask(request.key().path())).await?;
-        let seen = match looked {
-            Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            Some(Ok(row)) => row,
-            // The error may come from another caller's read.
-            Some(Err(_)) | None => operations.look(&mut session, &asked, Access::Read).await?,
-        };
-        operations.claim_from(&mut session, &asked, seen).await
     }
 }

@@ -13,8 +13,8 @@ use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 
 use crate::config::Config;
+use crate::documents::{Documents, Patience};
 use crate::error::Access;
-use crate::locked::{Documents, Patience};
 use crate::row::Row;
 use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
 use crate::statements::{self, ClaimParams};

@@ -9,29 +9,13 @@ use tokio::time::Instant;
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout};
-use crate::operations::{Operations, with_key};
+use crate::operations::{Gate, Operations, with_key};
 use crate::session::{Query, Session};
 use crate::statements::Wait;
-
-/// The keys of one table that are known to be locked by open transactions.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// The turns to wait for a key's lock.
-    turns: LockedKeys,
-    /// For keys that are known to be locked: the turns to read the committed record.
-    looks: LockedKeys,
-}
 
 /// Returns the answer for a locked key, with the server's error as the source.
 fn locked(error: Error) -> Error {
     LockedKeys::error().with_source(error)
-}
-
-impl Gate {
-    /// Returns the turns to wait for a key's lock.
-    pub(crate) fn turns(&self) -> &LockedKeys {
-        &self.turns
-    }
 }
 
 impl Operations {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::backend::decision::is_abandoned;
-use idem_core::backend::{FinalResult, StoredRecord, check, encode_failure};
+use idem_core::backend::{FinalResult, LockedKeys, StoredRecord, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, FailedPolicy, Failure, Key, Record, Result,
     StalePolicy,
@@ -16,7 +16,6 @@ use tokio::sync::OnceCell;
 use crate::config::Config;
 use crate::dialect::{Dialect, Server};
 use crate::error::{Access, is_lost_race};
-use crate::locked::Gate;
 use crate::pool::Client;
 use crate::row::Columns;
 use crate::session::{Query, Session};
@@ -25,6 +24,15 @@ use crate::statements::{Statement, Statements};
 /// The most rows that one statement of `delete_expired` or `fail_abandoned` takes: below the 5,000
 /// locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
+
+/// The keys of one table that are known to be locked by open transactions.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// The turns to wait for a key's lock.
+    pub(crate) turns: LockedKeys,
+    /// For keys that are known to be locked: the turns to read the committed record.
+    pub(crate) looks: LockedKeys,
+}
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use idem_sql::batch::{Batch, CheckedCompletion, Item as _, RoundLimits, sealed};
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
-use crate::operations::{Operations, bind_claim, bind_key};
+use crate::operations::{Operations, bind_claim};
 use crate::row::{Columns, Found};
 use crate::session::Session;
-use crate::statements::{Dialect, MAX_ITEMS, filled_up};
+use crate::statements::{Dialect, MAX_ITEMS, bind_key, filled_up};
 
 /// The most bytes of one statement, roughly; larger batches take several. MariaDB takes packets of
 /// 16 MiB by default.

@@ -8,8 +8,9 @@ use idem_sql::step::{MAX_RETRIES, mark_was_raised, not_advanced, stored_checkpoi
 use sqlx::Row;
 
 use crate::error::{Access, decode};
-use crate::operations::{Operations, bind_claim, bind_key};
+use crate::operations::{Operations, bind_claim};
 use crate::session::Session;
+use crate::statements::bind_key;
 
 /// A mark, as the store read it.
 #[derive(Debug, Clone, Copy)]

@@ -23,10 +23,10 @@ use tokio::time::Instant;
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_null_refused};
-use crate::operations::{Operations, bind_key};
+use crate::operations::Operations;
 use crate::row::{Columns, Found};
 use crate::session::{Query, Session};
-use crate::statements::Dialect;
+use crate::statements::{Dialect, bind_key};
 
 /// The result of an INSERT.
 enum Inserted {

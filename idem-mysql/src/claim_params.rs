@@ -7,9 +7,8 @@ use idem_core::{
 use idem_sql::batch::Item;
 
 use crate::config::Config;
-use crate::operations::bind_key;
 use crate::session::Query;
-use crate::statements::Statement;
+use crate::statements::{Statement, bind_key};
 
 /// A checked claim in the form that statements take.
 #[derive(Debug)]

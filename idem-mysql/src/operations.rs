@@ -14,7 +14,7 @@ use crate::error::{Access, decode};
 use crate::row::Columns;
 use crate::server::{Facts, Server};
 use crate::session::{Query, Session};
-use crate::statements::{Dialect, Statements};
+use crate::statements::{Dialect, Statements, bind_key};
 
 /// The state that all operations need beside a session.
 #[derive(Debug)]
@@ -166,13 +166,6 @@ impl Operations {
 
 /// How often [`sql::SEAL`](crate::sql::SEAL) has the retention as a parameter.
 const RETENTIONS_OF_SEAL: usize = 5;
-
-pub(crate) fn bind_key<'q>(query: Query<'q>, key: &'q Key) -> Query<'q> {
-    query
-        .bind(key.scope().as_bytes())
-        .bind(key.operation().as_bytes())
-        .bind(key.id().as_bytes())
-}
 
 pub(crate) fn bind_claim<'q>(query: Query<'q>, claim: &'q Claim) -> Query<'q> {
     bind_key(query, claim.key())

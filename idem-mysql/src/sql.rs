@@ -38,7 +38,13 @@
 //! Rows such as C1, S2, R3 and N2 are those of the tables in `idem_core::backend::decision`. The
 //! conformance suite takes each of them to the store.
 
-use crate::statements::List;
+/// The part of a statement's text that is repeated for each item, and its placeholder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List {
+    pub(crate) place: &'static str,
+    pub(crate) item: &'static str,
+    pub(crate) separator: &'static str,
+}
 
 /// The server's clock in microseconds.
 macro_rules! now {

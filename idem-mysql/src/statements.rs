@@ -7,9 +7,8 @@ use idem_core::Key;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
-use crate::operations::bind_key;
 use crate::session::Query;
-use crate::sql;
+use crate::sql::{self, List};
 
 /// The server's way to fail a statement that meets a lock: see [`sql`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,14 +174,6 @@ const SIZES: [usize; 18] = [
 /// The most items of one statement.
 pub(crate) const MAX_ITEMS: usize = SIZES[SIZES.len() - 1];
 
-/// The part of a statement's text that is repeated for each item, and its placeholder.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct List {
-    pub(crate) place: &'static str,
-    pub(crate) item: &'static str,
-    pub(crate) separator: &'static str,
-}
-
 /// A statement for several items, in a few sizes, so that few texts are prepared. A list is filled
 /// up by repeating its last item, which changes nothing.
 pub(crate) struct Repeated {
@@ -233,6 +224,13 @@ pub(crate) fn filled_up<T>(items: &[T], size: usize) -> impl Iterator<Item = &T>
         .iter()
         .chain(std::iter::repeat_with(move || last).flatten())
         .take(if items.is_empty() { 0 } else { size })
+}
+
+pub(crate) fn bind_key<'q>(query: Query<'q>, key: &'q Key) -> Query<'q> {
+    query
+        .bind(key.scope().as_bytes())
+        .bind(key.operation().as_bytes())
+        .bind(key.id().as_bytes())
 }
 
 #[cfg(test)]

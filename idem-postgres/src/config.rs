@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Limits, Result};
+use idem_core::{Fingerprint, Limits, Result};
 use idem_sql::config::{LONGEST_TIME, checked_name};
 
 /// The configuration of a store: names, limits, and how statements are sent.
@@ -137,6 +137,15 @@ impl Config {
         self.qualified(&format!("{}_watermarks", self.table))
     }
 
+    /// Returns the channel of the table's notifications, by its name as it is configured. A hash,
+    /// because schema and table may be longer together than a channel's name, which has 63 bytes at
+    /// most.
+    pub(crate) fn channel(&self) -> String {
+        let digest = Fingerprint::raw(self.qualified_table()).to_string();
+        let digits = digest.rsplit(':').next().unwrap_or_default();
+        format!("idem_{}", digits.chars().take(32).collect::<String>())
+    }
+
     fn qualified(&self, table: &str) -> String {
         match &self.schema {
             Some(schema) => format!("\"{schema}\".\"{table}\""),
@@ -160,6 +169,24 @@ mod tests {
         let config = Config::new().with_timeout(Duration::MAX);
         assert_eq!(config.timeout(), LONGEST_TIME);
         let _later = std::time::Instant::now() + config.timeout();
+    }
+
+    #[test]
+    fn a_channel_is_a_tables_own_and_short_enough() {
+        let named = |schema: &str, table: &str| {
+            let config = Config::new().with_schema(schema).unwrap();
+            config.with_table(table).unwrap().channel()
+        };
+        let long = named(&"s".repeat(63), &"t".repeat(50));
+        assert_eq!(long.len(), 37);
+        assert!(
+            long.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        );
+        assert_eq!(named("a", "b"), named("a", "b"));
+        for other in [named("a", "c"), named("b", "b"), Config::new().channel()] {
+            assert_ne!(named("a", "b"), other);
+        }
     }
 
     #[test]

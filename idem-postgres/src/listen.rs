@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::backend::{ChangeNotifier, Subscription};
-use idem_core::{Fingerprint, Key, Result};
+use idem_core::{Key, Result};
 use idem_sql::config::LONGEST_TIME;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::config::Config;
 use crate::listen_hub::{Hub, Route};
 use crate::store::{BACKEND, PostgresStore};
 
@@ -65,7 +64,7 @@ impl PostgresStore {
     pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {
         PostgresNotifier::new(Route {
             options,
-            channel: channel(self.config()),
+            channel: self.config().channel(),
             timeout: self.config().timeout(),
             idle: IDLE,
         })
@@ -89,7 +88,7 @@ impl PostgresNotifier {
     }
 
     /// Returns the channel; its notifications carry [`Key::hashed`]. The channel's name is made
-    /// from the names in the [`Config`]: stores that share a table must name schema and table
+    /// from the names in the [`Config`](crate::Config): stores that share a table must name schema and table
     /// alike, or they poll.
     #[must_use]
     pub fn channel(&self) -> &str {
@@ -111,42 +110,5 @@ impl ChangeNotifier for PostgresNotifier {
     async fn listen(&self, key: &Key) -> Result<Subscription> {
         let listening = self.hub.listen(key.hashed()).await;
         listening.map_err(|error| error.at(BACKEND, "listen"))
-    }
-}
-
-/// Returns the channel of a table, by its name in the configuration. A hash, because schema and
-/// table may be longer together than a channel's name, which has 63 bytes at most.
-pub(crate) fn channel(config: &Config) -> String {
-    let digest = Fingerprint::raw(config.qualified_table()).to_string();
-    let digits = digest.rsplit(':').next().unwrap_or_default();
-    digits
-        .chars()
-        .take(32)
-        .fold("idem_".to_owned(), |mut name, digit| {
-            name.push(digit);
-            name
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_channel_is_a_tables_own_and_short_enough() {
-        let named = |schema: &str, table: &str| {
-            let config = Config::new().with_schema(schema).unwrap();
-            channel(&config.with_table(table).unwrap())
-        };
-        let long = named(&"s".repeat(63), &"t".repeat(50));
-        assert_eq!(long.len(), 37);
-        assert!(
-            long.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        );
-        assert_eq!(named("a", "b"), named("a", "b"));
-        for other in [named("a", "c"), named("b", "b"), channel(&Config::new())] {
-            assert_ne!(named("a", "b"), other);
-        }
     }
 }

@@ -23,8 +23,15 @@ pub(crate) struct Ready {
     values: PgArguments,
 }
 
+impl Statement {
+    /// Creates a query of the statement, which takes the values.
+    pub(crate) fn query(&self) -> Query {
+        Query::new(self.clone())
+    }
+}
+
 impl Query {
-    pub(crate) fn new(statement: Statement) -> Self {
+    fn new(statement: Statement) -> Self {
         Self {
             statement,
             values: PgArguments::default(),

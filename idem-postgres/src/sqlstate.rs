@@ -9,7 +9,8 @@
 use idem_core::{Effect, ErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use crate::statements::MIXED_UP;
+/// The text that the server quotes when it got the values of another statement.
+pub(crate) const MIXED_UP: &str = "idem: these are the values of another statement";
 
 /// How the store repairs an error that proves that its own statement had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,8 @@ use idem_sql::schema::fnv_1a;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
-use crate::listen::channel;
-use crate::query::Query;
 use crate::sql;
+use crate::sqlstate::MIXED_UP;
 
 idem_sql::statements! {
     single: Statement, of &str {
@@ -42,7 +41,7 @@ impl Statements {
     pub(crate) fn new(config: &Config) -> Self {
         let [table, marks] = [config.qualified_table(), config.qualified_marks()];
         // Only letters, digits and an underscore.
-        let channel = channel(config);
+        let channel = config.channel();
         let named = |template: &str| {
             let named = template.replace("{table}", &table);
             let named = named.replace("{marks}", &marks);
@@ -71,11 +70,6 @@ fn announced(template: &str, announces: bool) -> String {
 pub(crate) struct Statement(Arc<Texts>);
 
 impl Statement {
-    /// Creates a query of the statement, which takes the values.
-    pub(crate) fn query(&self) -> Query {
-        Query::new(self.clone())
-    }
-
     /// Returns the text for a statement that commits by itself.
     pub(crate) fn alone(&self) -> &Text {
         &self.0.alone
@@ -138,9 +132,6 @@ impl Text {
         }
     }
 }
-
-/// The text that the server quotes when it got the values of another statement.
-pub(crate) const MIXED_UP: &str = "idem: these are the values of another statement";
 
 /// Returns the greatest number of a value in the text.
 fn values(text: &str) -> usize {

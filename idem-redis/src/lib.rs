@@ -3,6 +3,7 @@
 mod batch;
 mod cache;
 mod checkpoint;
+mod claim;
 mod claiming;
 mod clock;
 mod codes;

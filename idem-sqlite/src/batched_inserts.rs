@@ -12,9 +12,10 @@ use sqlx::sqlite::SqliteRow;
 use crate::batch::Answers;
 use crate::error::decode;
 use crate::operations::Operations;
-use crate::session::{Query, Session};
+use crate::session::Session;
 use crate::sql::PARAMETERS;
 use crate::statements::INSERTED_AT_MOST;
+use crate::statements::Query;
 
 /// A claim, and the position of its answer.
 struct ClaimParams<'r> {

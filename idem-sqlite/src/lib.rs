@@ -19,6 +19,8 @@ mod store;
 mod transaction;
 mod tx;
 mod verify;
+mod wait;
+mod write;
 
 pub use config::Config;
 pub use error::is_transaction_retryable;

@@ -26,7 +26,8 @@ use sqlx::sqlite::SqliteRow;
 use crate::config::Config;
 use crate::error::decode;
 use crate::row::Columns;
-use crate::session::{Query, Session};
+use crate::session::Session;
+use crate::statements::Query;
 use crate::statements::{Statement, Statements};
 
 /// The state that all operations need beside a session.

@@ -10,10 +10,56 @@ use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::WriteTransaction;
-use crate::verify::{MARKS, RECORDS};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// The required shape of a table.
+#[derive(Debug)]
+pub(crate) struct Needed {
+    /// Name, type, and whether it may be NULL.
+    pub(crate) columns: &'static [(&'static str, &'static str, Null)],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Null {
+    Never,
+    Allowed,
+}
+
+/// The same for both tables, in any order: earlier versions had another order.
+pub(crate) const KEY: [&str; 3] = ["id", "operation", "scope"];
+
+pub(crate) const RECORDS: &Needed = &Needed {
+    columns: &[
+        ("scope", "TEXT", Null::Never),
+        ("operation", "TEXT", Null::Never),
+        ("id", "TEXT", Null::Never),
+        ("token", "INTEGER", Null::Never),
+        ("state", "INTEGER", Null::Never),
+        ("attempts", "INTEGER", Null::Never),
+        ("created_at", "INTEGER", Null::Never),
+        ("lease_ends_at", "INTEGER", Null::Never),
+        ("expires_at", "INTEGER", Null::Never),
+        ("purge_at", "INTEGER", Null::Never),
+        ("sealed_at", "INTEGER", Null::Allowed),
+        ("sweep_at", "INTEGER", Null::Allowed),
+        ("fingerprint", "BLOB", Null::Never),
+        ("attempt_id", "BLOB", Null::Never),
+        ("metadata", "TEXT", Null::Allowed),
+        ("result", "BLOB", Null::Allowed),
+    ],
+};
+
+pub(crate) const MARKS: &Needed = &Needed {
+    columns: &[
+        ("scope", "TEXT", Null::Never),
+        ("operation", "TEXT", Null::Never),
+        ("id", "TEXT", Null::Never),
+        ("version", "INTEGER", Null::Never),
+        ("expires_at", "INTEGER", Null::Never),
+    ],
+};
 
 /// The pause between two tries for the write lock.
 const PAUSE: Duration = Duration::from_millis(10);

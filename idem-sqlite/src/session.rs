@@ -1,14 +1,13 @@
 //! [`Session`]: runs statements on a connection of the store, or in a transaction.
 
 use idem_core::{Effect, Error, ErrorKind, Result};
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use crate::config::Config;
 use crate::error::{Access, classify};
 use crate::pools::Pools;
+use crate::statements::Query;
 use crate::transaction::WriteTransaction;
-
-pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 /// Runs single statements.
 #[derive(Debug)]

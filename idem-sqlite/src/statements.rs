@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::config::Config;
 use crate::sql;
+
+/// A statement with its values.
+pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
 /// How many claims one statement inserts at most.
 pub(crate) const INSERTED_AT_MOST: usize = 256;

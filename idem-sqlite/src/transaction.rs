@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::error::{Access, classify, is_transaction_retryable};
 use crate::file::DatabaseFile;
-use crate::lock::{Hasty, Wait};
 use crate::pools::{Pools, connection};
+use crate::wait::{Hasty, Wait};
 
 /// Takes the write lock at once: a transaction that reads first cannot always become a writer
 /// (SQLITE_BUSY_SNAPSHOT, <https://www.sqlite.org/isolation.html>).

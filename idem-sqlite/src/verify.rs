@@ -7,56 +7,9 @@ use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::Config;
 use crate::error::decode;
-use crate::schema::SCHEMA_VERSION;
+use crate::schema::{KEY, MARKS, Needed, Null, RECORDS, SCHEMA_VERSION};
 use crate::session::Session;
 use crate::store::{BACKEND, SqliteStore};
-
-/// The required shape of a table.
-#[derive(Debug)]
-pub(crate) struct Needed {
-    /// Name, type, and whether it may be NULL.
-    columns: &'static [(&'static str, &'static str, Null)],
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Null {
-    Never,
-    Allowed,
-}
-
-/// The same for both tables, in any order: earlier versions had another order.
-const KEY: [&str; 3] = ["id", "operation", "scope"];
-
-pub(crate) const RECORDS: &Needed = &Needed {
-    columns: &[
-        ("scope", "TEXT", Null::Never),
-        ("operation", "TEXT", Null::Never),
-        ("id", "TEXT", Null::Never),
-        ("token", "INTEGER", Null::Never),
-        ("state", "INTEGER", Null::Never),
-        ("attempts", "INTEGER", Null::Never),
-        ("created_at", "INTEGER", Null::Never),
-        ("lease_ends_at", "INTEGER", Null::Never),
-        ("expires_at", "INTEGER", Null::Never),
-        ("purge_at", "INTEGER", Null::Never),
-        ("sealed_at", "INTEGER", Null::Allowed),
-        ("sweep_at", "INTEGER", Null::Allowed),
-        ("fingerprint", "BLOB", Null::Never),
-        ("attempt_id", "BLOB", Null::Never),
-        ("metadata", "TEXT", Null::Allowed),
-        ("result", "BLOB", Null::Allowed),
-    ],
-};
-
-pub(crate) const MARKS: &Needed = &Needed {
-    columns: &[
-        ("scope", "TEXT", Null::Never),
-        ("operation", "TEXT", Null::Never),
-        ("id", "TEXT", Null::Never),
-        ("version", "INTEGER", Null::Never),
-        ("expires_at", "INTEGER", Null::Never),
-    ],
-};
 
 /// A setting of a connection, the values with which the store does not keep its promises, and the
 /// remedy.

@@ -267,3 +267,92 @@ mod tests {
         assert!(!shown.contains("SECRET"), "the metadata is shown");
     }
 }
+
+#[cfg(all(test, feature = "zstd"))]
+mod compression {
+    use bytes::Bytes;
+
+    use crate::backend::{StoredResult, check};
+    use crate::compressed::{TAG, packed};
+    use crate::{ErrorKind, Limits, Response};
+
+    fn stored(body: Vec<u8>) -> Bytes {
+        let response = Response::new(200, body).with_header("content-type", "text/plain");
+        check::response(&response, &Limits::DEFAULT).unwrap()
+    }
+
+    fn read(stored: &Bytes) -> Response {
+        match StoredResult::decode(stored.clone()).unwrap() {
+            StoredResult::Response(response) => response,
+            StoredResult::Failure(failure) => panic!("{failure:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_large_is_stored_smaller_and_read_back() {
+        let body = b"the same again and again ".repeat(4_000);
+        let compressed = stored(body.clone());
+        assert_eq!(compressed[0], TAG);
+        assert!(compressed.len() < body.len() / 10);
+        assert_eq!(read(&compressed).body(), &body);
+        assert_eq!(compressed, stored(body), "the same twice is not the same");
+    }
+
+    #[test]
+    fn what_is_small_or_gains_nothing_is_stored_as_it_is() {
+        assert_eq!(stored(vec![7; 4_000])[0], 1);
+        let mut noise = 1_u64;
+        let noise = (0..20_000).map(|_| {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            noise.to_be_bytes()[0]
+        });
+        let noise: Vec<u8> = noise.collect();
+        let plain = stored(noise.clone());
+        assert_eq!(plain[0], 1);
+        assert_eq!(read(&plain).body(), &noise);
+    }
+
+    #[test]
+    fn a_compressed_result_that_was_changed_is_corrupt() {
+        let compressed = stored(vec![7; 100_000]);
+        let mut wrong_length = compressed.to_vec();
+        wrong_length[4] ^= 1;
+        let mut wrong_frame = compressed.to_vec();
+        wrong_frame[5] ^= 0xff;
+        let nested = packed(vec![TAG; 100_000].into());
+        let short = compressed.slice(..compressed.len() - 1);
+        let changed = [wrong_length.into(), wrong_frame.into(), nested, short];
+        for bytes in changed {
+            let error = StoredResult::decode(bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+        for length in 1..5 {
+            assert!(StoredResult::decode(compressed.slice(..length)).is_err());
+        }
+    }
+
+    #[test]
+    fn the_limit_is_that_of_the_plain_form() {
+        let limits = Limits::DEFAULT.with_max_result_bytes(10_000);
+        let response = Response::new(200, vec![7; 10_000]);
+        assert!(check::response(&response, &limits).is_err());
+    }
+}
+
+#[cfg(all(test, not(feature = "zstd")))]
+mod compression {
+    use bytes::Bytes;
+
+    use crate::ErrorKind;
+    use crate::backend::StoredResult;
+    use crate::compressed::TAG;
+
+    #[test]
+    fn a_compressed_result_names_the_feature_that_reads_it() {
+        let error = StoredResult::decode(Bytes::from_static(&[TAG, 0, 0, 0, 1, 0])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("zstd"), "{error}");
+    }
+}

@@ -1,46 +1,13 @@
 //! Further keys of one run.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::context::Context;
-use super::held::{Ending, Held};
+use super::held::Others;
 use super::wait::{Verdict, claim};
 use super::{BusyPolicy, Work};
 use crate::{
-    ClaimRequest, Effect, Error, ErrorKind, Failed, FailedPolicy, Failure, Fingerprint, Key,
-    Metadata, Response, Result, StalePolicy,
+    ClaimRequest, Effect, Error, ErrorKind, Failed, FailedPolicy, Failure, Key, Metadata, Response,
+    Result, StalePolicy,
 };
-
-/// The claims that a run holds beside its own, and the request that they are for.
-#[derive(Debug)]
-pub(super) struct Others {
-    fingerprint: Fingerprint,
-    held: Mutex<Vec<Held>>,
-}
-
-impl Others {
-    pub(super) fn new(fingerprint: Fingerprint) -> Self {
-        Self {
-            fingerprint,
-            held: Mutex::default(),
-        }
-    }
-
-    fn add(&self, held: Held) {
-        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(held);
-    }
-
-    /// Takes all of them, to end as the run's own claim does.
-    pub(super) fn take(&self, ending: &Ending) -> Vec<Held> {
-        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = std::mem::take(&mut *all);
-        for held in &mut taken {
-            held.set_on_drop(ending.clone());
-        }
-        taken
-    }
-}
 
 impl Work {
     /// Makes the result of this run available under another key, too: for work that changes the

@@ -11,10 +11,21 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Policy;
-use super::idempotency::Shared;
-use super::observe::Observers;
-use crate::backend::check;
+use super::observe::{Observer, Observers};
+use super::policies::LivePolicies;
+use super::waiting::Waiting;
+use crate::backend::{ChangeNotifier, check};
 use crate::{Effect, Error, ErrorKind, IdempotencyStore, Key, Result};
+
+/// What all runs of an [`Idempotency`](super::Idempotency) share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn IdempotencyStore>,
+    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) policies: LivePolicies,
+    pub(super) observers: Arc<[Arc<dyn Observer>]>,
+}
 
 /// What the parts of a run share. A clone costs a reference count of its own, which no other run
 /// touches.

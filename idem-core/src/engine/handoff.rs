@@ -150,11 +150,9 @@ where
     F: FnOnce(Claim) -> Fut + Send,
     Fut: Future<Output = Result<(), E>> + Send,
 {
-    let claim = held.start().claim();
+    held.start();
+    let claim = held.claim();
     held.set_on_drop(Ending::Release);
-    let Some(claim) = claim else {
-        return Err(RunError::Store(crate::Error::corrupt("a run has no claim")));
-    };
     if let Err(error) = deliver(claim.clone()).await {
         let _ = held.settle(Ending::Release).await;
         return Err(RunError::Work(error));

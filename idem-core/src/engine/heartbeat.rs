@@ -1,4 +1,4 @@
-//! [`Heartbeats`]: renew leases while the work runs.
+//! [`Heartbeat`]: renew leases while the work runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::observe::LeaseLoss;
 use crate::backoff::Backoff;
 use crate::{Error, ErrorKind, Result};
 
-/// The leases of all runs of an `Idempotency`.
+/// The leases of all runs of this process.
 ///
 /// Most runs end long before their first renewal is due, at a third of the lease, so a short run
 /// should cost only an entry in a map. One task for each runtime checks all runs, and gives a task
@@ -23,8 +23,11 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// A renewal runs in a task, so that work that blocks its thread does not stop it where the runtime
 /// has another thread.
-#[derive(Debug, Default)]
-pub(super) struct Heartbeats(Mutex<Vec<Watch>>);
+static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
+
+fn watches() -> MutexGuard<'static, Vec<Watch>> {
+    WATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The runs that the task of one runtime checks.
 #[derive(Debug)]
@@ -71,14 +74,13 @@ impl Run {
 /// Renews a lease until it is dropped. A renewal that is under way then still counts.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    heartbeats: Arc<Heartbeats>,
     runtime: runtime::Id,
     id: u64,
 }
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        let mut watches = self.heartbeats.watches();
+        let mut watches = watches();
         let watch = watches
             .iter_mut()
             .find(|watch| watch.runtime == self.runtime);
@@ -88,9 +90,9 @@ impl Drop for Heartbeat {
     }
 }
 
-impl Heartbeats {
+impl Heartbeat {
     /// Watches the lease from now on.
-    pub(super) fn start(self: &Arc<Self>, context: &Context, lease: Arc<Lease>) -> Heartbeat {
+    pub(super) fn start(context: &Context, lease: Arc<Lease>) -> Self {
         let runtime = context.runtime.id();
         let third = (context.policy.lease() / 3).max(Duration::from_millis(1));
         let run = Run {
@@ -100,7 +102,7 @@ impl Heartbeats {
             third,
         };
         let looks_at = run.looks_at();
-        let mut watches = self.watches();
+        let mut watches = watches();
         let known = watches.iter().position(|watch| watch.runtime == runtime);
         let number = known.unwrap_or_else(|| {
             watches.push(Watch::new(runtime, looks_at));
@@ -119,7 +121,6 @@ impl Heartbeats {
         drop(watches);
         if let Some(earlier) = &earlier {
             let watching = Watching {
-                heartbeats: Arc::clone(self),
                 earlier: Arc::clone(earlier),
             };
             context.runtime.spawn(watching.run());
@@ -130,15 +131,7 @@ impl Heartbeats {
             // that work that blocks this thread does not block it.
             context.runtime.spawn(std::future::ready(()));
         }
-        Heartbeat {
-            heartbeats: Arc::clone(self),
-            runtime,
-            id,
-        }
-    }
-
-    fn watches(&self) -> MutexGuard<'_, Vec<Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { runtime, id }
     }
 }
 
@@ -181,7 +174,6 @@ impl Watch {
 /// The task of one runtime. It ends when no run waited between two of its checks, and with the
 /// runtime.
 struct Watching {
-    heartbeats: Arc<Heartbeats>,
     /// The watch of this task is the one with the same notification.
     earlier: Arc<Notify>,
 }
@@ -206,7 +198,7 @@ impl Watching {
 
     /// Checks all runs; returns when to check again, `None` to end.
     fn look(&self, was_idle: &mut bool) -> Option<Instant> {
-        let mut watches = self.heartbeats.watches();
+        let mut watches = watches();
         let number = watches.iter().position(|watch| self.looks_at(watch))?;
         let watch = &mut watches[number];
         let now = Instant::now();
@@ -230,8 +222,12 @@ impl Watching {
 /// A runtime that ends takes the tasks of its runs with it, so no run is left to watch.
 impl Drop for Watching {
     fn drop(&mut self) {
-        let mut watches = self.heartbeats.watches();
-        watches.retain(|watch| !self.looks_at(watch));
+        let mut watches = watches();
+        let number = watches.iter().position(|watch| self.looks_at(watch));
+        let watch = number.map(|number| watches.swap_remove(number));
+        // The runs are dropped after the lock is free.
+        drop(watches);
+        drop(watch);
     }
 }
 

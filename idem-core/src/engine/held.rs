@@ -1,16 +1,18 @@
 //! [`Held`]: a claim that a run holds, and how it ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::InterruptPolicy;
 use super::context::{Context, Doubt, in_time_since};
 use super::heartbeat::Heartbeat;
 use super::lease::Lease;
-use super::{InterruptPolicy, Work};
 use crate::backoff::Backoff;
-use crate::{Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Response, Result};
+use crate::{
+    Claim, ClaimRequest, Effect, Error, ErrorKind, Failure, Fingerprint, Response, Result,
+};
 
 /// How a claim ends.
 #[derive(Debug, Clone)]
@@ -51,6 +53,7 @@ pub(super) struct Held {
     context: Context,
     lease: Arc<Lease>,
     heartbeat: Option<Heartbeat>,
+    others: Arc<Others>,
     /// The ending when it is dropped.
     on_drop: Ending,
 }
@@ -65,8 +68,9 @@ impl Held {
     ) -> Self {
         Self {
             context,
-            lease: Arc::new(Lease::new(claim, sent, *request.fingerprint())),
+            lease: Arc::new(Lease::new(claim, sent)),
             heartbeat: None,
+            others: Arc::new(Others::new(*request.fingerprint())),
             on_drop: Ending::Release,
         }
     }
@@ -86,17 +90,26 @@ impl Held {
         self.lease.is_over()
     }
 
+    /// Returns the claim, with the end of its lease as last renewed.
+    pub(super) fn claim(&self) -> Claim {
+        self.lease.claim()
+    }
+
+    /// Returns what its work needs.
+    pub(super) fn parts(&self) -> (Context, Arc<Lease>, Arc<Others>) {
+        let (lease, others) = (Arc::clone(&self.lease), Arc::clone(&self.others));
+        (self.context.clone(), lease, others)
+    }
+
     /// Starts the heartbeat; from now on a drop does what the policy says about cancelled work.
-    pub(super) fn start(&mut self) -> Work {
-        let heartbeats = &self.context.shared.heartbeats;
-        self.heartbeat = Some(heartbeats.start(&self.context, Arc::clone(&self.lease)));
+    pub(super) fn start(&mut self) {
+        self.heartbeat = Some(Heartbeat::start(&self.context, Arc::clone(&self.lease)));
         self.on_drop = Ending::interrupted(self.context.policy.on_cancel(), || {
             Failure::new(
                 Failure::CANCELLED,
                 "the caller went away while the work ran",
             )
         });
-        Work::claimed(self.context.clone(), Arc::clone(&self.lease))
     }
 
     /// Sets the ending for a drop from now on.
@@ -129,7 +142,7 @@ impl Held {
         if heartbeat.is_some() {
             self.context.tell_expiry(&self.lease);
         }
-        let others = self.lease.others().take(&self.on_drop);
+        let others = self.others.take(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
                 if heartbeat.is_some() {
@@ -153,6 +166,37 @@ impl Held {
             limit,
             others,
         })
+    }
+}
+
+/// The claims that a run holds beside its own, and the request that they are for.
+#[derive(Debug)]
+pub(super) struct Others {
+    pub(super) fingerprint: Fingerprint,
+    held: Mutex<Vec<Held>>,
+}
+
+impl Others {
+    fn new(fingerprint: Fingerprint) -> Self {
+        Self {
+            fingerprint,
+            held: Mutex::default(),
+        }
+    }
+
+    pub(super) fn add(&self, held: Held) {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(held);
+    }
+
+    /// Takes all of them, to end as the run's own claim does.
+    fn take(&self, ending: &Ending) -> Vec<Held> {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = std::mem::take(&mut *all);
+        for held in &mut taken {
+            held.set_on_drop(ending.clone());
+        }
+        taken
     }
 }
 

@@ -9,9 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Json, Raw};
-use super::context::Context;
-use super::heartbeat::Heartbeats;
-use super::observe::Observer;
+use super::context::{Context, Shared};
 use super::policies::LivePolicies;
 use super::waiting::Waiting;
 use super::{Outcome, Policy, RunError, Work, run};
@@ -33,16 +31,6 @@ pub struct Idempotency {
     pub(super) shared: Arc<Shared>,
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Shared {
-    pub(super) store: Arc<dyn IdempotencyStore>,
-    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
-    pub(super) waiting: Arc<Waiting>,
-    pub(super) heartbeats: Arc<Heartbeats>,
-    pub(super) policies: LivePolicies,
-    pub(super) observers: Arc<[Arc<dyn Observer>]>,
-}
-
 impl Idempotency {
     /// 1,024 runs.
     pub const DEFAULT_MAX_WAITERS: usize = 1024;
@@ -61,7 +49,6 @@ impl Idempotency {
                 store,
                 wakes: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
-                heartbeats: Arc::default(),
                 policies: LivePolicies::default(),
                 observers: Arc::default(),
             }),

@@ -6,9 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::also::Others;
+use crate::Claim;
 use crate::backend::check;
-use crate::{Claim, Fingerprint};
 
 /// A claim with the instant, on this process's monotonic clock, until which it is surely held.
 ///
@@ -24,8 +23,6 @@ pub(super) struct Lease {
     ended: Notify,
     /// When the claim was sent.
     since: Instant,
-    /// The run's claims beside this one.
-    others: Others,
     /// Whether it was claimed before, elsewhere.
     is_handed_over: AtomicBool,
     /// Whether observers know that it was lost.
@@ -40,14 +37,13 @@ struct Held {
 
 impl Lease {
     /// Holds a claim that was granted to a request sent at `sent`.
-    pub(super) fn new(claim: Claim, sent: Instant, fingerprint: Fingerprint) -> Self {
+    pub(super) fn new(claim: Claim, sent: Instant) -> Self {
         let deadline = deadline(&claim, sent);
         Self {
             held: Mutex::new(Held { claim, deadline }),
             over: AtomicBool::new(false),
             ended: Notify::new(),
             since: sent,
-            others: Others::new(fingerprint),
             is_handed_over: AtomicBool::new(false),
             loss_is_told: AtomicBool::new(false),
         }
@@ -64,11 +60,6 @@ impl Lease {
     /// Reads what does not need a copy of the claim.
     pub(super) fn with_claim<T>(&self, read: impl FnOnce(&Claim) -> T) -> T {
         read(&self.held().claim)
-    }
-
-    /// Returns the run's claims beside this one.
-    pub(super) fn others(&self) -> &Others {
-        &self.others
     }
 
     /// Marks it as claimed before, elsewhere.

@@ -111,7 +111,8 @@ where
     F: FnOnce(Work) -> Fut + Send,
     Fut: Future<Output = Result<T, E>> + Send,
 {
-    let handle = held.start();
+    held.start();
+    let handle = Work::of(&held);
     match caught(work, handle).await {
         Ok(Ok(value)) => seal::<C, _, _>(context, held, value).await,
         Ok(Err(error)) => {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::also::Others;
 use super::context::Context;
+use super::held::{Held, Others};
 use super::lease::Lease;
 use crate::digest::hex;
 use crate::{AttemptId, Claim, FencingToken, Key, Result};
@@ -17,14 +17,18 @@ pub struct Work {
     key: Key,
     lease: Option<Arc<Lease>>,
     context: Option<Context>,
+    others: Option<Arc<Others>>,
 }
 
 impl Work {
-    pub(super) fn claimed(context: Context, lease: Arc<Lease>) -> Self {
+    /// Returns the work of a claim that is held.
+    pub(super) fn of(held: &Held) -> Self {
+        let (context, lease, others) = held.parts();
         Self {
             key: lease.with_claim(|claim| claim.key().clone()),
             lease: Some(lease),
             context: Some(context),
+            others: Some(others),
         }
     }
 
@@ -35,6 +39,7 @@ impl Work {
             key: Key::new("unkeyed", "unkeyed", id)?,
             lease: None,
             context: None,
+            others: None,
         })
     }
 
@@ -45,7 +50,7 @@ impl Work {
 
     /// Returns the claims beside its own; `None` without a key.
     pub(super) fn others(&self) -> Option<&Others> {
-        self.lease.as_deref().map(Lease::others)
+        self.others.as_deref()
     }
 
     /// Returns the key; without one, a random key that nobody else has.

@@ -18,8 +18,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::clock::Clock;
+use self::row::Lease;
 use self::rows::Place;
-use self::shard::{Lease, Sealing, Shard};
+use self::shard::{Sealing, Shard};
 use self::sync::{Mutex, lock};
 use self::work::{Progress, Work};
 use crate::backend::check;

@@ -1,6 +1,5 @@
 //! One record as the memory store keeps it.
 
-use super::shard::Lease;
 use crate::backend::decision::{ClaimDecision, RecordFacts, RecordState, decide};
 use crate::{
     AttemptId, Checkpoint, ClaimRequest, Completed, Failed, Failure, FencingToken, Fingerprint,
@@ -25,6 +24,13 @@ pub(super) struct Row {
     pub(super) expiry_queued: Timestamp,
     /// When the entry that counts in the queue of leases falls due.
     pub(super) lease_queued: Timestamp,
+}
+
+/// The instants of a claim that is granted now.
+pub(super) struct Lease {
+    pub(super) now: Timestamp,
+    pub(super) ends_at: Timestamp,
+    pub(super) expires_at: Timestamp,
 }
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::marks::Marks;
 use super::queue::Queue;
-use super::row::{Decision, Held, Row, State, UNQUEUED};
+use super::row::{Decision, Held, Lease, Row, State, UNQUEUED};
 use super::rows::{Place, Rows};
 use super::work::{Progress, Work};
 use crate::backend::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
@@ -20,13 +20,6 @@ pub(super) struct Shard {
     pub(super) marks: Marks,
     /// The greatest token ever granted, so that tokens grow also after a row is gone.
     last_token: FencingToken,
-}
-
-/// The instants of a claim that is granted now.
-pub(super) struct Lease {
-    pub(super) now: Timestamp,
-    pub(super) ends_at: Timestamp,
-    pub(super) expires_at: Timestamp,
 }
 
 impl Default for Shard {

@@ -1,0 +1,301 @@
+//! Statements that write, and their wait for the write lock.
+
+use idem_core::Result;
+use sqlx::query_with;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Execute, SqlStr};
+
+use crate::error::{Access, classify, is_transaction_retryable};
+use crate::pools::{Pools, connection};
+use crate::statements::Query;
+use crate::wait::{Hasty, Wait};
+
+impl Pools {
+    /// Runs a statement that writes: at once if the lock is free, otherwise when it is. Sets
+    /// `under_way` from the moment that the statement may have an effect.
+    pub(crate) async fn write(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Access,
+    ) -> Result<Vec<SqliteRow>> {
+        let statement = Repeatable::of(query).map_err(|error| classify(error, Access::Read))?;
+        if (self.own().is_none() || self.is_idle())
+            && let Some(rows) = self.try_write(statement.query(), under_way).await?
+        {
+            return Ok(rows);
+        }
+        let mut wait = match Wait::begin(self).await {
+            Ok(wait) => wait,
+            // The lock was taken a moment ago, and may be free by now.
+            Err(error) => {
+                let tried = self.try_write(statement.query(), under_way).await?;
+                return tried.ok_or(error);
+            }
+        };
+        loop {
+            if let Some(rows) = self.try_write(statement.query(), under_way).await? {
+                self.gate.found_free();
+                return Ok(rows);
+            }
+            wait.again().await?;
+        }
+    }
+
+    /// Runs a statement that writes, unless it would have to wait for the write lock: then returns
+    /// `None`, and nothing has happened. On the caller's pool it always returns `None`.
+    pub(crate) async fn write_at_once(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Access,
+    ) -> Result<Option<Vec<SqliteRow>>> {
+        match self.own().is_some() && self.is_idle() {
+            true => self.try_write(query, under_way).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Tries the statement without waiting for the lock; `None` when it is taken.
+    async fn try_write(
+        &self,
+        query: Query<'_>,
+        under_way: &mut Access,
+    ) -> Result<Option<Vec<SqliteRow>>> {
+        self.file.before_write()?;
+        let harmless = |error| classify(error, Access::Read);
+        let written = match self.own() {
+            Some(own) => {
+                let mut guard = own.writer.acquire().await.map_err(harmless)?;
+                *under_way = Access::Write;
+                let written = query
+                    .fetch_all(connection(&mut guard).map_err(harmless)?)
+                    .await;
+                if written.is_ok() || is_locked(&written) {
+                    guard.done();
+                }
+                written
+            }
+            None => {
+                let mut hasty = Hasty::acquire(self).await.map_err(harmless)?;
+                *under_way = Access::Write;
+                let written = query.fetch_all(hasty.connection()).await;
+                hasty.give_back().await;
+                written
+            }
+        };
+        match written {
+            Ok(rows) => {
+                self.file.after_write()?;
+                Ok(Some(rows))
+            }
+            Err(error) if is_transaction_retryable(&error) => {
+                *under_way = Access::Read;
+                Ok(None)
+            }
+            Err(error) => Err(classify(error, Access::Write)),
+        }
+    }
+}
+
+fn is_locked<T>(written: &Result<T, sqlx::Error>) -> bool {
+    matches!(written, Err(error) if is_transaction_retryable(error))
+}
+
+/// A statement that can be sent again. A copy shares its text and its arguments.
+struct Repeatable {
+    text: SqlStr,
+    arguments: SqliteArguments,
+}
+
+impl Repeatable {
+    fn of(mut query: Query<'_>) -> Result<Self, sqlx::Error> {
+        let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?;
+        Ok(Self {
+            arguments: arguments.unwrap_or_default(),
+            text: query.sql(),
+        })
+    }
+
+    fn query(&self) -> Query<'static> {
+        query_with(self.text.clone(), self.arguments.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use idem_core::{BatchStore, ClaimRequest, Fingerprint, IdempotencyStore, Key};
+    use sqlx::Connection;
+
+    use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+    use super::*;
+    use crate::lock::MAX_LOCK_WAIT;
+    use crate::{Config, SqliteStore};
+
+    /// Creates a store with a table `written` in its file, in a folder that is dropped with it.
+    async fn store() -> (tempfile::TempDir, SqliteStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}/idem.db", folder.path().display());
+        let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
+        sqlx::raw_sql("CREATE TABLE written (row)")
+            .execute(store.pool())
+            .await
+            .unwrap();
+        (folder, store)
+    }
+
+    /// Returns how many rows a statement has written at once, if it ran.
+    async fn written_at_once(store: &SqliteStore) -> Option<usize> {
+        let query = sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
+        let mut under_way = Access::Read;
+        let rows = store.pools.write_at_once(query, &mut under_way).await;
+        let rows = rows.unwrap();
+        assert_eq!(under_way == Access::Write, rows.is_some());
+        rows.map(|rows| rows.len())
+    }
+
+    async fn written(store: &SqliteStore) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM written")
+            .fetch_one(store.pool())
+            .await
+            .unwrap()
+    }
+
+    fn request(id: &str) -> ClaimRequest {
+        let key = Key::new("tenant", "pay", id).unwrap();
+        ClaimRequest::new(key, Fingerprint::raw("request"))
+    }
+
+    async fn until_idle(store: &SqliteStore) {
+        while !store.pools.is_idle() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_would_have_to_wait_for_the_lock_is_not_run() {
+        let (folder, store) = store().await;
+        until_idle(&store).await;
+        assert_eq!(written_at_once(&store).await, Some(1));
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert_eq!(written_at_once(&store).await, None);
+        lock.rollback().await.unwrap();
+        assert_eq!(written_at_once(&store).await, Some(1));
+        assert_eq!(written(&store).await, 2);
+    }
+
+    #[tokio::test]
+    async fn only_the_shared_connection_waits_for_the_lock() {
+        let (_folder, store) = store().await;
+        let millis = || sqlx::query_scalar("PRAGMA busy_timeout");
+        let shared: i64 = millis().fetch_one(store.pool()).await.unwrap();
+        until_idle(&store).await;
+        let mut guard = store.pools.own().unwrap().writer.acquire().await.unwrap();
+        let own: i64 = millis()
+            .fetch_one(connection(&mut guard).unwrap())
+            .await
+            .unwrap();
+        assert_eq!((shared, own), (5000, 0));
+    }
+
+    #[tokio::test]
+    async fn while_a_caller_has_a_connection_everything_queues_for_it() {
+        let (_folder, store) = store().await;
+        let held = store.pool().acquire().await.unwrap();
+        assert_eq!(written_at_once(&store).await, None);
+        drop(held);
+        until_idle(&store).await;
+        assert_eq!(written_at_once(&store).await, Some(1));
+        store.close().await;
+        assert_eq!(written_at_once(&store).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_finds_the_lock_taken_waits_for_it() {
+        let (_folder, store) = store().await;
+        let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let query = || sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
+        let mut under_way = Access::Read;
+        let write = store.pools.write(query(), &mut under_way);
+        let (rows, ended) = tokio::join!(write, lock.commit());
+        ended.unwrap();
+        assert_eq!(rows.unwrap().len(), 1);
+        assert_eq!(written(&store).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_claim_of_a_mostly_fresh_operation_reads_nothing() {
+        let (_folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        store.pools.own().unwrap().readers.close();
+        let claimed = store.claim(&request("one")).await.unwrap();
+        assert_eq!(claimed.name(), "acquired");
+        let claimed = store.claim_many(&[request("two")]).await.remove(0);
+        assert_eq!(claimed.unwrap().name(), "acquired");
+        store
+            .operations
+            .estimator
+            .always_look(request("three").key());
+        assert!(store.claim(&request("three")).await.is_err());
+        assert!(store.claim_many(&[request("three")]).await[0].is_err());
+    }
+
+    /// A duplicate does not even wait for another claim that waits for the lock.
+    #[tokio::test]
+    async fn no_duplicate_waits_for_the_lock() {
+        let (folder, store) = store().await;
+        store.migrate().await.unwrap();
+        until_idle(&store).await;
+        let held = store.claim(&request("held")).await.unwrap();
+        assert_eq!(held.name(), "acquired");
+        let options = SqliteConnectOptions::new().filename(folder.path().join("idem.db"));
+        let mut other = SqliteConnection::connect_with(&options).await.unwrap();
+        let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for id in ["one", "two", "three"] {
+            let (store, request) = (store.clone(), request(id));
+            waiting.spawn(async move { store.claim(&request).await.unwrap().name() });
+        }
+        let deadline = Instant::now() + MAX_LOCK_WAIT;
+        while !store.pools.gate.is_waited_for() {
+            assert!(Instant::now() < deadline, "nobody tries for the lock");
+            tokio::task::yield_now().await;
+        }
+        let duplicate = request("held");
+        let claimed = tokio::time::timeout(MAX_LOCK_WAIT / 2, store.claim(&duplicate));
+        assert_eq!(claimed.await.unwrap().unwrap().name(), "in_flight");
+        assert!(waiting.try_join_next().is_none());
+        lock.rollback().await.unwrap();
+        assert_eq!(waiting.join_all().await, ["acquired"; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_database_in_memory_has_one_connection() {
+        let store = SqliteStore::connect("sqlite::memory:", Config::new()).await;
+        let store = store.unwrap();
+        assert!(store.pools.own().is_none());
+        assert_eq!(store.pool().options().get_max_connections(), 1);
+    }
+
+    /// The connection is back in the pool a moment after the transaction has ended, and the lock is
+    /// free.
+    #[tokio::test]
+    async fn a_lock_that_was_taken_a_moment_ago_is_tried() {
+        let (_folder, store) = store().await;
+        store.migrate().await.unwrap();
+        let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert!(store.claim(&request("one")).await.is_err());
+        lock.rollback().await.unwrap();
+        let held = store.pool().acquire().await.unwrap();
+        assert!(!store.pools.is_idle());
+        let claimed = store.claim(&request("two")).await.unwrap();
+        assert_eq!(claimed.name(), "acquired");
+        let claimed = store.claim_many(&[request("three")]).await.remove(0);
+        assert_eq!(claimed.unwrap().name(), "acquired");
+        drop(held);
+    }
+}
