@@ -3,8 +3,9 @@
 //! A write outside a transaction may meet a document that an open transaction has written. Then the
 //! server itself repeats the write, until that transaction ends or the write's `maxTimeMS` is over:
 //! <https://www.mongodb.com/docs/manual/core/transactions-production-consideration/#in-progress-transactions-and-write-conflicts>.
-//! So each deciding write gets [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Its end by `maxTimeMS` may have two other
-//! reasons, a slow server and members that confirm slowly, and neither may fail a write:
+//! So each deciding write gets [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT). Its end by
+//! `maxTimeMS` may have two other reasons, a slow server and members that confirm slowly, and
+//! neither may fail a write:
 //!
 //! * members that confirm slowly: the server answers with the document and a write concern error.
 //!   The store repeats the write, which changes nothing, with all the remaining time, and gives

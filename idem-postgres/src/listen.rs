@@ -88,8 +88,8 @@ impl PostgresNotifier {
     }
 
     /// Returns the channel; its notifications carry [`Key::hashed`]. The channel's name is made
-    /// from the names in the [`Config`](crate::Config): stores that share a table must name schema and table
-    /// alike, or they poll.
+    /// from the names in the [`Config`](crate::Config): stores that share a table must name schema
+    /// and table alike, or they poll.
     #[must_use]
     pub fn channel(&self) -> &str {
         &self.hub.route().channel

@@ -9,15 +9,10 @@ use idem_core::{
     WatermarkStore,
 };
 
+use super::row::Mark;
 use super::row::{Row, State};
 use super::store::Shared;
 use super::{Bug, MutantStore};
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    version: u64,
-    expires_at: i64,
-}
 
 fn at(operation: &'static str) -> impl Fn(Error) -> Error {
     move |error| error.at("mutant", operation)

@@ -21,6 +21,16 @@ pub(super) struct Row {
     pub(super) checkpoint: Option<Checkpoint>,
 }
 
+/// The committed row of a key that an open transaction holds; `None` where there was none.
+pub(super) type Held = Option<Row>;
+
+/// A watermark.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) version: u64,
+    pub(super) expires_at: i64,
+}
+
 #[derive(Debug, Clone)]
 pub(super) enum State {
     InFlight,

@@ -8,9 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_core::{ClaimOutcome, Completed, Key};
 
-use super::capabilities::Mark;
-use super::row::Row;
-use super::transactions::Held;
+use super::row::{Held, Mark, Row};
 use super::{Bug, disguise};
 
 /// The state that all handles share.

@@ -6,16 +6,13 @@ use async_trait::async_trait;
 use idem_core::backend::LockedKeys;
 use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Error, Key, Response, Result};
 
-use super::row::{Row, State};
+use super::row::{Held, State};
 use super::store::Shared;
 use super::{Bug, MutantStore};
 use crate::CallerTransaction;
 
 /// How many calls a store makes at a time, for [`Bug::WaitsForTransactions`].
 const CONNECTIONS: usize = 10;
-
-/// The committed row of a key that an open transaction holds; `None` where there was none.
-pub(super) type Held = Option<Row>;
 
 impl MutantStore {
     /// Returns the committed row of the key, if an open transaction holds it and this store

@@ -1,5 +1,6 @@
 //! The jobs and reports of a worker.
 
+use std::io::Write;
 use std::time::Duration;
 
 use idem_core::{Advance, ClaimOutcome, ClaimRequest, Key, Response};
@@ -108,4 +109,20 @@ pub enum Report {
     Finished,
     /// The job failed, and why.
     Failed(String),
+}
+
+impl Report {
+    /// Prints it as one line on standard output; if the reader is gone, the worker ends.
+    pub(super) fn tell(&self) {
+        let mut line = serde_json::to_string(self).expect("reports have a JSON form");
+        line.push('\n');
+        let mut output = std::io::stdout().lock();
+        if output
+            .write_all(line.as_bytes())
+            .and_then(|()| output.flush())
+            .is_err()
+        {
+            std::process::exit(3);
+        }
+    }
 }

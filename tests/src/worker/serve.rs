@@ -1,6 +1,6 @@
 //! The worker's side.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,28 +37,14 @@ pub fn serve(targets: &[Target]) -> Option<ExitCode> {
         .and_then(|runtime| runtime.block_on(run(targets)));
     Some(match result {
         Ok(()) => {
-            tell(&Report::Finished);
+            Report::Finished.tell();
             ExitCode::SUCCESS
         }
         Err(error) => {
-            tell(&Report::Failed(error.to_string()));
+            Report::Failed(error.to_string()).tell();
             ExitCode::FAILURE
         }
     })
-}
-
-/// Prints one line on standard output; if the reader is gone, the worker ends.
-pub(super) fn tell(report: &Report) {
-    let mut line = serde_json::to_string(report).expect("reports have a JSON form");
-    line.push('\n');
-    let mut output = std::io::stdout().lock();
-    if output
-        .write_all(line.as_bytes())
-        .and_then(|()| output.flush())
-        .is_err()
-    {
-        std::process::exit(3);
-    }
 }
 
 /// Reads lines of standard input; when it ends, so does the worker.
@@ -88,7 +74,7 @@ async fn run(targets: &[Target]) -> CaseResult {
     for step in job.steps {
         match step {
             Step::Wait => {
-                tell(&Report::Ready);
+                Report::Ready.tell();
                 let _ = input.recv().await;
             }
             step => worker.take(step).await?,
@@ -114,18 +100,18 @@ impl Steps {
                 self.store
                     .complete(self.held()?, &response, retention)
                     .await?;
-                tell(&Report::Done);
+                Report::Done.tell();
             }
             Step::RenewForEver { lease } => loop {
                 self.held = Some(self.store.renew(self.held()?, lease).await?);
-                tell(&Report::Done);
+                Report::Done.tell();
             },
             Step::Checkpoint { name, data } => {
                 let point = Checkpoint::new(name, data)?;
                 points(&self.store)?
                     .checkpoint(self.held()?, &point)
                     .await?;
-                tell(&Report::Done);
+                Report::Done.tell();
             }
             Step::Advance {
                 source,
@@ -134,7 +120,7 @@ impl Steps {
             } => {
                 let (marks, again) = (marks(&self.store)?, AtomicU64::new(0));
                 let told = race::ask(&again, || marks.advance(&source, version, retention)).await?;
-                tell(&Report::Advanced(told));
+                Report::Advanced(told).tell();
             }
             Step::CompleteEach {
                 requests,
@@ -149,7 +135,7 @@ impl Steps {
 
     async fn claim(&mut self, request: &ClaimRequest) -> CaseResult {
         let outcome = self.store.claim(request).await?;
-        tell(&Report::Claimed(outcome.clone()));
+        Report::Claimed(outcome.clone()).tell();
         if let ClaimOutcome::Acquired(claim) = outcome {
             self.held = Some(claim);
         }
@@ -174,7 +160,7 @@ impl Steps {
             self.store
                 .complete(self.held()?, &response, retention)
                 .await?;
-            tell(&Report::Done);
+            Report::Done.tell();
         }
         Ok(())
     }

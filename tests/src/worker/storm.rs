@@ -10,7 +10,6 @@ use idem_core::{
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::serve::tell;
 use super::{Report, Storm};
 use crate::CaseResult;
 use crate::history::{Answer, Call, Clock, Event, Op};
@@ -153,17 +152,18 @@ impl Racer<'_> {
 
     fn invoke(&self, call: &mut Call) -> Call {
         call.invoked_ns = self.clock.now();
-        tell(&Report::Invoked(call.clone()));
+        Report::Invoked(call.clone()).tell();
         call.clone()
     }
 
     fn tell_returned(&self, call: Call, answer: Answer) {
         let returned_ns = self.clock.now();
-        tell(&Report::Returned(Event {
+        let event = Event {
             call,
             answer,
             returned_ns,
-        }));
+        };
+        Report::Returned(event).tell();
     }
 
     async fn pause(&mut self, most: u64) {
