@@ -4,8 +4,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use crate::Result;
+use crate::account::Account;
 use crate::error::Doing;
-use crate::site::Account;
 
 /// A folder for one server, which the server's account may enter and write to.
 #[derive(Debug)]

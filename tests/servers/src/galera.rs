@@ -2,11 +2,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cluster::{Group, begin_each, eventually};
 use crate::error::Doing;
 use crate::folder::tail;
+use crate::group::{Group, begin_each, eventually};
 use crate::local::Local;
 use crate::mariadb::{client, make_data, probe, settings, url};
+use crate::node::Node;
 use crate::port::Reservation;
 use crate::server::{ClusterKind, Kind};
 use crate::tools::{ask, find};
@@ -128,45 +129,6 @@ fn replication(node: &Node) -> Vec<String> {
         ),
     ]
     .into()
-}
-
-/// One node of a cluster.
-#[derive(Debug)]
-pub(crate) struct Node {
-    /// Addresses of all nodes, including itself.
-    peers: String,
-    /// Whether it starts the cluster, with its own data. The others join the running nodes and get
-    /// missing data from one of them.
-    is_first: bool,
-    /// The position of its latest data, if it has any.
-    position: Option<String>,
-    /// For group communication, for missed writes, and for a copy of all data.
-    ports: [Reservation; 3],
-}
-
-impl Node {
-    /// Creates the nodes of one cluster; the first starts it.
-    fn group_of(count: usize) -> Result<Vec<Self>> {
-        let mut nodes = Vec::new();
-        for number in 0..count {
-            nodes.push(Self {
-                peers: String::new(),
-                is_first: number == 0,
-                position: None,
-                ports: [
-                    Reservation::new()?,
-                    Reservation::new()?,
-                    Reservation::new()?,
-                ],
-            });
-        }
-        let address = |node: &Self| format!("127.0.0.1:{}", node.ports[0].port());
-        let peers: Vec<_> = nodes.iter().map(address).collect();
-        for node in &mut nodes {
-            node.peers = peers.join(",");
-        }
-        Ok(nodes)
-    }
 }
 
 /// Nodes that are a cluster as long as most of them see each other.
@@ -336,7 +298,8 @@ fn status_in(text: &str) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use super::{Node, position_in, replication, status_in};
+    use super::{position_in, replication, status_in};
+    use crate::node::Node;
 
     const CLUSTER: &str = "01cc980c-e5ea-11f1-b2f4-5bc8adfe3539";
 

@@ -33,8 +33,9 @@
 //! The server's own client programs report whether it is ready, and its version.
 //!
 //! Each database has one file: describe it as a [`Server`] and add a line to the table in
-//! `server.rs`.
+//! `servers.rs`.
 
+mod account;
 mod certificate;
 mod cluster;
 mod container;
@@ -43,6 +44,7 @@ mod error;
 mod finder;
 mod folder;
 mod galera;
+mod group;
 mod instance;
 mod local;
 mod mariadb;
@@ -50,6 +52,7 @@ mod mongo;
 mod mssql;
 mod mysql;
 mod nats;
+mod node;
 mod options;
 mod packages;
 mod pgbouncer;
@@ -61,6 +64,7 @@ mod redis_cluster;
 mod secantus;
 mod sentinel;
 mod server;
+mod servers;
 mod site;
 mod source;
 mod state;
@@ -78,7 +82,8 @@ pub use options::{Durability, Lifetime, Options, Transport};
 pub use packages::{install, is_installed};
 pub use process::{Identity, Signal};
 pub use sentinel::RedisSentinel;
-pub use server::{Image, Product, Server, server, servers, variable};
+pub use server::{Image, Product, Server, variable};
+pub use servers::{server, servers};
 pub use source::Source;
 pub use state::{Record, State, missing_reason, url_for};
 

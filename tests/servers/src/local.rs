@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::account::Account;
 use crate::error::Doing;
 use crate::folder::Folder;
-use crate::galera::Node;
+use crate::node::Node;
 use crate::port::Reservation;
 use crate::process::{Identity, wait_until};
 use crate::server::Tls;
-use crate::site::{Account, Site};
+use crate::site::Site;
 use crate::watchdog::Watchdog;
 use crate::{Error, ErrorKind, Options, Product, Result, Server, Signal, Transport};
 

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use bson::{Document, doc};
 
-use crate::cluster::eventually;
 use crate::error::Doing;
+use crate::group::eventually;
 use crate::server::Kind;
 use crate::tools::{connect, find, holds};
 use crate::{Durability, Error, Image, Product, Result, Server, Site, secantus};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::site::is_root;
+use crate::account::is_root;
 use crate::tools::run;
 use crate::{Error, Result, Server};
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::cluster::{Group, eventually, wait_for_size};
+use crate::group::{Group, eventually, wait_for_size};
 use crate::local::Local;
 use crate::redis::{client, command, field, info, named_in, url};
 use crate::server::{ClusterKind, Kind};

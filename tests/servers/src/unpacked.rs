@@ -3,9 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::account::is_root;
 use crate::error::Doing;
 use crate::packages::is_debian;
-use crate::site::is_root;
 use crate::tools::{holds, run};
 use crate::{Error, Result};
 
