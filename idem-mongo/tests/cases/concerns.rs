@@ -153,7 +153,8 @@ async fn nothing_is_sent_of_what_is_too_large(cx: &Context) -> CaseResult {
     let response = Response::new(200, vec![7; 16 << 20]);
     let error = store.complete(&claim, &response, HOUR).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("16777216"), "{error}");
+    // The stored form has seven bytes beside the body.
+    assert!(error.to_string().contains("16777223"), "{error}");
     assert!(watch.take(&[]).is_empty(), "something was sent");
     let above = Limits::DEFAULT.with_max_result_bytes(16 << 20);
     assert!(Config::new().with_limits(above).is_err());
