@@ -30,7 +30,7 @@ impl Kind {
 /// An order to ship.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// The id from whoever orders; the same when the order is published twice.
+    /// The id that the customer sends; the same when the order is published twice.
     pub id: String,
     /// The outcome of the order.
     pub kind: Kind,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 const COMPANY: usize = 8;
 
 /// Executes a batch: returns an answer for each item, in order.
-type Errand<I, O> =
+type Answer<I, O> =
     Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
 
 /// Collects the items of concurrent callers into batches: for implementers of stores.
@@ -31,14 +31,14 @@ pub struct Batcher<I, O> {
     waiting: Mutex<Waiting<I, O>>,
     underway: AtomicUsize,
     most: usize,
-    errands: usize,
-    errand: Errand<I, O>,
+    batches: usize,
+    answer: Answer<I, O>,
 }
 
 struct Waiting<I, O> {
     callers: Vec<Caller<I, O>>,
     is_led: bool,
-    errands: usize,
+    batches: usize,
 }
 
 type Caller<I, O> = (I, oneshot::Sender<O>);
@@ -76,18 +76,19 @@ struct Turn<I: Send + 'static, O: Send + 'static>(Arc<Batcher<I, O>>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Turn<I, O> {
     fn drop(&mut self) {
-        self.0.waiting().errands -= 1;
+        self.0.waiting().batches -= 1;
         self.0.send(false);
     }
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// Creates a batcher: batches of at most `most` items, at most `errands` of them at a time.
-    /// `errand` answers each item, in order; items that it leaves out have no answer.
+    /// Creates a batcher: a batch has at most `most` items, and at most `batches` of them are under
+    /// way at a time. `answer` returns an answer for each item, in order; an item without one gets
+    /// `None`.
     pub fn new<F>(
         most: usize,
-        errands: usize,
-        errand: impl Fn(Vec<I>) -> F + Send + Sync + 'static,
+        batches: usize,
+        answer: impl Fn(Vec<I>) -> F + Send + Sync + 'static,
     ) -> Arc<Self>
     where
         F: Future<Output = Vec<O>> + Send + 'static,
@@ -96,12 +97,12 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             waiting: Mutex::new(Waiting {
                 callers: Vec::new(),
                 is_led: false,
-                errands: 0,
+                batches: 0,
             }),
             underway: AtomicUsize::new(0),
             most: most.max(1),
-            errands: errands.max(1),
-            errand: Box::new(move |items| Box::pin(errand(items))),
+            batches: batches.max(1),
+            answer: Box::new(move |items| Box::pin(answer(items))),
         })
     }
 
@@ -125,7 +126,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             let mut waiting = self.waiting();
             waiting.callers.push((item, caller));
             // Where no batch may be sent, the end of the first one sends the next.
-            waiting.errands < self.errands && !std::mem::replace(&mut waiting.is_led, true)
+            waiting.batches < self.batches && !std::mem::replace(&mut waiting.is_led, true)
         };
         if leads {
             let lead = Lead(Arc::clone(self));
@@ -156,10 +157,10 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         if led {
             waiting.is_led = false;
         }
-        if waiting.callers.is_empty() || waiting.is_led || waiting.errands >= self.errands {
+        if waiting.callers.is_empty() || waiting.is_led || waiting.batches >= self.batches {
             return None;
         }
-        waiting.errands += 1;
+        waiting.batches += 1;
         let later = waiting.callers.len().min(self.most);
         let later = waiting.callers.split_off(later);
         Some(std::mem::replace(&mut waiting.callers, later))
@@ -175,7 +176,7 @@ async fn ask_for<I: Send + 'static, O: Send + 'static>(
     if items.is_empty() {
         return;
     }
-    let answers = (turn.0.errand)(items).await;
+    let answers = (turn.0.answer)(items).await;
     for (told, answer) in told.into_iter().zip(answers) {
         // A caller that was dropped no longer waits.
         let _ = told.send(answer);
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_errand_that_panics_makes_room_for_the_next() {
+    async fn a_batch_that_panics_makes_room_for_the_next() {
         let gather: Arc<Batcher<u32, u32>> = Batcher::new(MOST, 1, |items: Vec<u32>| async move {
             assert_ne!(items, [1], "the first one stumbles");
             items
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_while_errands_are_under_way_goes_with_the_next() {
+    async fn a_caller_beside_batches_under_way_goes_with_the_next() {
         let (open, gate) = tokio::sync::watch::channel(false);
         let gather: Arc<Batcher<u32, (u32, usize)>> =
             Batcher::new(MOST, 2, move |items: Vec<u32>| {
@@ -284,7 +285,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        assert_eq!(gather.waiting().callers.len(), 8, "two errands of one each");
+        assert_eq!(gather.waiting().callers.len(), 8, "two batches of one each");
         open.send(true).unwrap();
         let mut counts = Vec::new();
         for (item, caller) in (0..).zip(callers) {
@@ -293,11 +294,11 @@ mod tests {
             counts.push(count);
         }
         assert_eq!(counts, [1, 1, 8, 8, 8, 8, 8, 8, 8, 8]);
-        assert_eq!(gather.waiting().errands, 0);
+        assert_eq!(gather.waiting().batches, 0);
     }
 
     #[tokio::test]
-    async fn no_more_errands_are_under_way_than_there_may_be() {
+    async fn no_more_batches_are_under_way_than_allowed() {
         let (underway, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counted, seen) = (Arc::clone(&underway), Arc::clone(&most));
         let gather: Arc<Batcher<u32, u32>> = Batcher::new(16, 2, move |items: Vec<u32>| {
@@ -335,7 +336,7 @@ mod tests {
         assert!(second.block_on(once(&mut other)).is_none());
         drop(first);
         assert_eq!(second.block_on(other), None);
-        assert_eq!(gather.waiting().errands, 0);
+        assert_eq!(gather.waiting().batches, 0);
     }
 
     #[test]
