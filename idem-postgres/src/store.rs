@@ -36,7 +36,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 ///
 /// | setting of the role, database or server | effect |
 /// | --- | --- |
-/// | `standard_conforming_strings`, `search_path` with functions or types of the server's names, `DateStyle`, `TimeZone`, `IntervalStyle`, `bytea_output`, `quote_all_identifiers`, `plan_cache_mode`, `row_security`, `session_replication_role` | none |
+/// | `standard_conforming_strings`, `search_path` with functions or types of the server's names, `DateStyle`, `TimeZone`, `IntervalStyle`, `bytea_output`, `quote_all_identifiers`, `plan_cache_mode`, `row_security`, `session_replication_role`; the locale of the database, of libc or ICU | none |
 /// | `default_transaction_isolation` | the store repeats a statement that loses a race under REPEATABLE READ or SERIALIZABLE; SERIALIZABLE costs throughput |
 /// | `lock_timeout` | the statements set their own; in a caller's transaction the shorter one holds. Tried with 20 ms; with 1 ms `connect` may answer `Contention`, and may be repeated |
 /// | `idle_session_timeout` | the store replaces a closed connection and sends the statement again: it had not begun |

@@ -1,5 +1,5 @@
 //! Runs the suite, and this crate's own cases, against PostgreSQL, directly and behind PgBouncer in
-//! transaction mode; and the suite behind `Batched`, and under hostile defaults of the session.
+//! transaction mode; and the suite behind `Batched`, and under hostile defaults of the database and the role.
 
 mod cases;
 mod support;
@@ -24,6 +24,6 @@ fn main() -> ExitCode {
         Target::new("postgres", || async { PostgresHarness::direct() }).with_cases(cases::ALL),
         Target::new("pgbouncer", || async { PostgresHarness::pooled() }).with_cases(cases::ALL),
         Target::new("postgres-one-lane", one_lane),
-        Target::new("postgres-hostile", || async { PostgresHarness::hostile() }),
+        Target::new("postgres-hostile", PostgresHarness::hostile),
     ])
 }

@@ -32,6 +32,11 @@ pub(super) const A_TOKEN_AT_ITS_END_IS_NAMED_AND_HURTS_NO_NEIGHBOUR: Case = case
     "a_token_at_its_end_is_named_and_hurts_no_neighbour",
     |cx| Box::pin(a_token_at_its_end_is_named_and_hurts_no_neighbour(cx)),
 );
+pub(super) const TIME_OUTS_OF_THE_SERVER_DO_NOT_HIDE_WHAT_HAPPENED: Case = case(
+    14,
+    "time_outs_of_the_server_do_not_hide_what_happened",
+    |cx| Box::pin(time_outs_of_the_server_do_not_hide_what_happened(cx)),
+);
 pub(super) const WHAT_IS_WRONG_WITH_A_TABLE_IS_NAMED: Case =
     case(14, "what_is_wrong_with_a_table_is_named", |cx| {
         Box::pin(what_is_wrong_with_a_table_is_named(cx))
@@ -86,7 +91,14 @@ async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> 
     };
     // The store's own pool uses a connection that was idle for a moment without a ping.
     let url = harness.url_with(name, "20ms");
-    let store = PostgresStore::connect(&url, theirs.config().clone()).await?;
+    let mut tries = 0;
+    let store = loop {
+        match PostgresStore::connect(&url, theirs.config().clone()).await {
+            Ok(store) => break store,
+            Err(error) => assert!(error.is_retryable() && tries < 20, "{error}"),
+        }
+        tries += 1;
+    };
     for key in 0..20 {
         let request = cx.request(&cx.key(format!("key {key}")));
         let mut tries = 0;
@@ -97,6 +109,61 @@ async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> 
         }
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
+    Ok(())
+}
+
+/// The server ends a claim that waits for a lock, and a transaction that idles, by its own time-outs
+/// (`transaction_timeout`: PostgreSQL 17 and later). The claim may be repeated, and is won then.
+async fn time_outs_of_the_server_do_not_hide_what_happened(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    if harness.mode() == StatementMode::Unprepared {
+        return Ok(());
+    }
+    let holder = harness.store(cx.namespace()).await?;
+    for (name, effect) in [
+        ("statement_timeout", Effect::None),
+        ("transaction_timeout", Effect::Unknown),
+    ] {
+        let store = match harness.store_under(name, "40ms", cx.namespace()).await {
+            Ok(store) => store,
+            Err(error) if error.to_string().contains("unrecognized configuration") => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let request = cx.request(&cx.key(name));
+        let mut transaction = holder.pool().begin().await?;
+        let _claim = holder.claim_in(&mut transaction, &request).await?;
+        let error = store.claim(&request).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Unavailable, effect),
+            "{name}: {error}"
+        );
+        assert!(error.to_string().contains(name), "{error}");
+        transaction.rollback().await?;
+        let claim = store.claim(&request).await?.acquired().expect("free again");
+        store
+            .complete(&claim, &Response::new(200, "done"), HOUR)
+            .await?;
+    }
+    let name = "idle_in_transaction_session_timeout";
+    let store = harness.store_under(name, "40ms", cx.namespace()).await?;
+    let request = cx.request(&cx.key(name));
+    let mut transaction = store.pool().begin().await?;
+    let told = store.claim_in(&mut transaction, &request).await?;
+    let claim = told.acquired().expect("a fresh key");
+    // Time is the subject: the server ends the transaction meanwhile.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let done = Response::new(200, "done");
+    let completed = store
+        .complete_in(&mut transaction, &claim, &done, HOUR)
+        .await;
+    let error = completed.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (ErrorKind::Unavailable, Effect::None),
+        "{error}"
+    );
+    assert_eq!(cx.store().claim(&request).await?.name(), "acquired");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Access of the tests to PostgreSQL.
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -36,24 +37,31 @@ impl PostgresHarness {
         Self::at("pgbouncer", product, StatementMode::Unprepared)
     }
 
-    /// Creates the harness for the server with session defaults that change the meaning or the
+    /// Creates the harness for a database of the server whose defaults change the meaning or the
     /// course of statements.
-    pub(crate) fn hostile() -> Result<Self, Missing> {
-        let mut harness = Self::at("postgres", "PostgreSQL", StatementMode::Prepared)?;
-        harness.name = "postgres-hostile";
-        let separator = if harness.url.contains('?') { '&' } else { '?' };
-        harness.url.push(separator);
-        let defaults = HOSTILE.iter();
-        let defaults = defaults.map(|(name, value)| format!("options[{name}]={value}"));
-        harness.url += &defaults.collect::<Vec<_>>().join("&");
-        Ok(harness)
+    pub(crate) async fn hostile() -> Result<Self, Missing> {
+        let direct = Self::direct()?;
+        let made = make_hostile_database(&direct).await;
+        made.map_err(|error| Missing::new(format!("no hostile database: {error}")))?;
+        Self::hostile_on(&direct)
+    }
+
+    /// Creates the harness for the database that [`hostile`](Self::hostile) has made.
+    fn hostile_on(direct: &Self) -> Result<Self, Missing> {
+        let options = PgConnectOptions::from_str(&direct.url);
+        let options = options.map_err(|error| Missing::new(error.to_string()))?;
+        Ok(Self {
+            name: "postgres-hostile",
+            url: options.database(HOSTILE_DATABASE).to_url_lossy().into(),
+            ..Self::direct()?
+        })
     }
 
     /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         match name {
             "pgbouncer" => Self::pooled(),
-            "postgres-hostile" => Self::hostile(),
+            "postgres-hostile" => Self::hostile_on(&Self::direct()?),
             _ => Self::direct(),
         }
     }
@@ -172,26 +180,38 @@ impl PostgresHarness {
     }
 }
 
-/// Defaults that a role, a database or a server may have. With `pg_catalog` behind it, a schema's
-/// functions and types hide the server's own.
-const HOSTILE: &[(&str, &str)] = &[
+/// The database of `postgres-hostile`. It stays on the server.
+const HOSTILE_DATABASE: &str = "idem_hostile";
+
+/// From PostgreSQL 15, where it is built with ICU, a database orders and folds text by its rules:
+/// Turkish, numbers in their order as numbers, punctuation ignored.
+const ICU: &str = "LOCALE_PROVIDER icu ICU_LOCALE 'tr-u-ka-shifted-kn-true'";
+
+/// Defaults of the database. With `pg_catalog` behind it, a schema's functions and types hide the
+/// server's own.
+const DATABASE_DEFAULTS: &[(&str, &str)] = &[
     ("standard_conforming_strings", "off"),
     ("escape_string_warning", "off"),
     ("backslash_quote", "on"),
-    ("default_transaction_isolation", "repeatable%20read"),
+    ("default_transaction_isolation", "'repeatable read'"),
     ("default_transaction_deferrable", "on"),
-    ("search_path", "idem_impostors,pg_catalog,public"),
-    ("idle_session_timeout", "400ms"),
-    ("idle_in_transaction_session_timeout", "1min"),
-    ("lock_timeout", "20ms"),
-    ("statement_timeout", "1min"),
-    ("TimeZone", "Asia/Kathmandu"),
+    ("search_path", "idem_impostors, pg_catalog, public"),
+    ("TimeZone", "'Asia/Kathmandu'"),
     ("DateStyle", "German"),
     ("IntervalStyle", "sql_standard"),
     ("bytea_output", "escape"),
     ("extra_float_digits", "-15"),
     ("array_nulls", "off"),
     ("transform_null_equals", "on"),
+];
+
+/// Defaults of the role in the database. A server that is older than a setting has none of it.
+const ROLE_DEFAULTS: &[(&str, &str)] = &[
+    ("idle_session_timeout", "'400ms'"),
+    ("idle_in_transaction_session_timeout", "'1min'"),
+    ("lock_timeout", "'20ms'"),
+    ("statement_timeout", "'1min'"),
+    ("transaction_timeout", "'1min'"),
     ("quote_all_identifiers", "on"),
     ("session_replication_role", "replica"),
     ("row_security", "off"),
@@ -202,20 +222,66 @@ const HOSTILE: &[(&str, &str)] = &[
 
 /// Functions and types with the server's names.
 const IMPOSTORS: &str = "
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET LOCAL lock_timeout = 0;
-SELECT pg_catalog.pg_advisory_xact_lock(7031);
-CREATE SCHEMA IF NOT EXISTS idem_impostors;
-CREATE OR REPLACE FUNCTION idem_impostors.clock_timestamp() RETURNS timestamptz
+CREATE SCHEMA idem_impostors;
+CREATE FUNCTION idem_impostors.clock_timestamp() RETURNS timestamptz
     LANGUAGE sql AS 'SELECT pg_catalog.to_timestamp(0)';
-CREATE OR REPLACE FUNCTION idem_impostors.set_config(pg_catalog.text, pg_catalog.text, boolean)
+CREATE FUNCTION idem_impostors.set_config(pg_catalog.text, pg_catalog.text, boolean)
     RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
-CREATE OR REPLACE FUNCTION idem_impostors.current_setting(pg_catalog.text)
+CREATE FUNCTION idem_impostors.current_setting(pg_catalog.text)
     RETURNS pg_catalog.text LANGUAGE sql AS 'SELECT NULL::pg_catalog.text';
-CREATE OR REPLACE FUNCTION idem_impostors.decode(pg_catalog.text, pg_catalog.text)
+CREATE FUNCTION idem_impostors.decode(pg_catalog.text, pg_catalog.text)
     RETURNS pg_catalog.bytea LANGUAGE sql AS 'SELECT NULL::pg_catalog.bytea';
-CREATE OR REPLACE FUNCTION idem_impostors.pg_notify(pg_catalog.text, pg_catalog.text)
+CREATE FUNCTION idem_impostors.pg_notify(pg_catalog.text, pg_catalog.text)
     RETURNS void LANGUAGE sql AS 'SELECT';";
+
+/// Creates the hostile database where it is missing; its defaults come last, so a database that has
+/// them is whole.
+async fn make_hostile_database(direct: &PostgresHarness) -> Result<(), BoxError> {
+    let options = PgConnectOptions::from_str(&direct.url)?;
+    let mut server = options.connect().await?;
+    let lock = "SELECT pg_catalog.pg_advisory_lock(7031)";
+    sqlx::raw_sql(lock).execute(&mut server).await?;
+    let is_whole = format!(
+        "SELECT FROM pg_db_role_setting AS s JOIN pg_database AS d ON d.oid = s.setdatabase
+        WHERE d.datname = '{HOSTILE_DATABASE}' AND s.setrole <> 0"
+    );
+    let whole = sqlx::raw_sql(AssertSqlSafe(is_whole));
+    if whole.fetch_optional(&mut server).await?.is_some() {
+        return Ok(server.close().await?);
+    }
+    let known = "SELECT name FROM pg_settings UNION ALL
+        SELECT 'ICU' WHERE current_setting('server_version_num')::integer >= 150000
+            AND EXISTS (SELECT FROM pg_collation WHERE collname = 'und-x-icu')";
+    let known = sqlx::raw_sql(known).fetch_all(&mut server).await?;
+    let known: HashSet<String> = known
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, _>>()?;
+    let icu = if known.contains("ICU") { ICU } else { "" };
+    for sql in [
+        format!("DROP DATABASE IF EXISTS {HOSTILE_DATABASE}"),
+        format!("CREATE DATABASE {HOSTILE_DATABASE} TEMPLATE template0 ENCODING 'UTF8' {icu}"),
+    ] {
+        let sent = sqlx::raw_sql(AssertSqlSafe(sql));
+        sent.execute(&mut server).await?;
+    }
+    let mut inside = options.database(HOSTILE_DATABASE).connect().await?;
+    sqlx::raw_sql(IMPOSTORS).execute(&mut inside).await?;
+    inside.close().await?;
+    for (owner, defaults) in [
+        (format!("DATABASE {HOSTILE_DATABASE}"), DATABASE_DEFAULTS),
+        (
+            format!("ROLE CURRENT_USER IN DATABASE {HOSTILE_DATABASE}"),
+            ROLE_DEFAULTS,
+        ),
+    ] {
+        let defaults = defaults.iter().filter(|(name, _)| known.contains(*name));
+        let sql = defaults.map(|(name, value)| format!("ALTER {owner} SET {name} = {value};"));
+        let sent = sqlx::raw_sql(AssertSqlSafe(sql.collect::<String>()));
+        sent.execute(&mut server).await?;
+    }
+    Ok(server.close().await?)
+}
 
 /// Returns the harness of a case.
 pub(crate) fn harness(cx: &Context) -> Result<PostgresHarness, CaseError> {
@@ -258,9 +324,6 @@ impl Harness for PostgresHarness {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         let namespace = format!("idem_test_{random:032x}");
-        if self.name == "postgres-hostile" {
-            self.execute(IMPOSTORS.to_owned()).await?;
-        }
         // Boxed, because it is deep.
         let store = Box::pin(self.store(&namespace)).await?;
         Box::pin(store.migrate()).await?;
