@@ -65,16 +65,27 @@ fn code(database: &(dyn sqlx::error::DatabaseError + 'static)) -> i32 {
         .unwrap_or(-1)
 }
 
-/// Returns whether to repeat the whole transaction: this error, or one of its sources, says that
-/// the database was locked (SQLITE_BUSY, SQLITE_LOCKED).
+/// Returns whether to repeat the whole transaction: this error, or one of its sources, is
+/// [`Contention`](ErrorKind::Contention) of a store, or says that the database was locked
+/// (SQLITE_BUSY, SQLITE_LOCKED).
 #[must_use]
 pub fn is_transaction_retryable(error: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(SqlxError::Database(database)) = error.downcast_ref::<SqlxError>() {
-            return is_lock(code(&**database));
-        }
-        next = error.source();
+    idem_sql::transactions::is_retryable(error, |error| {
+        let SqlxError::Database(database) = error.downcast_ref()? else {
+            return None;
+        };
+        Some(is_lock(code(&**database)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contention_repeats_the_transaction() {
+        let lost = Error::new(ErrorKind::Contention, Effect::None, "lost");
+        assert!(is_transaction_retryable(&lost));
+        assert!(!is_transaction_retryable(&Error::claim_lost()));
     }
-    false
 }
