@@ -131,8 +131,8 @@ pub(super) async fn locked_key(
         let row = heat.row("locked_key", LOCKED, NOT_LOCKED);
         row.into_iter().collect()
     });
-    // Each round begins with a wait for the lock.
-    meter.measure(scene.longer(4)).await?;
+    // The transaction is open for five seconds; each round begins with a wait for its lock.
+    meter.measure(scene.longer(14)).await?;
     arena.close().await
 }
 
