@@ -16,7 +16,7 @@ pub(crate) struct Backoff {
 }
 
 const FIRST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl Backoff {
     pub(crate) fn new(limit: Duration) -> Self {
@@ -38,7 +38,7 @@ impl Backoff {
 
     /// Waits for the next try; returns `false`, at once, when the deadline has passed.
     pub(crate) async fn pause(&mut self) -> bool {
-        self.pause_at_most(LONGEST).await
+        self.pause_at_most(MAX_PAUSE).await
     }
 
     /// Like [`pause`](Self::pause), but never longer than `longest`.
@@ -50,7 +50,7 @@ impl Backoff {
         let jittered = self.next.mul_f64(rand::random_range(0.5..=1.0));
         let shortest = Duration::from_millis(1);
         tokio::time::sleep(jittered.min(longest).max(shortest).min(left)).await;
-        self.next = (self.next * 2).min(LONGEST);
+        self.next = (self.next * 2).min(MAX_PAUSE);
         true
     }
 }

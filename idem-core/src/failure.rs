@@ -30,7 +30,7 @@ impl Failure {
     pub const FAILED: &'static str = "idem.failed";
     /// The work has run, but its result could not be stored: too large, or without a JSON form. It
     /// must not run again for that reason.
-    pub const UNSTORABLE: &'static str = "idem.unstorable";
+    pub const NOT_STORED: &'static str = "idem.not_stored";
 
     /// Creates a failure with this code (at most 65,535 bytes) and message.
     #[must_use]

@@ -124,8 +124,8 @@ impl Key {
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::with_capacity(self.text.len() + 2);
-        for (place, part) in self.parts().into_iter().enumerate() {
-            if place > 0 {
+        for (index, part) in self.parts().into_iter().enumerate() {
+            if index > 0 {
                 path.push(':');
             }
             if !part
@@ -159,10 +159,10 @@ fn joined(parts: [&str; 3]) -> Arc<str> {
     let mut bytes = [0; MAX];
     let mut end = 0;
     for part in parts {
-        let Some(place) = bytes.get_mut(end..end + part.len()) else {
+        let Some(index) = bytes.get_mut(end..end + part.len()) else {
             return parts.concat().into();
         };
-        place.copy_from_slice(part.as_bytes());
+        index.copy_from_slice(part.as_bytes());
         end += part.len();
     }
     match str::from_utf8(&bytes[..end]) {

@@ -53,7 +53,7 @@ pub(crate) fn failed<B: HttpBody<Data = Bytes>>(
     policy: &HttpPolicy,
 ) -> Response<Body<B>> {
     let problem = match failed.failure.code() {
-        Failure::UNSTORABLE => not_stored(),
+        Failure::NOT_STORED => not_stored(),
         _ => Problem::new(
             ProblemType::OutcomeUnknown,
             "A request with this key was begun and did not end well, and it must not be handled again. Find out \

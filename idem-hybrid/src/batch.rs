@@ -7,7 +7,7 @@ use idem_core::{
     BatchStore, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Result,
 };
 
-use crate::front::{Look, Miss};
+use crate::front::{CacheAnswer, Miss};
 use crate::store::{BACKEND, completed, replay};
 use crate::{Cache, HybridStore};
 
@@ -22,21 +22,21 @@ enum Item<T> {
 }
 
 impl<C: Cache, S: BatchStore> HybridStore<C, S> {
-    async fn look_for_all(&self, requests: &[ClaimRequest]) -> Vec<Item<C::Ticket>> {
-        let looks: Vec<_> = requests
+    async fn ask_for_all(&self, requests: &[ClaimRequest]) -> Vec<Item<C::Ticket>> {
+        let reads: Vec<_> = requests
             .iter()
-            .map(|request| self.look_for(request))
+            .map(|request| self.ask_for(request))
             .collect();
-        stream::iter(looks).buffered(READS).collect().await
+        stream::iter(reads).buffered(READS).collect().await
     }
 
-    async fn look_for(&self, request: &ClaimRequest) -> Item<C::Ticket> {
+    async fn ask_for(&self, request: &ClaimRequest) -> Item<C::Ticket> {
         if check::claim(request, &self.database.limits()).is_err() {
             return Item::Open(None);
         }
-        match self.front.look(request.key()).await {
-            Look::Hit(record) => Item::Answered(replay(*record, request)),
-            Look::Miss(miss) => Item::Open(Some(miss)),
+        match self.front.ask(request.key()).await {
+            CacheAnswer::Hit(record) => Item::Answered(replay(*record, request)),
+            CacheAnswer::Miss(miss) => Item::Open(Some(miss)),
         }
     }
 
@@ -79,7 +79,7 @@ impl<C: Cache, S: BatchStore> BatchStore for HybridStore<C, S> {
         if check::batch_items(requests.len()).is_err() {
             return self.database.claim_many(requests).await;
         }
-        let items = self.look_for_all(requests).await;
+        let items = self.ask_for_all(requests).await;
         let open: Vec<_> = requests
             .iter()
             .zip(&items)

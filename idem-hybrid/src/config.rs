@@ -21,7 +21,7 @@ pub enum Reads {
 
 /// The longest budget and pause. Longer ones have no use, and the clock cannot represent instants
 /// that far away.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Budgets, bounds and the breaker. Budgets and pauses are a day at most. All have defaults that
 /// suit a cache in the same data centre.
@@ -69,7 +69,7 @@ impl Config {
     /// database.
     #[must_use]
     pub fn with_budget(mut self, budget: Duration) -> Self {
-        self.budget = budget.min(LONGEST);
+        self.budget = budget.min(MAX_TIME);
         self
     }
 
@@ -77,7 +77,7 @@ impl Config {
     /// take.
     #[must_use]
     pub fn with_background_budget(mut self, budget: Duration) -> Self {
-        self.background_budget = budget.min(LONGEST);
+        self.background_budget = budget.min(MAX_TIME);
         self
     }
 
@@ -116,8 +116,8 @@ impl Config {
     /// background.
     #[must_use]
     pub fn with_breaker_pause(mut self, pause: Duration, max: Duration) -> Self {
-        self.breaker_pause = pause.min(LONGEST);
-        self.breaker_max_pause = max.min(LONGEST);
+        self.breaker_pause = pause.min(MAX_TIME);
+        self.breaker_max_pause = max.min(MAX_TIME);
         self
     }
 
@@ -162,7 +162,7 @@ mod tests {
             config.breaker_pause,
             config.breaker_max_pause,
         ] {
-            assert_eq!(long, LONGEST);
+            assert_eq!(long, MAX_TIME);
         }
     }
 }

@@ -14,11 +14,11 @@ use crate::metrics::Counters;
 use crate::{Cache, Config, entry};
 
 /// How many claims may run beside a read of the cache, and go on after its answer.
-const MOST_TOGETHER: usize = 1024;
+const MAX_BATCH_SIZE: usize = 1024;
 
 /// The result of a cache lookup.
 #[derive(Debug)]
-pub(crate) enum Look<T> {
+pub(crate) enum CacheAnswer<T> {
     /// A live record.
     Hit(Box<Completed>),
     /// Nothing that answers.
@@ -50,20 +50,20 @@ impl<C: Cache> Front<C> {
             cache: Arc::new(cache),
             guard: Guard::new(&config),
             slots: Arc::new(Semaphore::new(config.max_background as usize)),
-            together: Arc::new(Semaphore::new(MOST_TOGETHER)),
+            together: Arc::new(Semaphore::new(MAX_BATCH_SIZE)),
             config,
             counters: Counters::default(),
         }
     }
 
     /// Reads the key's record, within the budget of a waiting caller.
-    pub(crate) async fn look(&self, key: &Key) -> Look<C::Ticket> {
+    pub(crate) async fn ask(&self, key: &Key) -> CacheAnswer<C::Ticket> {
         let read = self.guard.read(&self.cache, key, self.config.budget);
         let lookup = match read.await {
             Ok(lookup) => lookup,
             Err(no_answer) => {
                 self.counters.no_answer(&no_answer);
-                return Look::Miss(Miss {
+                return CacheAnswer::Miss(Miss {
                     ticket: None,
                     is_garbage: false,
                 });
@@ -73,7 +73,7 @@ impl<C: Cache> Front<C> {
         match lookup.hit.map(|hit| entry::decode(hit.entry, key, hit.age)) {
             Some(Ok(record)) if !record.info.remaining().is_zero() => {
                 self.counters.hit();
-                return Look::Hit(Box::new(record));
+                return CacheAnswer::Hit(Box::new(record));
             }
             Some(Err(_)) => {
                 is_garbage = true;
@@ -81,7 +81,7 @@ impl<C: Cache> Front<C> {
             }
             Some(Ok(_)) | None => self.counters.miss(),
         }
-        Look::Miss(Miss {
+        CacheAnswer::Miss(Miss {
             ticket: Some(lookup.ticket),
             is_garbage,
         })
@@ -98,8 +98,8 @@ impl<C: Cache> Front<C> {
     /// Removes the entry, breaker or not; returns whether the cache has done so.
     pub(crate) async fn invalidate(&self, key: &Key) -> Result<()> {
         let invalidated = self.cache.invalidate(key);
-        let told = in_time(self.config.background_budget, invalidated).await;
-        told.inspect_err(|_| self.counters.error())
+        let returned = in_time(self.config.background_budget, invalidated).await;
+        returned.inspect_err(|_| self.counters.error())
     }
 
     /// Returns a ticket, for work in the background.

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
-use crate::front::{Front, Look, Miss};
+use crate::front::{CacheAnswer, Front, Miss};
 use crate::{Cache, CacheMetrics, Config, Reads};
 
 pub(crate) const BACKEND: &str = "hybrid";
@@ -137,8 +137,8 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
     ///
     /// The cache may have forgotten the key or not; repeat it.
     pub async fn invalidate(&self, key: &Key) -> Result<()> {
-        let told = self.front.invalidate(key).await;
-        told.map_err(|error| error.at(BACKEND, "invalidate"))
+        let returned = self.front.invalidate(key).await;
+        returned.map_err(|error| error.at(BACKEND, "invalidate"))
     }
 
     /// Waits until the promotions that are under way have ended; for shutting down, and for tests.
@@ -151,9 +151,9 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
     }
 
     async fn claim_cache_first(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let miss = match self.front.look(request.key()).await {
-            Look::Hit(record) => return Ok(replay(*record, request)),
-            Look::Miss(miss) => miss,
+        let miss = match self.front.ask(request.key()).await {
+            CacheAnswer::Hit(record) => return Ok(replay(*record, request)),
+            CacheAnswer::Miss(miss) => miss,
         };
         let outcome = self.database.claim(request).await?;
         self.learn(request.key(), miss, completed(&outcome));
@@ -175,12 +175,12 @@ impl<C: Cache, S: IdempotencyStore> HybridStore<C, S> {
         let outcome = tokio::select! {
             biased;
             outcome = &mut claiming => outcome,
-            look = self.front.look(request.key()) => match look {
-                Look::Hit(record) => {
+            answer = self.front.ask(request.key()) => match answer {
+                CacheAnswer::Hit(record) => {
                     runtime.spawn(give_back(Arc::clone(&self.database), claiming));
                     return Ok(replay(*record, request));
                 }
-                Look::Miss(_) => claiming.await,
+                CacheAnswer::Miss(_) => claiming.await,
             },
         };
         let outcome = outcome.map_err(|error| ended_early().with_source(error))??;
@@ -329,9 +329,9 @@ impl<C: Cache, S: IdempotencyStore> IdempotencyStore for HybridStore<C, S> {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        let miss = match self.front.look(key).await {
-            Look::Hit(record) => return Ok(Some(Record::Completed(*record))),
-            Look::Miss(miss) => miss,
+        let miss = match self.front.ask(key).await {
+            CacheAnswer::Hit(record) => return Ok(Some(Record::Completed(*record))),
+            CacheAnswer::Miss(miss) => miss,
         };
         let record = self.database.get(key).await?;
         let found = match &record {

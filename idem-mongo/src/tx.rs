@@ -54,7 +54,7 @@ impl MongoStore {
         session: &mut ClientSession,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        self.operations.estimator.always_look(request.key());
+        self.operations.estimator.always_expect(request.key());
         let at = |error: Error| error.at(BACKEND, "claim_in");
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
@@ -80,7 +80,7 @@ impl MongoStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.estimator.always_look(claim.key());
+        self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
         let sealing = self.operations.response(response, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
@@ -106,7 +106,7 @@ impl MongoStore {
         failure: &Failure,
         retention: Duration,
     ) -> Result<()> {
-        self.operations.estimator.always_look(claim.key());
+        self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
         let sealing = self.operations.failure(failure, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
@@ -133,7 +133,7 @@ impl MongoStore {
         claim: &Claim,
         checkpoint: &Checkpoint,
     ) -> Result<()> {
-        self.operations.estimator.always_look(claim.key());
+        self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "checkpoint_in");
         let stored = self.operations.noted(checkpoint).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;

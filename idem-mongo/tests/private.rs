@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The server's TTL monitor runs each minute.
-const TTL_PATIENCE: Duration = Duration::from_secs(150);
+const TTL_TIMEOUT: Duration = Duration::from_secs(150);
 
 fn main() -> ExitCode {
     let missing = idem_servers::server("mongo").map_or(true, |server| server.programs().is_none());
@@ -153,7 +153,7 @@ async fn until_gone(
     records: &Collection<Document>,
     request: &ClaimRequest,
 ) -> Result<(), BoxError> {
-    let deadline = Instant::now() + TTL_PATIENCE;
+    let deadline = Instant::now() + TTL_TIMEOUT;
     let key = doc! { "_id": request.key().path() };
     while records.find_one(key.clone()).await?.is_some() {
         if Instant::now() > deadline {

@@ -49,7 +49,7 @@ impl Operations {
                 session,
                 &self.locked_marks,
                 source,
-                || values(&self.sql.look_at_mark),
+                || values(&self.sql.lookup_at_mark),
                 || values(&self.sql.advance),
             );
             let rows = match asked.await {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
-use idem_sql::config::{LONGEST_TIME, checked_name};
+use idem_sql::config::{MAX_TIME, checked_name};
 
 /// The configuration of a store: names, limits, and how keys are claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Config {
         timeout: "More than a year counts as a year. For a lock that another transaction holds, a statement waits \
                   [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT) at most.",
         batching: "",
-        longest: LONGEST_TIME
+        longest: MAX_TIME
     }
 
     /// Sets the schema of the tables, instead of the user's default: 1 to 63 characters, with the
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_time_out_has_an_end() {
         let config = Config::new().with_timeout(Duration::MAX);
-        assert_eq!(config.timeout(), LONGEST_TIME);
+        assert_eq!(config.timeout(), MAX_TIME);
         let later = std::time::Instant::now().checked_add(config.timeout());
         assert!(later.is_some());
     }

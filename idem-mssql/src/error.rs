@@ -72,12 +72,12 @@ pub(crate) fn classify(error: DriverError, sent: Access) -> Error {
         Access::Read => Effect::None,
         Access::Write => effect,
     };
-    let told = Error::new(kind, effect, message);
+    let error_of_ours = Error::new(kind, effect, message);
     match error {
         DriverError::Server(token) if codes::may_show_values(token.code(), token.message()) => {
-            told.with_source(Withheld::from(&token))
+            error_of_ours.with_source(Withheld::from(&token))
         }
-        error => told.with_source(error),
+        error => error_of_ours.with_source(error),
     }
 }
 
@@ -158,26 +158,26 @@ pub(crate) fn is_lost_race(error: &Error) -> bool {
 
 /// Returns whether another transaction's lock was not free in time; nothing was done then.
 pub(crate) fn is_lock_timeout(error: &Error) -> bool {
-    told(error, codes::is_lock_timeout)
+    server_says(error, codes::is_lock_timeout)
 }
 
 /// Returns whether a number in one row of a batch cannot grow any more; nothing was done then.
 pub(crate) fn is_overflow(error: &Error) -> bool {
-    told(error, codes::is_overflow)
+    server_says(error, codes::is_overflow)
 }
 
 /// Returns whether the server does not know the statement, or a part of it; nothing was done then.
 pub(crate) fn is_unknown_statement(error: &Error) -> bool {
-    told(error, codes::is_unknown)
+    server_says(error, codes::is_unknown)
 }
 
 /// Returns whether the server rolled everything back because of another transaction.
 pub(crate) fn is_rolled_back(error: &Error) -> bool {
-    told(error, codes::rolls_back)
+    server_says(error, codes::rolls_back)
 }
 
 /// Applies the test to the server's number and text, if this is the server's error.
-fn told(error: &Error, says: fn(u32, &str) -> bool) -> bool {
+fn server_says(error: &Error, says: fn(u32, &str) -> bool) -> bool {
     let Some(source) = error.source() else {
         return false;
     };

@@ -84,12 +84,12 @@ impl Operations {
                     // Of the callers that would find nothing, one reads, and the others rely on it
                     // for a moment: many concurrent callers of one locked key must not use up the
                     // connections.
-                    let turn = gate.looks.turn(key, self.left(begun)).await?;
+                    let turn = gate.lookups.turn(key, self.left(begun)).await?;
                     let rows = look_at_once(session, look()).await?;
                     if !rows.is_empty() {
                         return Ok(rows);
                     }
-                    turn.map_or_else(|| gate.looks.found_locked(key), Turn::found_locked);
+                    turn.map_or_else(|| gate.lookups.found_locked(key), Turn::found_locked);
                     return Err(error);
                 }
             }

@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     /// The turns to wait for a key's lock.
     pub(crate) turns: LockedKeys,
     /// For keys that are known to be locked: the turns to read the committed record.
-    pub(crate) looks: LockedKeys,
+    pub(crate) lookups: LockedKeys,
 }
 
 /// The state that all operations need beside a session.
@@ -127,7 +127,7 @@ impl Operations {
                 session,
                 &self.locked,
                 request.key(),
-                || values(&self.sql.look),
+                || values(&self.sql.lookup),
                 || values(statement),
             );
             let rows = match asked.await {

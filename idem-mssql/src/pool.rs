@@ -27,7 +27,7 @@ const TRUSTED_IDLE: Duration = Duration::from_secs(30);
 /// How long the connection has for the answer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The driver adds its time-out to the current time, so the time-out needs a bound.
-const LONGEST: Duration = idem_sql::config::LONGEST_TIME;
+const MAX_TIME: Duration = idem_sql::config::MAX_TIME;
 /// How often the server may redirect the client. Azure SQL does so once.
 const MAX_ROUTINGS: u32 = 3;
 
@@ -60,7 +60,7 @@ pub struct Manager {
     connect_timeout: Duration,
     /// The longest time-out of the stores on the pool, in milliseconds: the driver has to wait as
     /// long for an answer.
-    patience: Arc<AtomicU64>,
+    retry_timeout: Arc<AtomicU64>,
 }
 
 impl Manager {
@@ -70,7 +70,7 @@ impl Manager {
         Self {
             config,
             connect_timeout: Duration::from_secs(15),
-            patience: Arc::default(),
+            retry_timeout: Arc::default(),
         }
     }
 
@@ -78,15 +78,15 @@ impl Manager {
     /// connections that the pool hands out from now on.
     pub(crate) fn be_patient(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        self.patience.fetch_max(millis, Ordering::Relaxed);
+        self.retry_timeout.fetch_max(millis, Ordering::Relaxed);
     }
 
     /// Returns how long the driver waits for an answer; `None` means for ever. A longer time-out of
     /// the caller's stays.
     fn command_timeout(&self) -> Option<Duration> {
-        let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
+        let retry_timeout = Duration::from_millis(self.retry_timeout.load(Ordering::Relaxed));
         let set = self.config.get_command_timeout()?;
-        Some(set.max(patience).min(LONGEST))
+        Some(set.max(retry_timeout).min(MAX_TIME))
     }
 
     /// Creates connections from the URL: see [`MssqlStore::connect`](crate::MssqlStore::connect).
@@ -102,7 +102,7 @@ impl Manager {
     /// than a year counts as a year.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout.min(LONGEST);
+        self.connect_timeout = timeout.min(MAX_TIME);
         self
     }
 

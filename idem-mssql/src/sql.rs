@@ -156,7 +156,7 @@ pub(crate) const CLAIM_VALUES: &[&str] = &[
 
 /// The read that a claim begins with, by itself: for callers that would have to wait for others
 /// with a statement that writes.
-pub(crate) const LOOK: &str = "SELECT 0, {record r.}, \
+pub(crate) const LOOKUP: &str = "SELECT 0, {record r.}, \
      CASE WHEN r.fingerprint = {fingerprint} AND r.state <> 0 THEN r.result END, @now
 FROM {table} AS r
 WHERE {key r.}

@@ -21,8 +21,8 @@ idem_sql::statements! {
     single: Statement, of Template {
         claim_by_merge: (sql::CLAIM_BY_MERGE, sql::CLAIM_VALUES),
         claim_by_insert: (sql::CLAIM_BY_INSERT, sql::CLAIM_VALUES),
-        look: (sql::LOOK, sql::CLAIM_VALUES),
-        look_at_mark: (sql::LOOK_AT_MARK, sql::ADVANCE_VALUES),
+        lookup: (sql::LOOKUP, sql::CLAIM_VALUES),
+        lookup_at_mark: (sql::LOOKUP_AT_MARK, sql::ADVANCE_VALUES),
         probe: (sql::PROBE, sql::OWNER_VALUES),
         abandon: (sql::ABANDON, sql::ABANDON_VALUES),
         seal: (sql::SEAL, sql::OWNER_VALUES),
@@ -65,7 +65,9 @@ impl Statements {
         ];
         let text = |template: &str, values: &[(String, String)]| {
             let text = expand(template, values);
-            let named = |text: String, (place, name): &(&str, String)| text.replace(place, name);
+            let named = |text: String, (placeholder, name): &(&str, String)| {
+                text.replace(placeholder, name)
+            };
             tables.iter().fold(text, named)
         };
         // Nine tenths, so that the server gives up before the client does.
@@ -91,8 +93,8 @@ impl Statements {
     /// Returns the statement of the smallest size with room for `items`, and that size.
     pub(crate) fn sized(statements: &[Statement; 3], items: usize) -> (&Statement, usize) {
         let fits = SIZES.iter().position(|size| *size >= items);
-        let place = fits.unwrap_or(SIZES.len() - 1);
-        (&statements[place], SIZES[place])
+        let index = fits.unwrap_or(SIZES.len() - 1);
+        (&statements[index], SIZES[index])
     }
 }
 

@@ -78,8 +78,8 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     let mut named: Vec<_> = [
         ("claim by merge", &statements.claim_by_merge),
         ("claim by insert", &statements.claim_by_insert),
-        ("look", &statements.look),
-        ("look at a mark", &statements.look_at_mark),
+        ("lookup", &statements.lookup),
+        ("lookup at a mark", &statements.lookup_at_mark),
         ("probe", &statements.probe),
         ("abandon", &statements.abandon),
         ("seal", &statements.seal),

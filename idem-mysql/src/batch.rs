@@ -9,7 +9,7 @@ use idem_sql::batch::{Batch, CheckedCompletion, Item as _, RoundLimits, sealed};
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
 use crate::operations::{Operations, bind_claim};
-use crate::row::{Columns, Found};
+use crate::row::{Columns, RecordState};
 use crate::session::Session;
 use crate::statements::{Dialect, MAX_ITEMS, bind_key, filled_up};
 
@@ -81,7 +81,7 @@ impl Operations {
         items: &[ClaimParams<'_>],
     ) -> Result<Vec<Option<Result<ClaimOutcome>>>> {
         let mut found = vec![None; items.len()];
-        let done = self.insert_and_look(session, items, &mut found).await;
+        let done = self.insert_and_lookup(session, items, &mut found).await;
         let mut answers: Vec<_> = found.into_iter().map(|found| found.map(Ok)).collect();
         match done {
             Err(error) if answers.iter().all(Option::is_none) => return Err(error),
@@ -100,7 +100,7 @@ impl Operations {
     /// Inserts the claims whose records are expected to be absent, and reads the records of the
     /// others. Then inserts the absent ones of those, and reads again where another caller was
     /// first.
-    async fn insert_and_look(
+    async fn insert_and_lookup(
         &self,
         session: &mut Session<'_>,
         items: &[ClaimParams<'_>],
@@ -190,7 +190,7 @@ impl Operations {
             .map(|&at| (parts(items[at].request.key()), at))
             .collect();
         let sql = self.sql(session).await?;
-        let (statement, size) = sql.look_many.at_least(which.len());
+        let (statement, size) = sql.lookup_many.at_least(which.len());
         let query = || {
             filled_up(which, size).fold(sqlx::query(statement.text()), |query, &at| {
                 bind_key(query, items[at].request.key())
@@ -209,16 +209,16 @@ impl Operations {
             };
             there.insert(at);
             let request = items[at].request;
-            answers[at] = match columns.found(request) {
-                Found::Own if tokens.contains(&columns.token().as_i64()) => {
+            answers[at] = match columns.state_for(request) {
+                RecordState::Own if tokens.contains(&columns.token().as_i64()) => {
                     self.estimator.record(request.key(), false);
                     Some(ClaimOutcome::Acquired(columns.stored()?.claim(request)))
                 }
-                Found::Held => {
+                RecordState::Held => {
                     self.estimator.record(request.key(), true);
                     Some(columns.stored()?.loses(request)?)
                 }
-                Found::Own | Found::Free | Found::Abandoned => None,
+                RecordState::Own | RecordState::Free | RecordState::Abandoned => None,
             };
         }
         Ok(there)

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_null_refused};
 use crate::operations::Operations;
-use crate::row::{Columns, Found};
+use crate::row::{Columns, RecordState};
 use crate::session::{Query, Session};
 use crate::statements::{Dialect, bind_key};
 
@@ -102,7 +102,7 @@ impl Operations {
                     Err(_) => {}
                 }
             }
-            let seen = self.look(session, &params, has_written).await?;
+            let seen = self.lookup(session, &params, has_written).await?;
             has_looked = true;
             absent = seen.is_none();
             let Some(seen) = seen else { continue };
@@ -131,20 +131,20 @@ impl Operations {
         has_written: bool,
     ) -> Result<Met> {
         let columns = Columns::of(seen)?;
-        match columns.found(params.request) {
-            Found::Own if has_written => Ok(Met::Answer(ClaimOutcome::Acquired(
+        match columns.state_for(params.request) {
+            RecordState::Own if has_written => Ok(Met::Answer(ClaimOutcome::Acquired(
                 columns.stored()?.claim(params.request),
             ))),
-            Found::Held => {
+            RecordState::Held => {
                 self.estimator.record(params.request.key(), true);
                 columns.stored()?.loses(params.request).map(Met::Answer)
             }
-            Found::Abandoned => self.abandon(session, params, &columns).await,
-            Found::Free if columns.token().as_i64() == i64::MAX => Err(Error::corrupt(
+            RecordState::Abandoned => self.abandon(session, params, &columns).await,
+            RecordState::Free if columns.token().as_i64() == i64::MAX => Err(Error::corrupt(
                 "the record's fencing token is the greatest that there is, so no claim can be given a greater one; \
                  correct or delete the row",
             )),
-            Found::Own | Found::Free => {
+            RecordState::Own | RecordState::Free => {
                 let (sql, key) = (self.sql(session).await?, params.request.key());
                 let Some(permit) = self.permit(&self.locked, session, key).await? else {
                     return Ok(Met::Again);
@@ -158,7 +158,7 @@ impl Operations {
 
     /// Reads the record, if there is one. After a write, the read shows what the write has met; if
     /// the read fails, the effect of the write is unknown.
-    async fn look(
+    async fn lookup(
         &self,
         session: &mut Session<'_>,
         params: &ClaimParams<'_>,
@@ -166,15 +166,15 @@ impl Operations {
     ) -> Result<Option<MySqlRow>> {
         let sql = self.sql(session).await?;
         let statement = match (session.is_transaction(), has_written) {
-            (true, true) => &sql.look_latest,
-            (true, false) => &sql.look_in,
-            (false, _) => &sql.look,
+            (true, true) => &sql.lookup_latest,
+            (true, false) => &sql.lookup_in,
+            (false, _) => &sql.lookup,
         };
         let sent = match has_written {
             true => Access::Write,
             false => Access::Read,
         };
-        let rows = session.rows(|| params.look(statement), sent).await?;
+        let rows = session.rows(|| params.lookup(statement), sent).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -217,7 +217,7 @@ impl Operations {
             let columns = rows.first().map(Columns::of).transpose()?;
             // A loser's row comes without the result, which the next read returns.
             return Ok(match columns {
-                Some(columns) if columns.found(params.request) == Found::Own => {
+                Some(columns) if columns.state_for(params.request) == RecordState::Own => {
                     Inserted::Own(columns.stored()?.claim(params.request))
                 }
                 _ => Inserted::Perhaps,
@@ -291,7 +291,7 @@ impl Operations {
             sql.bind_probe(bind_key(query, key).bind(token.as_i64()), key)
         };
         permit.settle(key, session.write(query).await)?;
-        let row = self.look(session, params, true).await?;
+        let row = self.lookup(session, params, true).await?;
         let columns = row.as_ref().map(Columns::of).transpose()?;
         match columns {
             Some(columns) if columns.is_failed(token) => {

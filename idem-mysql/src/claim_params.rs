@@ -75,7 +75,7 @@ impl<'r> ClaimParams<'r> {
             .bind(self.request.on_failed() == FailedPolicy::Retry)
     }
 
-    pub(crate) fn look<'q>(&'q self, statement: &Statement) -> Query<'q> {
+    pub(crate) fn lookup<'q>(&'q self, statement: &Statement) -> Query<'q> {
         bind_key(sqlx::query(statement.text()), self.request.key())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{Limits, Result};
-use idem_sql::config::{LONGEST_TIME, checked_name};
+use idem_sql::config::{MAX_TIME, checked_name};
 
 /// The configuration of a store: names, limits, and the abilities of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Config {
         timeout: "More than a year counts as a year. For a key that an open transaction has locked an operation takes \
                   [`MAX_LOCK_WAIT`](idem_core::backend::MAX_LOCK_WAIT), and then returns `Contention`.",
         batching: "",
-        longest: LONGEST_TIME
+        longest: MAX_TIME
     }
     idem_sql::max_connections_methods! {}
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_longest_timeout_is_a_year() {
         let config = Config::new().with_timeout(Duration::MAX);
-        assert_eq!(config.timeout(), LONGEST_TIME);
+        assert_eq!(config.timeout(), MAX_TIME);
         assert!(
             std::time::Instant::now()
                 .checked_add(config.timeout())

@@ -26,7 +26,7 @@ pub(crate) struct Columns<'r> {
 
 /// How a claim relates to the record that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum RecordState {
     /// In flight, and this attempt's own.
     Own,
     /// Expired, released, stale and open to takeover, or failed and to be retried.
@@ -100,25 +100,31 @@ impl<'r> Columns<'r> {
     }
 
     /// Returns how the claim relates to the record, by the clock of the server that read the row.
-    pub(crate) fn found(&self, request: &ClaimRequest) -> Found {
+    pub(crate) fn state_for(&self, request: &ClaimRequest) -> RecordState {
         let (state, now) = (self.numbers[STATE], self.numbers[NOW]);
         if self.numbers[EXPIRES_AT] <= now || state == StoredRecord::RELEASED {
-            return Found::Free;
+            return RecordState::Free;
         }
         if self.fingerprint != request.fingerprint().to_bytes() {
-            return Found::Held;
+            return RecordState::Held;
         }
         match state {
-            StoredRecord::IN_FLIGHT if self.attempt == request.attempt().as_bytes() => Found::Own,
+            StoredRecord::IN_FLIGHT if self.attempt == request.attempt().as_bytes() => {
+                RecordState::Own
+            }
             StoredRecord::IN_FLIGHT if self.numbers[LEASE_ENDS_AT] <= now => {
                 let fails =
                     self.numbers[FAILS_WHEN_STALE] != 0 || request.on_stale() == StalePolicy::Fail;
-                if fails { Found::Abandoned } else { Found::Free }
+                if fails {
+                    RecordState::Abandoned
+                } else {
+                    RecordState::Free
+                }
             }
             StoredRecord::FAILED if request.on_failed() == idem_core::FailedPolicy::Retry => {
-                Found::Free
+                RecordState::Free
             }
-            _ => Found::Held,
+            _ => RecordState::Held,
         }
     }
 

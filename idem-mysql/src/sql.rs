@@ -41,7 +41,7 @@
 /// The part of a statement's text that is repeated for each item, and its placeholder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List {
-    pub(crate) place: &'static str,
+    pub(crate) placeholder: &'static str,
     pub(crate) item: &'static str,
     pub(crate) separator: &'static str,
 }
@@ -130,14 +130,14 @@ macro_rules! insert_row {
 
 /// Rows of [`INSERT_NEW`].
 pub(crate) const INSERT_ROWS: List = List {
-    place: "{rows}",
+    placeholder: "{rows}",
     item: insert_row!("LAST_INSERT_ID(", "{probe})"),
     separator: ", ",
 };
 
 /// Key. Reads the record with its result, which answers a duplicate. A consistent read: it locks
 /// nothing and writes nothing.
-pub(crate) const LOOK: &str = concat!(
+pub(crate) const LOOKUP: &str = concat!(
     "SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
@@ -145,7 +145,7 @@ pub(crate) const LOOK: &str = concat!(
 );
 
 /// Key. The same in a caller's transaction, where it locks the record under SERIALIZABLE.
-pub(crate) const LOOK_IN: &str = concat!(
+pub(crate) const LOOKUP_IN: &str = concat!(
     "{brief}SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
@@ -155,7 +155,7 @@ pub(crate) const LOOK_IN: &str = concat!(
 /// Key. The same of the latest version: it follows a write in a caller's transaction, whose
 /// snapshot may be older than the row that the write has met. That write has locked the row
 /// already.
-pub(crate) const LOOK_LATEST: &str = concat!(
+pub(crate) const LOOKUP_LATEST: &str = concat!(
     "SELECT ",
     columns!("result"),
     "\nFROM {table} WHERE ",
@@ -164,7 +164,7 @@ pub(crate) const LOOK_LATEST: &str = concat!(
 );
 
 /// The same read for many keys; `{keys}` are [`KEYS`].
-pub(crate) const LOOK_MANY: &str = concat!(
+pub(crate) const LOOKUP_MANY: &str = concat!(
     "SELECT ",
     columns!("result"),
     ", scope, operation, id\nFROM {table} WHERE {keys}"
@@ -172,7 +172,7 @@ pub(crate) const LOOK_MANY: &str = concat!(
 
 /// Keys, joined with OR; both optimizers read them as ranges of the primary key.
 pub(crate) const KEYS: List = List {
-    place: "{keys}",
+    placeholder: "{keys}",
     item: concat!("(", key!(), ")"),
     separator: " OR ",
 };
@@ -296,7 +296,7 @@ WHERE ",
 
 /// The assignments of a seal: state, result, and the retention (8 ×). `purge_at` may be late by an
 /// eighth of the retention, so that its index changes only where it has to.
-macro_rules! sealing {
+macro_rules! seal_statement {
     ($state:literal, $result:literal, $retention:literal) => {
         concat!(
             "state = ",
@@ -335,7 +335,7 @@ macro_rules! sealing {
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
     "{brief}UPDATE {table} SET ",
-    sealing!("?", "?", "?"),
+    seal_statement!("?", "?", "?"),
     "\nWHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
@@ -355,7 +355,7 @@ pub(crate) const COMPLETE_MANY: &str = concat!(
 ) AS input ON scope = in_scope AND operation = in_operation AND id = in_id
     AND token = in_token AND attempt_id = in_attempt_id
 SET ",
-    sealing!("1", "ELT(in_place, {results})", "in_retention"),
+    seal_statement!("1", "ELT(in_place, {results})", "in_retention"),
     "\nWHERE state = 0 AND expires_at > ",
     now!(),
     "{free_keys}"
@@ -364,7 +364,7 @@ SET ",
 /// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, index of the result. The names are
 /// those of the first.
 pub(crate) const COMPLETIONS: List = List {
-    place: "{rows}",
+    placeholder: "{rows}",
     item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
            CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS SIGNED) AS in_retention, \
            CAST(? AS SIGNED) AS in_place",
@@ -373,7 +373,7 @@ pub(crate) const COMPLETIONS: List = List {
 
 /// Results of [`COMPLETE_MANY`].
 pub(crate) const RESULTS: List = List {
-    place: "{results}",
+    placeholder: "{results}",
     item: "CAST(? AS BINARY)",
     separator: ", ",
 };

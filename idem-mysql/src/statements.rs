@@ -69,23 +69,23 @@ const PROBE: (&str, &str, &str) = (
     " + (SELECT 0 * COUNT(*) FROM (SELECT 1 FROM {table} WHERE {keys} FOR UPDATE NOWAIT) AS probe)",
 );
 
-fn spelled(dialect: Dialect, text: &str, places: &[(&str, &str, &str)]) -> String {
-    places
+fn spelled(dialect: Dialect, text: &str, placeholders: &[(&str, &str, &str)]) -> String {
+    placeholders
         .iter()
-        .fold(text.to_owned(), |text, (place, maria, my)| {
+        .fold(text.to_owned(), |text, (placeholder, maria, my)| {
             let words = match dialect {
                 Dialect::MariaDb => maria,
                 Dialect::MySql => my,
             };
-            text.replace(place, words)
+            text.replace(placeholder, words)
         })
 }
 
 idem_sql::statements! {
     single: Statement, of &str {
-        look: sql::LOOK,
-        look_in: sql::LOOK_IN,
-        look_latest: sql::LOOK_LATEST,
+        lookup: sql::LOOKUP,
+        lookup_in: sql::LOOKUP_IN,
+        lookup_latest: sql::LOOKUP_LATEST,
         insert: sql::INSERT,
         insert_plain: sql::INSERT_PLAIN,
         insert_returning: sql::INSERT_RETURNING,
@@ -111,7 +111,7 @@ idem_sql::statements! {
         expired_watermarks: sql::EXPIRED_WATERMARKS,
     }
     keyed: Repeated, of &str {
-        look_many: sql::LOOK_MANY,
+        lookup_many: sql::LOOKUP_MANY,
         delete_expired: sql::DELETE_EXPIRED,
         fail_abandoned: sql::FAIL_ABANDONED,
         delete_expired_watermarks: sql::DELETE_EXPIRED_WATERMARKS,
@@ -196,14 +196,14 @@ impl Repeated {
 
     /// Returns the statement for at least `items` items, at most [`MAX_ITEMS`], and its size.
     pub(crate) fn at_least(&self, items: usize) -> (&Statement, usize) {
-        let place = SIZES.partition_point(|&size| size < items);
-        let place = place.min(SIZES.len() - 1);
-        let size = SIZES[place];
-        let statement = self.made[place].get_or_init(|| {
+        let index = SIZES.partition_point(|&size| size < items);
+        let index = index.min(SIZES.len() - 1);
+        let size = SIZES[index];
+        let statement = self.made[index].get_or_init(|| {
             let fill = |text: String, list: &List| {
                 let items = vec![list.item; size].join(list.separator);
                 let items = items.replacen(PROBE.0, &self.probe, 1);
-                text.replace(list.place, &items.replace(PROBE.0, ""))
+                text.replace(list.placeholder, &items.replace(PROBE.0, ""))
             };
             Statement(self.lists.iter().fold(self.template.clone(), fill).into())
         });
@@ -311,7 +311,7 @@ mod tests {
                 &all.first_mark,
                 &all.raise,
                 &all.owned_latest,
-                &all.look_latest,
+                &all.lookup_latest,
                 &all.mark_latest,
                 &all.last_checkpoint_latest,
             ] {

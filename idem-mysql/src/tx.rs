@@ -49,7 +49,7 @@ idem_sql::store_in_transaction! {
 
 impl MySqlStore {
     fn record_session<'t>(&'t self, connection: &'t mut MySqlConnection, key: &Key) -> Session<'t> {
-        self.operations.estimator.always_look(key);
+        self.operations.estimator.always_expect(key);
         self.session_in(connection)
     }
 

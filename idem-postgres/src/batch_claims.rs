@@ -149,7 +149,7 @@ impl Operations {
         let attempts = requests().map(|request| *request.attempt().as_bytes());
         let query = self
             .sql
-            .look_many
+            .lookup_many
             .query()
             .bind(column(Key::scope))
             .bind(column(Key::operation))

@@ -80,7 +80,7 @@ impl Operations {
             .bind(attempts.collect::<Vec<_>>())
             .bind(results.collect::<Vec<_>>())
             .bind(retentions.collect::<Vec<_>>());
-        match self.config.announces() {
+        match self.config.notifies() {
             true => query.bind(
                 items
                     .iter()

@@ -58,35 +58,35 @@ impl Operations {
             return self.lost_or(session, request, LockedKeys::error()).await;
         }
         let mut next = match self.estimator.expects_duplicate(key) {
-            true => Next::Look,
+            true => Next::Lookup,
             false => Next::Insert,
         };
         let deadline = Instant::now() + self.config.timeout();
         // Whether the key has, or had, a row.
         let mut has_row = false;
         loop {
-            if next == Next::Look {
-                match self.look(session, request).await? {
-                    Look::Lost(outcome) => {
+            if next == Next::Lookup {
+                match self.lookup(session, request).await? {
+                    Lookup::Lost(outcome) => {
                         self.estimator.record(key, true);
                         return Ok(outcome);
                     }
-                    Look::Absent if !has_row => next = Next::Insert,
-                    Look::Absent | Look::Acquirable => next = Next::Decide,
+                    Lookup::Absent if !has_row => next = Next::Insert,
+                    Lookup::Absent | Lookup::Acquirable => next = Next::Decide,
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let turn = match self.locked.turn(key, left).await {
                 Ok(Some(turn)) => turn,
                 Ok(None) => {
-                    next = Next::Look;
+                    next = Next::Lookup;
                     continue;
                 }
                 Err(error) => return self.lost_or(session, request, error).await,
             };
             let claimed = match next {
                 Next::Insert => self.insert(session, request, checked).await,
-                Next::Look | Next::Decide => {
+                Next::Lookup | Next::Decide => {
                     has_row = true;
                     let claimed = self.claim_fully(session, request, checked).await;
                     claimed.map(Some)
@@ -97,7 +97,7 @@ impl Operations {
                     self.estimator.record(key, has_row);
                     return Ok(outcome);
                 }
-                Ok(None) => (has_row, next) = (true, Next::Look),
+                Ok(None) => (has_row, next) = (true, Next::Lookup),
                 Err(error) if is_locked(&error) => {
                     return self.lost_or(session, request, found(turn, error)).await;
                 }
@@ -119,7 +119,7 @@ impl Operations {
             return Err(error);
         }
         let begun = Instant::now();
-        if let Look::Lost(outcome) = self.look(session, request).await? {
+        if let Lookup::Lost(outcome) = self.lookup(session, request).await? {
             return Ok(outcome);
         }
         self.locked.read_in_vain(request.key(), begun);
@@ -147,17 +147,17 @@ impl Operations {
             .transpose()
     }
 
-    async fn look(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Look> {
+    async fn lookup(&self, session: &mut Session<'_>, request: &ClaimRequest) -> Result<Lookup> {
         let fingerprint = request.fingerprint().to_bytes();
-        let query = with_key(&self.sql.look, request.key())
+        let query = with_key(&self.sql.lookup, request.key())
             .bind(&fingerprint[..])
             .bind(&request.attempt().as_bytes()[..]);
         let rows = session.rows(query, Access::Read).await?;
         let Some(row) = rows.first() else {
-            return Ok(Look::Absent);
+            return Ok(Lookup::Absent);
         };
         let lost = Columns(row).lost(request)?;
-        Ok(lost.map_or(Look::Acquirable, Look::Lost))
+        Ok(lost.map_or(Lookup::Acquirable, Lookup::Lost))
     }
 
     /// Sends the statement that decides everything, until it decides.
@@ -214,7 +214,7 @@ impl Operations {
 
 /// The result of a plain read.
 #[derive(Debug)]
-enum Look {
+enum Lookup {
     /// No record, not even one that has expired.
     Absent,
     /// A record that this claim may have to acquire, or to fail.
@@ -227,7 +227,7 @@ enum Look {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Reads the record.
-    Look,
+    Lookup,
     /// Inserts the record, where there is none.
     Insert,
     /// Sends the statement that decides everything.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{Fingerprint, Limits, Result};
-use idem_sql::config::{LONGEST_TIME, checked_name};
+use idem_sql::config::{MAX_TIME, checked_name};
 
 /// The configuration of a store: names, limits, and how statements are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,17 +14,17 @@ pub struct Config {
     statements: StatementMode,
     timeout: Duration,
     batching: bool,
-    announce: Announce,
+    notifications: Notifications,
     max_connections: u32,
 }
 
 /// Whether the server notifies waiting runs of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Announce {
+pub enum Notifications {
     /// No notifications: waiting runs poll.
     #[default]
-    Nothing,
+    Off,
     /// Results, failures and releases are notified by `pg_notify`, in the statement that writes
     /// them, so when it commits.
     ///
@@ -71,7 +71,7 @@ impl Config {
             statements: StatementMode::default(),
             timeout: Duration::from_secs(10),
             batching: true,
-            announce: Announce::default(),
+            notifications: Notifications::default(),
             max_connections: 10,
         }
     }
@@ -81,7 +81,7 @@ impl Config {
         limits: "PostgreSQL holds at most 1 GB in a field.",
         timeout: "More than a year counts as a year.",
         batching: "",
-        longest: LONGEST_TIME
+        longest: MAX_TIME
     }
     idem_sql::max_connections_methods! {}
 
@@ -106,8 +106,8 @@ impl Config {
     /// Sets whether the server notifies waiting runs: see
     /// [`PostgresNotifier`](crate::PostgresNotifier).
     #[must_use]
-    pub fn with_announce(mut self, announce: Announce) -> Self {
-        self.announce = announce;
+    pub fn with_notifications(mut self, notifications: Notifications) -> Self {
+        self.notifications = notifications;
         self
     }
 
@@ -123,8 +123,8 @@ impl Config {
         self.statements
     }
 
-    pub(crate) fn announces(&self) -> bool {
-        self.announce == Announce::Changes
+    pub(crate) fn notifies(&self) -> bool {
+        self.notifications == Notifications::Changes
     }
 
     /// Returns the table's name, quoted, with the schema if one is set.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn the_longest_time_out_can_be_added_to_now() {
         let config = Config::new().with_timeout(Duration::MAX);
-        assert_eq!(config.timeout(), LONGEST_TIME);
+        assert_eq!(config.timeout(), MAX_TIME);
         let _later = std::time::Instant::now() + config.timeout();
     }
 

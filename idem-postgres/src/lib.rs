@@ -23,7 +23,7 @@ mod statements;
 mod store;
 mod tx;
 
-pub use config::{Announce, Config, StatementMode};
+pub use config::{Config, Notifications, StatementMode};
 pub use error::is_transaction_retryable;
 pub use idem_sql::transactions::Isolation;
 pub use listen::PostgresNotifier;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{Key, Result};
-use idem_sql::config::LONGEST_TIME;
+use idem_sql::config::MAX_TIME;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::listen_hub::{Hub, Route};
@@ -16,8 +16,9 @@ use crate::store::{BACKEND, PostgresStore};
 /// How long the connection is kept for the next waiting run.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Receives the notifications of stores with [`Announce::Changes`](crate::Announce::Changes), by
-/// `LISTEN`, on one connection for all waiting runs of this process.
+/// Receives the notifications of stores with
+/// [`Notifications::Changes`](crate::Notifications::Changes), by `LISTEN`, on one connection for all
+/// waiting runs of this process.
 ///
 /// The notifier connects when the first run waits, reconnects when the connection is lost, and
 /// closes it when no run has waited for half a minute. Make one notifier of a store and clone it:
@@ -31,13 +32,15 @@ const IDLE: Duration = Duration::from_secs(30);
 ///
 /// ```no_run
 /// use idem_core::Idempotency;
-/// use idem_postgres::{Announce, Config, PostgresStore};
+/// use idem_postgres::{Notifications, Config, PostgresStore};
 ///
 /// # async fn example() -> Result<(), idem_core::BoxError> {
-/// let config = Config::new().with_announce(Announce::Changes); // every process that completes
+/// // Every process that completes:
+/// let config = Config::new().with_notifications(Notifications::Changes);
 /// let store = PostgresStore::connect("postgres://app@pooler:6432/shop", config).await?;
-/// let wakes = store.wakes_through("postgres://app@db:5432/shop".parse()?); // or `store.wakes()` without a pooler
-/// let idempotency = Idempotency::new(store).with_notifier(wakes);
+/// // Or `store.notifier()` without a pooler:
+/// let notifier = store.notifier_through("postgres://app@db:5432/shop".parse()?);
+/// let idempotency = Idempotency::new(store).with_notifier(notifier);
 /// # Ok(())
 /// # }
 /// ```
@@ -51,17 +54,17 @@ impl PostgresStore {
     /// pool's options.
     ///
     /// Through a pooler in transaction mode no notification arrives: see
-    /// [`wakes_through`](Self::wakes_through).
+    /// [`notifier_through`](Self::notifier_through).
     #[must_use]
-    pub fn wakes(&self) -> PostgresNotifier {
+    pub fn notifier(&self) -> PostgresNotifier {
         let options = (*self.pool.connect_options()).clone();
-        self.wakes_through(options.application_name("idem wakes"))
+        self.notifier_through(options.application_name("idem wakes"))
     }
 
     /// Creates a notifier on a connection with these options: to the primary itself, past a pooler
     /// that keeps no session.
     #[must_use]
-    pub fn wakes_through(&self, options: PgConnectOptions) -> PostgresNotifier {
+    pub fn notifier_through(&self, options: PgConnectOptions) -> PostgresNotifier {
         PostgresNotifier::new(Route {
             options,
             channel: self.config().channel(),
@@ -83,7 +86,7 @@ impl PostgresNotifier {
     #[must_use]
     pub fn with_idle(self, idle: Duration) -> Self {
         let mut route = self.hub.route().clone();
-        route.idle = idle.min(LONGEST_TIME);
+        route.idle = idle.min(MAX_TIME);
         Self::new(route)
     }
 

@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_secs(15);
 
 /// How long a caller waits for the first connection; without it the caller polls.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where to listen, and for how long.
 #[derive(Clone)]
@@ -106,7 +106,7 @@ impl Hub {
         let (mut changes, hearing) = self.shared.join(&leaves.topic);
         if hearing != Hearing::Lost {
             let confirmed = changes.wait_for(|count| *count > 0);
-            let confirmed = tokio::time::timeout(PATIENCE, confirmed).await;
+            let confirmed = tokio::time::timeout(TIMEOUT, confirmed).await;
             if confirmed.is_ok_and(|confirmed| confirmed.is_ok()) {
                 return Ok(Subscription::new(changes).with_guard(leaves));
             }
@@ -157,7 +157,7 @@ impl Shared {
         self.state().hearing = Hearing::Lost;
     }
 
-    fn tell(&self, topic: &str) {
+    fn notify(&self, topic: &str) {
         if let Some(topic) = self.state().topics.get(topic) {
             count(topic);
         }
@@ -242,8 +242,8 @@ async fn hear(hub: &Weak<Shared>, pool: &PgPool, route: &Route) -> sqlx::Result<
     let mut looks = every(route.idle.max(Duration::from_millis(1)));
     loop {
         tokio::select! {
-            told = listener.try_recv() => match (told?, hub.upgrade()) {
-                (Some(told), Some(hub)) => hub.tell(told.payload()),
+            notification = listener.try_recv() => match (notification?, hub.upgrade()) {
+                (Some(notification), Some(hub)) => hub.notify(notification.payload()),
                 _ => return Ok(()),
             },
             _ = pings.tick() => {

@@ -52,21 +52,21 @@ impl Operations {
                 .bind(result.state())
                 .bind(result.bytes())
                 .bind(result.retention());
-            self.telling(query, claim.key())
+            self.notifying(query, claim.key())
         };
         self.step(session, claim, query).await?.sealed(result)
     }
 
     /// Binds the notification, where the configuration sends one.
-    fn telling(&self, query: Query, key: &Key) -> Query {
-        match self.config.announces() {
+    fn notifying(&self, query: Query, key: &Key) -> Query {
+        match self.config.notifies() {
             true => query.bind(key.hashed()),
             false => query,
         }
     }
 
     pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = || self.telling(with_claim(&self.sql.release, claim), claim.key());
+        let query = || self.notifying(with_claim(&self.sql.release, claim), claim.key());
         self.step(session, claim, query).await?.released()
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Access, classify};
 
 /// How long a step waits. With a single server, a pooler lets the second client wait for the first,
 /// and then mixes nothing up.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How often each client is made to change its server.
 const ROUNDS: usize = 2;
@@ -31,22 +31,22 @@ pub(crate) async fn check_prepared(
 ) -> Result<()> {
     // Without a second connection, nothing can be tested.
     let second = PgConnection::connect_with(options);
-    let Ok(Ok(mut second)) = tokio::time::timeout(PATIENCE, second).await else {
+    let Ok(Ok(mut second)) = tokio::time::timeout(TIMEOUT, second).await else {
         return Ok(());
     };
     let tried = try_out(first, &mut second).await;
     // No answer is expected any more.
-    let _ = tokio::time::timeout(PATIENCE, second.close()).await;
+    let _ = tokio::time::timeout(TIMEOUT, second.close()).await;
     match tried {
         Ok(true) => Ok(()),
         Ok(false) => Err(mixed_up()),
         Err(sqlx::Error::PoolTimedOut) => Ok(()),
         Err(sqlx::Error::RowNotFound) => Err(mixed_up()),
         Err(error) => {
-            let told = classify(error, Access::Read);
-            Err(match told.kind() {
-                ErrorKind::Misconfigured => mixed_up().with_source(told),
-                _ => told,
+            let error = classify(error, Access::Read);
+            Err(match error.kind() {
+                ErrorKind::Misconfigured => mixed_up().with_source(error),
+                _ => error,
             })
         }
     }
@@ -101,7 +101,7 @@ async fn is_answered(
 
 async fn within<T>(step: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     let late = |_| sqlx::Error::PoolTimedOut;
-    tokio::time::timeout(PATIENCE, step)
+    tokio::time::timeout(TIMEOUT, step)
         .await
         .map_err(late)
         .flatten()

@@ -172,7 +172,7 @@ ON CONFLICT (scope, operation, id) DO NOTHING",
 /// clock. It proves that the claim has lost against a live record, and nothing else.
 ///
 /// Rows C2, C4, C8 and C9.
-pub(crate) const LOOK: &str = concat!(
+pub(crate) const LOOKUP: &str = concat!(
     "SELECT r.attempt_id = $5, ",
     columns!(
         "CASE WHEN r.fingerprint = $4 AND r.state <> 0 THEN r.result END",
@@ -300,7 +300,7 @@ sealed AS (
     FROM clock
     WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
         AND r.state = 0 AND r.expires_at > clock.now
-    RETURNING 1 AS one{announced:, pg_catalog.pg_notify('{channel}', $9)}
+    RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', $9)}
 )
 SELECT one FROM sealed{restore:1}",
 );
@@ -333,7 +333,7 @@ SET state = 3, expires_at = 0, purge_at = clock.now, sweep_at = NULL, result = N
 FROM clock
 WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.attempt_id = $5
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING 1 AS one{announced:, pg_catalog.pg_notify('{channel}', $6)}",
+RETURNING 1 AS one{notified:, pg_catalog.pg_notify('{channel}', $6)}",
 );
 
 /// `$1..$3` key, `$4` token, `$5` attempt id, `$6` lease. Never shortens a lease.

@@ -505,14 +505,14 @@ mod tests {
             "query_timeout",
             "database removed",
         ] {
-            let told = meaning(Answer {
+            let returned = meaning(Answer {
                 code: "08P01",
                 message,
                 routine: None,
                 goes_on: true,
             });
             assert_eq!(
-                (told.kind, told.effect),
+                (returned.kind, returned.effect),
                 (Unavailable, Unknown),
                 "{message}"
             );
@@ -523,14 +523,14 @@ mod tests {
             (bound, None),
             ("in another language", Some("exec_bind_message")),
         ] {
-            let told = meaning(Answer {
+            let returned = meaning(Answer {
                 code: "08P01",
                 message,
                 routine,
                 goes_on: true,
             });
-            assert_eq!((told.kind, told.effect), (Misconfigured, Unknown));
-            assert!(told.message.contains("StatementMode::Unprepared"));
+            assert_eq!((returned.kind, returned.effect), (Misconfigured, Unknown));
+            assert!(returned.message.contains("StatementMode::Unprepared"));
         }
         let pooler = Answer {
             code: "XX000",
@@ -544,12 +544,12 @@ mod tests {
     #[test]
     fn the_values_of_another_statement_are_known() {
         let message = format!("invalid input syntax for type bigint: \"{MIXED_UP}\"");
-        let told = meaning(Answer {
+        let returned = meaning(Answer {
             code: "22P02",
             message: &message,
             ..ERROR
         });
-        assert_eq!((told.kind, told.effect), (Misconfigured, Nothing));
+        assert_eq!((returned.kind, returned.effect), (Misconfigured, Nothing));
     }
 
     #[test]
@@ -558,13 +558,13 @@ mod tests {
             ("cached plan must not change result type", None),
             ("in another language", Some("RevalidateCachedQuery")),
         ] {
-            let told = meaning(Answer {
+            let returned = meaning(Answer {
                 code: "0A000",
                 message,
                 routine,
                 goes_on: true,
             });
-            assert_eq!((told.kind, told.cure), (Contention, Cure::Prepare));
+            assert_eq!((returned.kind, returned.cure), (Contention, Cure::Prepare));
         }
     }
 }

@@ -15,8 +15,8 @@ idem_sql::statements! {
     single: Statement, of &str {
         insert: sql::INSERT,
         probe: sql::PROBE,
-        look: sql::LOOK,
-        look_many: sql::LOOK_MANY,
+        lookup: sql::LOOKUP,
+        lookup_many: sql::LOOKUP_MANY,
         claim: sql::CLAIM,
         insert_many: sql::INSERT_MANY,
         claim_many: sql::CLAIM_MANY,
@@ -45,20 +45,20 @@ impl Statements {
         let named = |template: &str| {
             let named = template.replace("{table}", &table);
             let named = named.replace("{marks}", &marks);
-            announced(&named.replace("{channel}", &channel), config.announces())
+            notified(&named.replace("{channel}", &channel), config.notifies())
         };
         Self::of(|template| Statement(Arc::new(Texts::new(&named(template)))))
     }
 }
 
-/// Fills in `{announced:…}` where changes are notified, and removes it where they are not.
-fn announced(template: &str, announces: bool) -> String {
-    let mut parts = template.split("{announced:");
+/// Fills in `{notified:…}` where changes are notified, and removes it where they are not.
+fn notified(template: &str, notifies: bool) -> String {
+    let mut parts = template.split("{notified:");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (told, rest) = part.split_once('}').unwrap_or((part, ""));
-        if announces {
-            text.push_str(told);
+        let (notified, rest) = part.split_once('}').unwrap_or((part, ""));
+        if notifies {
+            text.push_str(notified);
         }
         text.push_str(rest);
     }
@@ -192,16 +192,16 @@ fn restoring(template: &str, restores: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Announce;
+    use crate::config::Notifications;
 
     #[test]
     fn changes_are_told_where_that_was_chosen() {
         let plain = Config::new();
-        let telling = plain.clone().with_announce(Announce::Changes);
-        for (config, told) in [(plain, false), (telling, true)] {
+        let notifying = plain.clone().with_notifications(Notifications::Changes);
+        for (config, notifies) in [(plain, false), (notifying, true)] {
             let sql = Statements::new(&config);
             for statement in [&sql.seal, &sql.complete_many, &sql.release] {
-                assert_eq!(statement.alone().sql.contains("pg_notify('idem_"), told);
+                assert_eq!(statement.alone().sql.contains("pg_notify('idem_"), notifies);
             }
             assert!(!sql.claim.alone().sql.contains("pg_notify"));
         }

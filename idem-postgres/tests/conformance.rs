@@ -1,5 +1,6 @@
 //! Runs the suite, and this crate's own cases, against PostgreSQL, directly and behind PgBouncer in
-//! transaction mode; and the suite behind `Batched`, and under hostile defaults of the database and the role.
+//! transaction mode; and the suite behind `Batched`, and under hostile defaults of the database and
+//! the role.
 
 mod cases;
 mod support;

@@ -30,11 +30,11 @@ pub(crate) async fn record(
 ) -> Result<()> {
     let claim = work.claim().ok_or_else(Error::claim_lost)?;
     let policy = idempotency.policy_for(work.key());
-    let deadline = check::deadline(policy.patience());
+    let deadline = check::deadline(policy.retry_timeout());
     loop {
         let store = idempotency.store();
         let call = store.fail(&claim, failure, policy.failure_retention());
-        let error = match timeout(policy.patience() / 2, call).await {
+        let error = match timeout(policy.retry_timeout() / 2, call).await {
             Ok(Err(error)) if error.is_retryable() => error,
             Ok(result) => return result,
             Err(_) => unanswered(),
@@ -47,6 +47,6 @@ pub(crate) async fn record(
 }
 
 fn unanswered() -> Error {
-    let message = "no answer in half of the policy's patience";
+    let message = "no answer in half of the policy's retry_timeout";
     Error::new(ErrorKind::Unavailable, Effect::Unknown, message).at("", "fail")
 }

@@ -166,7 +166,7 @@ impl Jobs {
 
 /// Returns whether the job was done, although its value was not stored.
 fn is_over(code: &str) -> bool {
-    code == Failure::UNSTORABLE
+    code == Failure::NOT_STORED
 }
 
 fn duplicate(info: &RecordInfo, is_done: bool) -> Enqueued {

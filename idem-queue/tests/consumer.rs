@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 fn consumer(store: impl IdempotencyStore) -> Consumer {
     let policy = Policy::default()
         .with_lease(Duration::from_millis(300))
-        .with_patience(Duration::from_millis(60));
+        .with_retry_timeout(Duration::from_millis(60));
     Consumer::new(Idempotency::new(store).with_policy(policy)).with_max_deliveries(3)
 }
 
@@ -357,7 +357,7 @@ async fn a_message_whose_key_a_transaction_holds_comes_again() {
 #[tokio::test]
 async fn durations_without_end_are_no_panic() {
     let policy = Policy::default()
-        .with_patience(Duration::MAX)
+        .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));
     let store = MemoryStore::new();
     let consumer = Consumer::new(Idempotency::new(store.clone()).with_policy(policy))

@@ -42,7 +42,7 @@ fn duplicate(job: &str, is_done: bool) -> Enqueued {
 fn ticket(enqueued: Enqueued) -> Ticket {
     match enqueued {
         Enqueued::New(ticket) => ticket,
-        told => panic!("{told:?}"),
+        returned => panic!("{returned:?}"),
     }
 }
 
@@ -91,7 +91,7 @@ async fn after_the_window_it_is_a_new_job() {
     loop {
         match enqueue(&jobs, &queue, &intent, "43").await {
             Enqueued::New(ticket) => break assert_eq!(ticket.job(), "43"),
-            told => assert_eq!(told, duplicate("41", true)),
+            returned => assert_eq!(returned, duplicate("41", true)),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -151,7 +151,7 @@ async fn a_job_that_waited_too_long_is_superseded() {
     let new = loop {
         match enqueue(&jobs, &queue, &intent, "42").await {
             Enqueued::New(ticket) => break ticket,
-            told => assert_eq!(told, duplicate("41", false)),
+            returned => assert_eq!(returned, duplicate("41", false)),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
@@ -170,11 +170,11 @@ async fn sixty_four_clicks_at_once_are_one_job() {
             enqueue(&jobs, &queue, &intent, &number.to_string()).await
         });
     }
-    let told = clicks.join_all().await;
+    let returned = clicks.join_all().await;
     let pushed = queue.lock().unwrap().clone();
     assert_eq!(pushed.len(), 1);
-    let others = told
+    let others = returned
         .iter()
-        .filter(|told| **told == duplicate(pushed[0].job(), false));
+        .filter(|returned| **returned == duplicate(pushed[0].job(), false));
     assert_eq!(others.count(), 63);
 }

@@ -21,7 +21,7 @@ impl RedisStore {
         let (estimator, key) = (&self.claiming.estimator, request.key());
         let deadline = self.link.deadline();
         let is_looked_for = estimator.expects_duplicate(key);
-        if is_looked_for && let Some(outcome) = self.look(request).await? {
+        if is_looked_for && let Some(outcome) = self.lookup(request).await? {
             estimator.record(key, true);
             return Ok(outcome);
         }
@@ -72,33 +72,33 @@ impl RedisStore {
         if claiming.is_split.load(Ordering::Relaxed) {
             return answers;
         }
-        let (mut places, mut claims) = (Vec::new(), Vec::new());
-        for (place, request) in requests.iter().enumerate() {
+        let (mut leases, mut claims) = (Vec::new(), Vec::new());
+        for (index, request) in requests.iter().enumerate() {
             // An invalid claim gets its error where each is sent by itself.
             if let Ok(claim) = FreshClaim::new(request, &self.operations) {
-                places.push((place, claim.lease()));
+                leases.push((index, claim.lease()));
                 claims.push(claim);
             }
         }
         let (at, how) = (Arc::clone(&self.link), Arc::clone(&self.operations));
         let claimed = claim_fresh(at, how, Arc::clone(&claiming.is_split), claims).await;
-        for ((place, lease), answer) in places.into_iter().zip(claimed) {
-            let won = |now| FreshClaim::won(&requests[place], lease, now);
-            answers[place] = answer.map(|now| now.map(won)).transpose();
+        for ((index, lease), answer) in leases.into_iter().zip(claimed) {
+            let won = |now| FreshClaim::won(&requests[index], lease, now);
+            answers[index] = answer.map(|now| now.map(won)).transpose();
         }
         answers
     }
 
     /// Claims a key that was taken a moment ago.
     async fn claim_taken(&self, request: &ClaimRequest, deadline: Instant) -> Result<ClaimOutcome> {
-        match self.look(request).await? {
+        match self.lookup(request).await? {
             Some(outcome) => Ok(outcome),
             None => self.claim_alone(request, deadline).await,
         }
     }
 
     /// Returns the record's answer, if it decides the claim.
-    async fn look(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
+    async fn lookup(&self, request: &ClaimRequest) -> Result<Option<ClaimOutcome>> {
         let keys = || vec![self.operations.record_key(request.key())];
         let read = self.claiming.reads.read(keys).await?;
         Ok(read.and_then(|read| answered(read, request)))

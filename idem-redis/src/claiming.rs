@@ -8,7 +8,7 @@ use idem_core::backend::{Batcher, DuplicateEstimator};
 use crate::fresh::{FreshAnswer, FreshClaim, claim_fresh};
 use crate::link::Link;
 use crate::operations::Operations;
-use crate::reads::{MOST, Reads};
+use crate::reads::{MAX_BATCH_SIZE, Reads};
 
 /// The shortcuts of claims, beside the script that decides every one of them.
 ///
@@ -43,7 +43,7 @@ impl Claiming {
             estimator: DuplicateEstimator::new(),
             reads: Reads::new(Arc::clone(link), operations.config.batching()),
             // Batches share one connection, which sends them one after the other without waiting.
-            fresh: Batcher::new(MOST, usize::MAX, move |claims| {
+            fresh: Batcher::new(MAX_BATCH_SIZE, usize::MAX, move |claims| {
                 let (at, how, split) = (Arc::clone(&at), Arc::clone(&how), Arc::clone(&split));
                 claim_fresh(at, how, split, claims)
             }),

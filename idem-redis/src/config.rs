@@ -19,16 +19,16 @@ pub enum Eviction {
 /// Whether changes are published to waiting runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Announce {
+pub enum Notifications {
     /// Results, failures and releases are published.
     #[default]
     Changes,
     /// Nothing is published: waiting runs poll.
-    Nothing,
+    Off,
 }
 
 /// The longest time-out.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many replicas must have a write before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,10 @@ impl Replicas {
     /// acknowledged write is on every node that can be promoted.
     #[must_use]
     pub const fn new(count: u32, within: Duration) -> Self {
-        let within = if within.as_secs() < LONGEST.as_secs() {
+        let within = if within.as_secs() < MAX_TIME.as_secs() {
             within
         } else {
-            LONGEST
+            MAX_TIME
         };
         Self { count, within }
     }
@@ -66,7 +66,7 @@ pub struct Config {
     grace: Duration,
     eviction: Eviction,
     replicas: Option<Replicas>,
-    announce: Announce,
+    notifications: Notifications,
     root_certificate: Option<Vec<u8>>,
     batching: bool,
 }
@@ -83,7 +83,7 @@ impl Config {
             grace: Duration::from_secs(60),
             eviction: Eviction::default(),
             replicas: None,
-            announce: Announce::default(),
+            notifications: Notifications::default(),
             root_certificate: None,
             batching: true,
         }
@@ -112,7 +112,7 @@ impl Config {
     /// nothing.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST);
+        self.timeout = timeout.min(MAX_TIME);
         self
     }
 
@@ -151,8 +151,8 @@ impl Config {
     /// Sets whether changes are published to waiting runs. All stores that share records should use
     /// the same setting.
     #[must_use]
-    pub fn with_announce(mut self, announce: Announce) -> Self {
-        self.announce = announce;
+    pub fn with_notifications(mut self, notifications: Notifications) -> Self {
+        self.notifications = notifications;
         self
     }
 
@@ -196,8 +196,8 @@ impl Config {
         self.replicas
     }
 
-    pub(crate) fn announces(&self) -> bool {
-        self.announce == Announce::Changes
+    pub(crate) fn notifies(&self) -> bool {
+        self.notifications == Notifications::Changes
     }
 
     pub(crate) fn root_certificate(&self) -> Option<&[u8]> {
@@ -207,8 +207,8 @@ impl Config {
     /// Returns the grace in whole milliseconds.
     pub(crate) fn grace_millis(&self) -> u64 {
         // Far beyond any retention, and within the server's range.
-        const MOST: u128 = 1 << 48;
-        u64::try_from(self.grace.as_millis().min(MOST)).unwrap_or(1 << 48)
+        const MAX_MILLIS: u128 = 1 << 48;
+        u64::try_from(self.grace.as_millis().min(MAX_MILLIS)).unwrap_or(1 << 48)
     }
 }
 
@@ -246,10 +246,10 @@ mod tests {
             .with_timeout(Duration::MAX)
             .with_grace(Duration::MAX)
             .with_replicas(Replicas::new(1, Duration::MAX));
-        assert_eq!(config.timeout(), LONGEST);
+        assert_eq!(config.timeout(), MAX_TIME);
         assert_eq!(
             config.replicas().map(|replicas| replicas.within),
-            Some(LONGEST)
+            Some(MAX_TIME)
         );
         assert_eq!(config.grace_millis(), 1 << 48);
     }

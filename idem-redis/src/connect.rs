@@ -61,8 +61,8 @@ impl Connector {
     ) -> RedisResult<Self> {
         let server: ConnectionInfo = template.into_connection_info()?;
         let sentinels = infos(urls)?;
-        let places = sentinels.iter().map(|sentinel| sentinel.addr().clone());
-        let mut builder = SentinelClientBuilder::new(places, group, SentinelServerType::Master)?
+        let nodes = sentinels.iter().map(|sentinel| sentinel.addr().clone());
+        let mut builder = SentinelClientBuilder::new(nodes, group, SentinelServerType::Master)?
             .set_client_to_redis_tcp_settings(tcp())
             .set_client_to_redis_db(server.redis_settings().db())
             .set_client_to_redis_protocol(server.redis_settings().protocol());
@@ -205,8 +205,8 @@ impl Connection {
             Self::Node(node) => node.req_packed_commands(&pipeline, 0, count).await,
             Self::Cluster(cluster) => {
                 let host = host.to_owned();
-                let place = SingleNodeRoutingInfo::ByAddress { host, port };
-                cluster.route_pipeline(pipeline, 0, count, place).await
+                let node = SingleNodeRoutingInfo::ByAddress { host, port };
+                cluster.route_pipeline(pipeline, 0, count, node).await
             }
         }
     }
@@ -227,7 +227,7 @@ impl Connection {
                 let answers: Vec<(String, Value)> = redis::from_redis_value(answers)?;
                 Ok(answers
                     .into_iter()
-                    .map(|(place, answer)| (Some(place), answer))
+                    .map(|(node, answer)| (Some(node), answer))
                     .collect())
             }
         }

@@ -177,8 +177,8 @@ mod tests {
                 "{text}"
             );
             let code = text.split(' ').next().unwrap_or_default();
-            let told = error.to_string().contains(code) || error.kind() == Misconfigured;
-            assert!(told, "{error}");
+            let returned = error.to_string().contains(code) || error.kind() == Misconfigured;
+            assert!(returned, "{error}");
         }
     }
 

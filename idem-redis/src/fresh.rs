@@ -82,11 +82,11 @@ pub(crate) async fn claim_fresh(
     let scripts = scripts(&claims);
     let runs = scripts
         .iter()
-        .map(|places| run(&link, &operations, &is_split, &claims, places));
+        .map(|indexes| run(&link, &operations, &is_split, &claims, indexes));
     let mut answers: Vec<_> = claims.iter().map(|_| Ok(None)).collect();
-    for (places, answered) in scripts.iter().zip(join_all(runs).await) {
-        for (&place, answer) in places.iter().zip(answered) {
-            answers[place] = answer;
+    for (indexes, answered) in scripts.iter().zip(join_all(runs).await) {
+        for (&index, answer) in indexes.iter().zip(answered) {
+            answers[index] = answer;
         }
     }
     answers
@@ -95,20 +95,20 @@ pub(crate) async fn claim_fresh(
 /// Groups the claims into scripts: those with the same terms.
 fn scripts(claims: &[FreshClaim]) -> Vec<Vec<usize>> {
     let mut scripts: Vec<(Terms, usize, Vec<usize>)> = Vec::new();
-    for (place, claim) in claims.iter().enumerate() {
+    for (index, claim) in claims.iter().enumerate() {
         let bytes = claim.rest.len();
-        let room = scripts.iter_mut().find(|(terms, taken, places)| {
-            *terms == claim.terms && *taken + bytes <= SCRIPT_BYTES && places.len() < SCRIPT_CLAIMS
+        let room = scripts.iter_mut().find(|(terms, taken, indexes)| {
+            *terms == claim.terms && *taken + bytes <= SCRIPT_BYTES && indexes.len() < SCRIPT_CLAIMS
         });
         match room {
-            Some((_, taken, places)) => {
+            Some((_, taken, indexes)) => {
                 *taken += bytes;
-                places.push(place);
+                indexes.push(index);
             }
-            None => scripts.push((claim.terms, bytes, vec![place])),
+            None => scripts.push((claim.terms, bytes, vec![index])),
         }
     }
-    scripts.into_iter().map(|(.., places)| places).collect()
+    scripts.into_iter().map(|(.., indexes)| indexes).collect()
 }
 
 async fn run(
@@ -116,12 +116,12 @@ async fn run(
     operations: &Operations,
     is_split: &AtomicBool,
     claims: &[FreshClaim],
-    places: &[usize],
+    indexes: &[usize],
 ) -> Vec<FreshAnswer> {
-    let Some(terms) = places.first().map(|&first| claims[first].terms) else {
+    let Some(terms) = indexes.first().map(|&first| claims[first].terms) else {
         return Vec::new();
     };
-    let keys: Vec<_> = places.iter().map(|&at| claims[at].key.as_str()).collect();
+    let keys: Vec<_> = indexes.iter().map(|&at| claims[at].key.as_str()).collect();
     let mut call = operations
         .scripts
         .fresh_many
@@ -130,20 +130,20 @@ async fn run(
         .arg(terms.lease)
         .arg(terms.retention)
         .arg(&record::head(terms.fails_when_stale)[..]);
-    for &at in places {
+    for &at in indexes {
         call = call.arg(&claims[at].rest[..]);
     }
     let call = call.dated();
     let answered = link.run(&call, Access::Write, has_written).await;
-    match answered.and_then(|answer| written(answer, places.len())) {
+    match answered.and_then(|answer| written(answer, indexes.len())) {
         Ok(answers) => answers.into_iter().map(Ok).collect(),
         Err(error) if routes_one_key(&error) => {
             is_split.store(true, Ordering::Relaxed);
-            places.iter().map(|_| Ok(None)).collect()
+            indexes.iter().map(|_| Ok(None)).collect()
         }
         Err(error) => {
             let each = error.for_each_item();
-            places.iter().map(|_| Err(each())).collect()
+            indexes.iter().map(|_| Err(each())).collect()
         }
     }
 }

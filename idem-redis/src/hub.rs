@@ -143,7 +143,7 @@ impl Shared {
 
     /// Notifies the listeners of this channel: something has happened, or may have while the
     /// connection was down.
-    fn tell(&self, channel: &str) {
+    fn notify(&self, channel: &str) {
         if let Some(topic) = self.state().topics.get(channel) {
             topic.send_modify(|count| *count = count.saturating_add(1));
         }
@@ -221,7 +221,7 @@ async fn hear(
     loop {
         tokio::select! {
             message = stream.next() => match message {
-                Some(message) => tell(hub, &message),
+                Some(message) => notify(hub, &message),
                 None => return Ok(()),
             },
             order = orders.recv() => match order {
@@ -255,14 +255,14 @@ async fn subscribe(
 ) -> RedisResult<()> {
     within(limit, sink.subscribe(channel)).await?;
     if let Some(hub) = hub.upgrade() {
-        hub.tell(channel);
+        hub.notify(channel);
     }
     Ok(())
 }
 
-fn tell(hub: &Weak<Shared>, message: &Msg) {
+fn notify(hub: &Weak<Shared>, message: &Msg) {
     if let Some(hub) = hub.upgrade() {
-        hub.tell(message.get_channel_name());
+        hub.notify(message.get_channel_name());
     }
 }
 

@@ -40,7 +40,7 @@ impl<'i> Info<'i> {
     }
 
     /// Refuses a server whose last attempts to save failed; a server without such settings passes.
-    pub(crate) fn check_saving(&self, place: Option<&str>) -> Result<()> {
+    pub(crate) fn check_saving(&self, node: Option<&str>) -> Result<()> {
         for (field, setting) in [
             ("rdb_last_bgsave_status", "save"),
             ("aof_last_bgrewrite_status", "appendonly"),
@@ -50,8 +50,8 @@ impl<'i> Info<'i> {
                 return Err(misconfigured(format!(
                     "the server{}{} could not write to its disk (`{field}` of INFO), so a restart loses records; see its \
                      log, and the setting `{setting}`",
-                    if place.is_some() { " " } else { "" },
-                    place.unwrap_or_default(),
+                    if node.is_some() { " " } else { "" },
+                    node.unwrap_or_default(),
                 )));
             }
         }

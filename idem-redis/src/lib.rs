@@ -30,7 +30,7 @@ mod wake;
 mod watermark;
 
 pub use cache::{CacheHit, CacheRead, CacheTicket, RedisCache};
-pub use config::{Announce, Config, Eviction, Replicas};
+pub use config::{Config, Eviction, Notifications, Replicas};
 pub use nonce::{Enforce, NonceError, NonceWindow, Posted};
 pub use store::RedisStore;
 

@@ -197,17 +197,17 @@ impl Link {
     }
 
     /// Sends one plain command to one of them.
-    pub(crate) async fn at(&self, place: Option<&str>, cmd: &Cmd) -> Result<Value> {
+    pub(crate) async fn at(&self, node: Option<&str>, cmd: &Cmd) -> Result<Value> {
         let progress = Progress::default();
         let asked = async {
             let mut live = self.live().await?;
             progress.sent_on(&live);
-            let answer = match place.and_then(address) {
+            let answer = match node.and_then(address) {
                 None => live.connection.command(cmd).await,
-                Some(place) => {
+                Some(node) => {
                     let mut pipeline = Pipeline::new();
                     pipeline.add_command(cmd.clone());
-                    let answers = live.connection.commands_at(place, pipeline).await;
+                    let answers = live.connection.commands_at(node, pipeline).await;
                     answers
                         .and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
                 }
@@ -284,7 +284,7 @@ impl Link {
         cmd: &Cmd,
         error: RedisError,
     ) -> RedisResult<Answered> {
-        let Some(place) = error.redirect_node().and_then(|(place, _)| address(place)) else {
+        let Some(node) = error.redirect_node().and_then(|(node, _)| address(node)) else {
             return Err(error);
         };
         let mut pipeline = Pipeline::with_capacity(3);
@@ -292,7 +292,7 @@ impl Link {
         if let Some(replicas) = self.replicas_of_a_node() {
             pipeline.add_command(wait(replicas));
         }
-        let mut answers = connection.commands_at(place, pipeline).await?;
+        let mut answers = connection.commands_at(node, pipeline).await?;
         answers.remove(0).extract_error()?;
         with_count(answers)
     }
@@ -453,8 +453,8 @@ pub(crate) fn dropped() -> Error {
 }
 
 /// Splits `host:port`, where the host may be an IPv6 address.
-fn address(place: &str) -> Option<(&str, u16)> {
-    let (host, port) = place.rsplit_once(':')?;
+fn address(node: &str) -> Option<(&str, u16)> {
+    let (host, port) = node.rsplit_once(':')?;
     Some((host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 

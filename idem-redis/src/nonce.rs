@@ -228,7 +228,7 @@ impl NonceWindow {
         let mut listener = None;
         let mut has_waited = false;
         loop {
-            match self.look(key, mark).await {
+            match self.lookup(key, mark).await {
                 Ok(Some(Begun::Pending)) if !pauses.are_over() => {}
                 Ok(Some(begun)) => return Ok(begun),
                 // The other try ended between two steps.
@@ -253,7 +253,7 @@ impl NonceWindow {
     }
 
     /// Takes the nonce, or returns its owner; `None` when it was free again by the second step.
-    async fn look(&self, key: &Key, mark: &[u8]) -> Result<Option<Begun>> {
+    async fn lookup(&self, key: &Key, mark: &[u8]) -> Result<Option<Begun>> {
         if self.take(key, mark).await? {
             return Ok(Some(Begun::Mine));
         }
@@ -319,7 +319,7 @@ impl NonceWindow {
             .call(&self.name(key))
             .arg(mark)
             .arg(posted.unwrap_or_default())
-            .arg(self.store.operations.announced_on(key));
+            .arg(self.store.operations.channel_of(key));
         let longest = self.wait.max(self.store.config().timeout());
         let mut pauses = Pauses::within(longest);
         while let Err(error) = self.store.link.run(&call, Access::Write, is_one).await {
@@ -372,7 +372,7 @@ impl Pauses {
 
     /// Waits until the listener is notified, or the pause has passed, or the deadline has.
     async fn next(&mut self, listener: Option<&mut Subscription>) {
-        let told = async {
+        let returned = async {
             match listener {
                 Some(listener) => listener.changed().await,
                 None => std::future::pending().await,
@@ -382,7 +382,7 @@ impl Pauses {
         let until = (Instant::now() + pause).min(self.deadline);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
         // Either way it is read again.
-        let _ = tokio::time::timeout_at(until, told).await;
+        let _ = tokio::time::timeout_at(until, returned).await;
     }
 }
 

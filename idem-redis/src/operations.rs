@@ -51,8 +51,8 @@ impl Operations {
     }
 
     /// Returns the channel on which a change is published, or an empty name.
-    pub(crate) fn announced_on(&self, key: &Key) -> String {
-        if self.config.announces() {
+    pub(crate) fn channel_of(&self, key: &Key) -> String {
+        if self.config.notifies() {
             self.channel(key)
         } else {
             String::new()
@@ -60,8 +60,8 @@ impl Operations {
     }
 
     /// Returns the same for the key of a record.
-    pub(crate) fn announced_for(&self, record_key: &str) -> String {
-        if !self.config.announces() {
+    pub(crate) fn channel_for(&self, record_key: &str) -> String {
+        if !self.config.notifies() {
             return String::new();
         }
         let path = record_key.strip_prefix(&self.record_prefix());
@@ -153,7 +153,7 @@ impl Operations {
             .arg(result)
             .arg(retention)
             .arg(self.config.grace_millis())
-            .arg(self.announced_on(claim.key()))
+            .arg(self.channel_of(claim.key()))
             .arg(Self::flag(self.config.replicas().is_some()))
     }
 
@@ -161,7 +161,7 @@ impl Operations {
         let call = self.scripts.release.call(&self.record_key(claim.key()));
         with_owner(call, claim)
             .arg(self.config.grace_millis())
-            .arg(self.announced_on(claim.key()))
+            .arg(self.channel_of(claim.key()))
             .arg(Self::flag(self.config.replicas().is_some()))
     }
 

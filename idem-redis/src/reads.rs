@@ -13,7 +13,7 @@ use crate::operations::{items, nonsense};
 
 /// Most keys of one read: a server does nothing else meanwhile, and a script of this many keys
 /// takes it less than a millisecond.
-pub(crate) const MOST: usize = 128;
+pub(crate) const MAX_BATCH_SIZE: usize = 128;
 
 /// The result of a read: the server's clock, no later than the values, and a value for each key,
 /// `Nil` where there is none.
@@ -34,7 +34,7 @@ impl Reads {
         let is_split = Arc::new(AtomicBool::new(!batching));
         let (at, split) = (Arc::clone(&link), Arc::clone(&is_split));
         Self {
-            gather: Batcher::new(MOST, usize::MAX, move |asked| {
+            gather: Batcher::new(MAX_BATCH_SIZE, usize::MAX, move |asked| {
                 read_all(Arc::clone(&at), Arc::clone(&split), asked)
             }),
             link,
@@ -101,11 +101,11 @@ impl Link {
                 pipeline.arg(key);
             }
             let answered = live.connection.commands(&pipeline).await;
-            let told = answered.and_then(|answers| {
-                let told = answers.into_iter().map(Value::extract_error);
-                told.collect::<Result<Vec<_>, _>>()
+            let returned = answered.and_then(|answers| {
+                let returned = answers.into_iter().map(Value::extract_error);
+                returned.collect::<Result<Vec<_>, _>>()
             });
-            match told {
+            match returned {
                 Ok(answers) => understood(answers, keys.len()).map(Some),
                 Err(error) => {
                     let is_elsewhere = is_elsewhere(&error);

@@ -32,7 +32,7 @@ impl Waits {
         connection: &Connection,
         replicas: Replicas,
     ) -> Result<i64> {
-        let (caller, told) = oneshot::channel();
+        let (caller, answer) = oneshot::channel();
         let is_first = {
             let mut queue = self.queue();
             queue.callers.push(caller);
@@ -41,7 +41,7 @@ impl Waits {
         if is_first {
             tokio::spawn(serve(Arc::clone(self), connection.clone(), replicas));
         }
-        told.await.map_err(|_| {
+        answer.await.map_err(|_| {
             Error::new(
                 ErrorKind::Unavailable,
                 Effect::Unknown,

@@ -31,7 +31,7 @@ impl RedisStore {
 
     async fn walk(&self, limit: u64, failed: &mut u64) -> Result<()> {
         let first = self.link.at_masters(&self.scan("0")).await?;
-        for (place, mut answer) in first {
+        for (node, mut answer) in first {
             loop {
                 let (cursor, keys) = step(answer)?;
                 self.fail_abandoned(&keys, limit, failed).await?;
@@ -41,7 +41,7 @@ impl RedisStore {
                 if cursor == "0" {
                     break;
                 }
-                answer = self.link.at(place.as_deref(), &self.scan(&cursor)).await?;
+                answer = self.link.at(node.as_deref(), &self.scan(&cursor)).await?;
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ impl RedisStore {
                     let call = operations.scripts.sweep.call(key);
                     call.arg(&operations.abandoned[..])
                         .arg(operations.config.grace_millis())
-                        .arg(operations.announced_for(key))
+                        .arg(operations.channel_for(key))
                 })
                 .collect();
             let mut result = Ok(());

@@ -65,7 +65,7 @@ impl RedisStore {
 
     /// A script that may not publish does its work nevertheless, and wakes nobody.
     async fn check_announcing(&self) -> Result<()> {
-        if !self.operations.config.announces() {
+        if !self.operations.config.notifies() {
             return Ok(());
         }
         let mut publish = redis::cmd("PUBLISH");
@@ -75,7 +75,7 @@ impl RedisStore {
         match self.link.at(None, &publish).await {
             Err(error) if error.kind() == ErrorKind::Misconfigured => Err(misconfigured(
                 "the user may not publish, so nobody who waits is woken; grant `&<namespace>:* +@pubsub`, or set \
-                 `Announce::Nothing`"
+                 `Notifications::Off`"
                     .to_owned(),
             )
             .with_source(error)),
@@ -85,12 +85,12 @@ impl RedisStore {
 }
 
 async fn check_servers(link: &Link, eviction: crate::config::Eviction) -> Result<()> {
-    for (place, answer) in link.at_masters(&redis::cmd("INFO")).await? {
+    for (node, answer) in link.at_masters(&redis::cmd("INFO")).await? {
         let text: String = redis::from_redis_value(answer)
             .map_err(|error| crate::error::classify(error.into(), crate::error::Access::Read))?;
         let info = Info::new(&text);
         info.check(eviction)?;
-        info.check_saving(place.as_deref())?;
+        info.check_saving(node.as_deref())?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::store::{BACKEND, RedisStore};
 /// a channel for each key. One connection receives them for all waiting runs of this process; in a
 /// cluster it may be to any node, because the nodes pass publications on. Publishing takes the
 /// server some microseconds where nobody listens:
-/// [`Config::with_announce`](crate::Config::with_announce) turns it off.
+/// [`Config::with_notifications`](crate::Config::with_notifications) turns it off.
 ///
 /// Publications are not kept, so a hint is lost when a connection is: every listener is notified
 /// once more after each new connection.

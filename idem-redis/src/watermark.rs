@@ -69,7 +69,7 @@ impl Operations {
 fn is_at_version(answer: &Value) -> bool {
     let word = |word: &[u8]| matches!(word, b"advanced" | b"unchanged");
     matches!(answer, Value::Array(items)
-        if matches!(items.first(), Some(Value::BulkString(told)) if word(told)))
+        if matches!(items.first(), Some(Value::BulkString(answer)) if word(answer)))
 }
 
 /// Exactly as many digits as are written.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{Error, Result};
 
 /// A time that never ends in practice, and that can be added to any instant.
-pub const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The most bytes of a table's name. Derived names (indexes, the table of watermarks) are longer by
 /// up to eleven. PostgreSQL and Babelfish cut names at 63 bytes; MySQL and MariaDB refuse more than

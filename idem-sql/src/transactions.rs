@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_core::backend::RetryPauses;
 use idem_core::{BoxError, Error, ErrorKind, Result};
 
-use crate::config::LONGEST_TIME;
+use crate::config::MAX_TIME;
 
 /// How a driver begins and ends transactions.
 pub trait TransactionSource: Clone + Debug + Send + Sync + 'static {
@@ -87,7 +87,7 @@ impl<S: TransactionSource> Transactions<S> {
     /// Sets how long a transaction is repeated. Default: 10 s; more than a year counts as a year.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit.min(LONGEST_TIME);
+        self.limit = limit.min(MAX_TIME);
         self
     }
 

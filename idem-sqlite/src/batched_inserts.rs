@@ -192,7 +192,8 @@ mod tests {
         operations
             .insert_at_once(&mut store.session(), requests, &all, &mut answers)
             .await;
-        let name = |answer: Option<Result<ClaimOutcome>>| answer.map(|told| told.unwrap().name());
+        let name =
+            |answer: Option<Result<ClaimOutcome>>| answer.map(|returned| returned.unwrap().name());
         answers.into_iter().map(name).collect()
     }
 
@@ -211,12 +212,15 @@ mod tests {
         store.release(&released).await.unwrap();
         let ids = ["done", "one", "released", "two"];
         let requests = ids.map(request);
-        let told = inserted(&store, &requests).await;
-        assert_eq!(told, [None, Some("acquired"), None, Some("acquired")]);
-        let told = store.claim_many(&requests).await;
-        let told: Vec<_> = told.into_iter().map(|told| told.unwrap().name()).collect();
+        let returned = inserted(&store, &requests).await;
+        assert_eq!(returned, [None, Some("acquired"), None, Some("acquired")]);
+        let returned = store.claim_many(&requests).await;
+        let returned: Vec<_> = returned
+            .into_iter()
+            .map(|returned| returned.unwrap().name())
+            .collect();
         // The attempts are the same as before.
-        assert_eq!(told, ["completed", "acquired", "acquired", "acquired"]);
+        assert_eq!(returned, ["completed", "acquired", "acquired", "acquired"]);
     }
 
     /// Returns the row of this key, with its instants relative to its beginning.
@@ -285,12 +289,17 @@ mod tests {
             request("one").with_attempt(attempt),
             request("two").with_attempt(attempt),
         ];
-        let told = inserted(&store, &requests).await;
-        let winners = |told: &[Option<&str>]| told.iter().flatten().count();
-        assert_eq!((winners(&told[..2]), winners(&told[2..])), (1, 1));
-        let told = store.claim_many(&requests).await;
-        let told = told.into_iter().map(|told| told.unwrap().name());
-        assert_eq!(told.filter(|told| *told == "acquired").count(), 3);
+        let returned = inserted(&store, &requests).await;
+        let winners = |returned: &[Option<&str>]| returned.iter().flatten().count();
+        assert_eq!((winners(&returned[..2]), winners(&returned[2..])), (1, 1));
+        let returned = store.claim_many(&requests).await;
+        let returned = returned
+            .into_iter()
+            .map(|returned| returned.unwrap().name());
+        assert_eq!(
+            returned.filter(|returned| *returned == "acquired").count(),
+            3
+        );
     }
 
     #[tokio::test]
@@ -300,8 +309,8 @@ mod tests {
             let requests: Vec<_> = (0..size)
                 .map(|number| request(&format!("{number} of {size}")))
                 .collect();
-            let told = inserted(&store, &requests).await;
-            assert_eq!(told, vec![Some("acquired"); size]);
+            let returned = inserted(&store, &requests).await;
+            assert_eq!(returned, vec![Some("acquired"); size]);
         }
         let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_records")
             .fetch_one(store.pool())
@@ -333,9 +342,15 @@ mod tests {
             let request = request(&(number / 2).to_string());
             claims.spawn(async move { store.claim(&request).await.unwrap().name() });
         }
-        let told = claims.join_all().await;
-        let acquired = told.iter().filter(|told| **told == "acquired").count();
-        let in_flight = told.iter().filter(|told| **told == "in_flight").count();
+        let returned = claims.join_all().await;
+        let acquired = returned
+            .iter()
+            .filter(|returned| **returned == "acquired")
+            .count();
+        let in_flight = returned
+            .iter()
+            .filter(|returned| **returned == "in_flight")
+            .count();
         assert_eq!((acquired, in_flight), (100, 100));
     }
 }

@@ -149,13 +149,13 @@ impl Operations {
         check::claim(request, &self.config.limits())?;
         let row = self.held_row(session, request).await?;
         let held = row.map(|row| Columns(&row).outcome(request));
-        let told = held
+        let returned = held
             .transpose()?
             .filter(|outcome| !is_abandoned(outcome, request));
-        if told.is_some() {
+        if returned.is_some() {
             self.estimator.record(request.key(), true);
         }
-        Ok(told)
+        Ok(returned)
     }
 
     /// Fails the stale record that was read; `None` when it has changed since.
@@ -312,11 +312,11 @@ mod tests {
             let query = sqlx::query(sqlx::AssertSqlSafe(query));
             query.execute(store.pool()).await.unwrap();
             for in_batch in [false, true] {
-                let told = match in_batch {
+                let returned = match in_batch {
                     true => store.claim_many(&[request(id)]).await.remove(0),
                     false => store.claim(&request(id)).await,
                 };
-                let error = told.unwrap_err();
+                let error = returned.unwrap_err();
                 assert_eq!(
                     (error.kind(), error.effect()),
                     (ErrorKind::Corrupt, Effect::None)

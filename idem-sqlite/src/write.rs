@@ -239,7 +239,7 @@ mod tests {
         store
             .operations
             .estimator
-            .always_look(request("three").key());
+            .always_expect(request("three").key());
         assert!(store.claim(&request("three")).await.is_err());
         assert!(store.claim_many(&[request("three")]).await[0].is_err());
     }

@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn sixty_four_digits_and_nothing_else() {
-        let bytes = std::array::from_fn(|place| u8::try_from(place * 8 + 7).unwrap());
+        let bytes = std::array::from_fn(|index| u8::try_from(index * 8 + 7).unwrap());
         let text = encode(&bytes);
         assert_eq!(decode(&text), Some(bytes));
         assert_eq!(decode(&text.to_uppercase()), Some(bytes));

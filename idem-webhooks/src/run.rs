@@ -44,11 +44,11 @@ pub(crate) async fn advance(
     version: u64,
 ) -> Result<Advance> {
     let marks = idempotency.store().watermarks().ok_or_else(no_watermarks)?;
-    let deadline = check::deadline(policy.patience());
+    let deadline = check::deadline(policy.retry_timeout());
     let mut pause = FIRST_PAUSE;
     loop {
         let call = marks.advance(source, version, policy.retention());
-        let error = match timeout(policy.patience() / 2, call).await {
+        let error = match timeout(policy.retry_timeout() / 2, call).await {
             Ok(Err(error)) if error.is_retryable() => error,
             Ok(result) => return result,
             Err(_) => unanswered(),
@@ -67,6 +67,6 @@ pub(crate) fn no_watermarks() -> Error {
 }
 
 fn unanswered() -> Error {
-    let message = "no answer in half of the policy's patience";
+    let message = "no answer in half of the policy's retry_timeout";
     Error::new(ErrorKind::Unavailable, Effect::Unknown, message).at("", "advance")
 }

@@ -370,7 +370,7 @@ async fn scopes_do_not_see_each_other() {
 #[tokio::test]
 async fn durations_without_end_are_no_panic() {
     let endless = policy()
-        .with_patience(Duration::MAX)
+        .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));
     let store = MemoryStore::new();
     let idempotency = Idempotency::new(store.clone()).with_policy(endless);

@@ -283,7 +283,7 @@ impl Context {
                 _ => Err(CaseError::new("the record is in flight no longer")),
             }
         };
-        eventually::eventually(self.profile.patience(), "the lease ends", ask).await
+        eventually::eventually(self.profile.max_wait(), "the lease ends", ask).await
     }
 
     /// Waits until the key has no live record.
@@ -293,7 +293,7 @@ impl Context {
     /// An error when the record stays.
     pub async fn until_free(&self, key: &Key) -> CaseResult {
         let ask = || async { Ok(self.store.get(key).await?.is_none().then_some(())) };
-        eventually::eventually(self.profile.patience(), "the retention ends", ask).await
+        eventually::eventually(self.profile.max_wait(), "the retention ends", ask).await
     }
 }
 

@@ -48,8 +48,8 @@ impl Context {
         }
         let (asking, request) = (Arc::clone(store), request.clone());
         let asked = tokio::spawn(async move { asking.claim(&request).await });
-        while let Some(told) = crowd.join_next().await {
-            told??;
+        while let Some(returned) = crowd.join_next().await {
+            returned??;
         }
         Ok(asked.await??)
     }

@@ -7,9 +7,9 @@ use crate::{CaseError, CaseResult};
 
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// Calls `ask` until it returns `Some`; fails after `patience`.
+/// Calls `ask` until it returns `Some`; fails after `max_wait`.
 pub(crate) async fn eventually<T, F>(
-    patience: Duration,
+    max_wait: Duration,
     what: &str,
     mut ask: impl FnMut() -> F + Send,
 ) -> CaseResult<T>
@@ -22,9 +22,9 @@ where
         if let Some(answer) = ask().await? {
             return Ok(answer);
         }
-        if started.elapsed() > patience {
+        if started.elapsed() > max_wait {
             return Err(CaseError::new(format!(
-                "waited {patience:?} in vain: {what}"
+                "waited {max_wait:?} in vain: {what}"
             )));
         }
         tokio::time::sleep(PAUSE).await;

@@ -88,10 +88,10 @@ struct OfKey<'a, 'v> {
 
 impl<'a> OfKey<'a, '_> {
     fn broken(&mut self, rule: Rule, one: &Event, other: Option<&Event>) {
-        let mut text = told(one);
+        let mut text = returned(one);
         if let Some(other) = other {
             text.push_str(" | ");
-            text.push_str(&told(other));
+            text.push_str(&returned(other));
         }
         self.violations.push(Violation {
             rule,
@@ -280,8 +280,8 @@ fn may_have_won_unseen(event: &Event, token: i64) -> bool {
     }
     let later = match &event.answer {
         Answer::Unknown(_) => return true,
-        Answer::Acquired(told) | Answer::InFlight(told) => *told > token,
-        Answer::Completed(told, _) | Answer::Failed(told, _) => *told > token,
+        Answer::Acquired(returned) | Answer::InFlight(returned) => *returned > token,
+        Answer::Completed(returned, _) | Answer::Failed(returned, _) => *returned > token,
         _ => false,
     };
     later && ends(&event.call) <= event.returned_ns
@@ -322,7 +322,7 @@ fn misses(event: &Event, seal: &Event, kept_until: u64) -> bool {
     }
 }
 
-fn told(event: &Event) -> String {
+fn returned(event: &Event) -> String {
     let Call {
         process,
         op,

@@ -88,7 +88,7 @@ pub struct Profile {
     promises: BTreeSet<Promise>,
     max_result_bytes: usize,
     shortest_lease: Duration,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl Profile {
@@ -100,7 +100,7 @@ impl Profile {
             promises: BTreeSet::from([Promise::ExactPurge]),
             max_result_bytes: 1 << 20,
             shortest_lease: Duration::from_millis(60),
-            patience: Duration::from_secs(30),
+            max_wait: Duration::from_secs(30),
         }
     }
 
@@ -199,8 +199,8 @@ impl Profile {
 
     /// Sets how long a case waits for an expected event before it fails.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = max_wait;
         self
     }
 
@@ -227,8 +227,8 @@ impl Profile {
 
     /// Returns how long a case waits.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 }
 

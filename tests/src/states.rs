@@ -18,7 +18,7 @@ pub struct Expected {
     /// The claim, of a key in some state.
     pub request: ClaimRequest,
     /// The outcome as [`described`].
-    pub told: &'static str,
+    pub returned: &'static str,
 }
 
 /// Returns the outcome's name; for an acquisition with its number since the key was fresh:
@@ -82,7 +82,7 @@ impl Context {
             (other("stale-another's"), "conflict"),
             (own, "acquired 1"),
         ];
-        let expected = expected.map(|(request, told)| Expected { request, told });
+        let expected = expected.map(|(request, returned)| Expected { request, returned });
         Ok(expected.into())
     }
 }

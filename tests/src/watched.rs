@@ -28,7 +28,7 @@ impl<S: fmt::Debug + ?Sized> Watched<S> {
         }
     }
 
-    fn told<T: fmt::Debug>(&self, operation: &str, result: Result<T>) -> Result<T> {
+    fn returned<T: fmt::Debug>(&self, operation: &str, result: Result<T>) -> Result<T> {
         match &result {
             Ok(answer) => {
                 let what = format_args!("the answer of `{operation}`");
@@ -67,7 +67,7 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.told("claim", self.inner.claim(request).await)
+        self.returned("claim", self.inner.claim(request).await)
     }
 
     async fn complete(
@@ -77,31 +77,31 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
         retention: Duration,
     ) -> Result<()> {
         let completed = self.inner.complete(claim, response, retention).await;
-        self.told("complete", completed)
+        self.returned("complete", completed)
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.told("fail", self.inner.fail(claim, failure, retention).await)
+        self.returned("fail", self.inner.fail(claim, failure, retention).await)
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.told("release", self.inner.release(claim).await)
+        self.returned("release", self.inner.release(claim).await)
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.told("renew", self.inner.renew(claim, lease).await)
+        self.returned("renew", self.inner.renew(claim, lease).await)
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.told("get", self.inner.get(key).await)
+        self.returned("get", self.inner.get(key).await)
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        self.told("delete_expired", self.inner.delete_expired(limit).await)
+        self.returned("delete_expired", self.inner.delete_expired(limit).await)
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        self.told("fail_abandoned", self.inner.fail_abandoned(limit).await)
+        self.returned("fail_abandoned", self.inner.fail_abandoned(limit).await)
     }
 }
 
@@ -110,14 +110,14 @@ impl<S: IdempotencyStore + ?Sized> IdempotencyStore for Watched<S> {
 impl<S: BatchStore + ?Sized> BatchStore for Watched<S> {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         let answers = self.inner.claim_many(requests).await.into_iter();
-        let told = answers.map(|answer| self.told("claim_many", answer));
-        told.collect()
+        let returned = answers.map(|answer| self.returned("claim_many", answer));
+        returned.collect()
     }
 
     async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
         let answers = self.inner.complete_many(completions).await.into_iter();
-        let told = answers.map(|answer| self.told("complete_many", answer));
-        told.collect()
+        let returned = answers.map(|answer| self.returned("complete_many", answer));
+        returned.collect()
     }
 }
 
@@ -132,12 +132,12 @@ fn nothing() -> Error {
 impl<S: IdempotencyStore + ?Sized> CheckpointStore for Watched<S> {
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
         let inner = self.inner.checkpoints().ok_or_else(nothing)?;
-        self.told("checkpoint", inner.checkpoint(claim, checkpoint).await)
+        self.returned("checkpoint", inner.checkpoint(claim, checkpoint).await)
     }
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
         let inner = self.inner.checkpoints().ok_or_else(nothing)?;
-        self.told("last_checkpoint", inner.last_checkpoint(claim).await)
+        self.returned("last_checkpoint", inner.last_checkpoint(claim).await)
     }
 }
 
@@ -146,17 +146,17 @@ impl<S: IdempotencyStore + ?Sized> CheckpointStore for Watched<S> {
 impl<S: IdempotencyStore + ?Sized> WatermarkStore for Watched<S> {
     async fn advance(&self, source: &Key, version: u64, retention: Duration) -> Result<Advance> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.told("advance", inner.advance(source, version, retention).await)
+        self.returned("advance", inner.advance(source, version, retention).await)
     }
 
     async fn watermark(&self, source: &Key) -> Result<Option<u64>> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.told("watermark", inner.watermark(source).await)
+        self.returned("watermark", inner.watermark(source).await)
     }
 
     async fn delete_expired_watermarks(&self, limit: u32) -> Result<u64> {
         let inner = self.inner.watermarks().ok_or_else(nothing)?;
-        self.told(
+        self.returned(
             "purge_watermarks",
             inner.delete_expired_watermarks(limit).await,
         )

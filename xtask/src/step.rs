@@ -57,8 +57,10 @@ pub(crate) fn has(program: &str, arguments: &[&str]) -> bool {
 /// folder's `bin`; installs it if it is missing.
 pub(crate) fn installed(name: &str, version: Option<&str>, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("bin").join(name);
-    let told = output(Command::new(&program).arg("--version"));
-    if told.is_ok_and(|told| version.is_none_or(|version| told.trim().ends_with(version))) {
+    let returned = output(Command::new(&program).arg("--version"));
+    if returned
+        .is_ok_and(|returned| version.is_none_or(|version| returned.trim().ends_with(version)))
+    {
         return Ok(program);
     }
     let mut install = cargo(&["install", "--quiet", "--locked", name, "--root"]);

@@ -139,7 +139,7 @@ async fn upgrade(
         "guest" => [guest, format!("customer of {id}")],
         _ => [format!("customer of {id}"), guest],
     };
-    let mut told = Vec::new();
+    let mut returned = Vec::new();
     for caller in &callers {
         let outcome = endpoint.post(caller, &id).await?;
         let how = if outcome.is_replayed() {
@@ -147,7 +147,7 @@ async fn upgrade(
         } else {
             "done"
         };
-        told.push(format!(
+        returned.push(format!(
             "{} {how}",
             caller.split(' ').next().unwrap_or_default()
         ));
@@ -162,7 +162,7 @@ async fn upgrade(
     println!(
         "{:<28}{:<38}{made} account(s)",
         format!("guest {first} {dies}"),
-        told.join(", ")
+        returned.join(", ")
     );
     Ok(made == 1)
 }

@@ -96,12 +96,12 @@ impl Shop {
                 .jobs
                 .run(&ticket, |work| self.build(work, ticket.job(), succeeds))
                 .await;
-            let told = match ran {
+            let returned = match ran {
                 Ok(Ran::Done(())) => "built".to_owned(),
                 Ok(Ran::Superseded) => "superseded, dropped".to_owned(),
                 Err(error) => error.to_string(),
             };
-            tell("worker", &format!("job {}", ticket.job()), told);
+            tell("worker", &format!("job {}", ticket.job()), returned);
         }
         Ok(())
     }

@@ -170,9 +170,11 @@ async fn judge(
     let rows = paid.len();
     paid.dedup();
     let all = || stories.values().flatten();
-    let same = stories
-        .values()
-        .all(|told| told.iter().all(|story| story.answer == told[0].answer));
+    let same = stories.values().all(|returned| {
+        returned
+            .iter()
+            .all(|story| story.answer == returned[0].answer)
+    });
     println!("  charges     {:>6}", charged.len());
     println!("  payments    {rows:>6}");
     println!(

@@ -63,11 +63,11 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     }
 
     // By key: the numbers in the answers, and how often an answer said that the order is new.
-    let mut told: BTreeMap<u32, (BTreeSet<i64>, u32)> = BTreeMap::new();
+    let mut returned: BTreeMap<u32, (BTreeSet<i64>, u32)> = BTreeMap::new();
     let (mut repetitions, mut conflicts) = (0, 0);
     while let Some(placed) = placing.join_next().await {
         let (number, placed) = placed??;
-        let (numbers, new) = told.entry(number).or_default();
+        let (numbers, new) = returned.entry(number).or_default();
         match placed {
             Placed::New(order) => {
                 numbers.insert(order.number);
@@ -81,7 +81,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         }
     }
     let rows = orders.count().await?;
-    let once = told
+    let once = returned
         .values()
         .all(|(numbers, new)| numbers.len() == 1 && *new == 1);
     let as_expected = once && rows == i64::from(args.orders);

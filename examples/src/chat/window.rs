@@ -78,7 +78,7 @@ impl Window {
                     let work = async |_: Work| Ok::<_, std::convert::Infallible>(post().await);
                     idempotency.run_with(&key, fingerprint, work).await
                 };
-                told(tokio::spawn(run).await.map_err(Refusal::of_store)?)
+                returned(tokio::spawn(run).await.map_err(Refusal::of_store)?)
             }
             (Self::Store(_), _) => Ok(Posted {
                 id: tokio::spawn(post()).await.map_err(Refusal::of_store)?,
@@ -88,7 +88,7 @@ impl Window {
     }
 }
 
-fn told(
+fn returned(
     ran: Result<Outcome<String>, RunError<std::convert::Infallible, String>>,
 ) -> Result<Posted, Refusal> {
     match ran {

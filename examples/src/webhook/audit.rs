@@ -81,16 +81,20 @@ mod tests {
     #[test]
     fn what_is_wrong_is_found() {
         let events = [event("a", 1), event("b", 2)];
-        let told = |place, text: &str| Tally {
+        let returned = |place, text: &str| Tally {
             acknowledged: vec![(place, text.to_owned())],
             ..Tally::default()
         };
         let wrong = |effects: &[Effect], tally: &Tally| audit(&events, effects, tally).len();
         assert_eq!(wrong(&[effect("a"), effect("b")], &Tally::default()), 0);
-        assert_eq!(wrong(&[effect("b")], &told(0, REFUSED)), 0);
-        assert_eq!(wrong(&[effect("b")], &told(0, "handled")), 1, "lost");
-        assert_eq!(wrong(&[effect("a")], &told(1, REFUSED)), 1, "not overtaken");
-        assert_eq!(wrong(&[effect("a"), effect("b")], &told(0, REFUSED)), 1);
+        assert_eq!(wrong(&[effect("b")], &returned(0, REFUSED)), 0);
+        assert_eq!(wrong(&[effect("b")], &returned(0, "handled")), 1, "lost");
+        assert_eq!(
+            wrong(&[effect("a")], &returned(1, REFUSED)),
+            1,
+            "not overtaken"
+        );
+        assert_eq!(wrong(&[effect("a"), effect("b")], &returned(0, REFUSED)), 1);
         let twice = [effect("a"), effect("b"), effect("a")];
         assert_eq!(wrong(&twice, &Tally::default()), 1, "twice");
         let foreign = [effect("a"), effect("b"), effect("c")];

@@ -121,7 +121,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     ///
     /// If the item was not sent yet, it never is; otherwise its answer is lost.
     pub async fn ask(self: &Arc<Self>, item: I) -> Option<O> {
-        let (caller, told) = oneshot::channel();
+        let (caller, returned) = oneshot::channel();
         let leads = {
             let mut waiting = self.waiting();
             waiting.callers.push((item, caller));
@@ -133,7 +133,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             tokio::task::yield_now().await;
             drop(lead);
         }
-        told.await.ok()
+        returned.await.ok()
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting<I, O>> {
@@ -171,15 +171,17 @@ async fn ask_for<I: Send + 'static, O: Send + 'static>(
     turn: Turn<I, O>,
     callers: Vec<Caller<I, O>>,
 ) {
-    let still = callers.into_iter().filter(|(_, told)| !told.is_closed());
-    let (items, told): (Vec<_>, Vec<_>) = still.unzip();
+    let still = callers
+        .into_iter()
+        .filter(|(_, returned)| !returned.is_closed());
+    let (items, returned): (Vec<_>, Vec<_>) = still.unzip();
     if items.is_empty() {
         return;
     }
     let answers = (turn.0.answer)(items).await;
-    for (told, answer) in told.into_iter().zip(answers) {
+    for (returned, answer) in returned.into_iter().zip(answers) {
         // A caller that was dropped no longer waits.
-        let _ = told.send(answer);
+        let _ = returned.send(answer);
     }
 }
 
@@ -198,11 +200,11 @@ mod tests {
 
     use super::*;
 
-    const MOST: usize = 128;
+    const MAX_ITEMS: usize = 128;
 
     /// Answers each item with itself and with the size of its batch.
     fn echo() -> Arc<Batcher<u32, (u32, usize)>> {
-        Batcher::new(MOST, usize::MAX, |items: Vec<u32>| {
+        Batcher::new(MAX_ITEMS, usize::MAX, |items: Vec<u32>| {
             let count = items.len();
             async move { items.into_iter().map(|item| (item, count)).collect() }
         })
@@ -231,7 +233,11 @@ mod tests {
             .map(|item| tokio::spawn(asking(&gather, item)))
             .collect();
         for (item, caller) in (0..).zip(callers) {
-            let expected = if item < 256 { MOST } else { 300 - 2 * MOST };
+            let expected = if item < 256 {
+                MAX_ITEMS
+            } else {
+                300 - 2 * MAX_ITEMS
+            };
             assert_eq!(caller.await.unwrap(), Some((item, expected)));
         }
     }
@@ -250,17 +256,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_ends_without_an_answer_is_told() {
-        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MOST, 1, |_| async { Vec::new() });
+        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MAX_ITEMS, 1, |_| async { Vec::new() });
         assert_eq!(gather.ask(1).await, None);
         assert_eq!(gather.ask(2).await, None, "the next ones are asked for");
     }
 
     #[tokio::test]
     async fn a_batch_that_panics_makes_room_for_the_next() {
-        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MOST, 1, |items: Vec<u32>| async move {
-            assert_ne!(items, [1], "the first one stumbles");
-            items
-        });
+        let gather: Arc<Batcher<u32, u32>> =
+            Batcher::new(MAX_ITEMS, 1, |items: Vec<u32>| async move {
+                assert_ne!(items, [1], "the first one stumbles");
+                items
+            });
         assert_eq!(gather.ask(1).await, None);
         assert_eq!(gather.ask(2).await, Some(2));
     }
@@ -269,7 +276,7 @@ mod tests {
     async fn a_caller_beside_batches_under_way_goes_with_the_next() {
         let (open, gate) = tokio::sync::watch::channel(false);
         let gather: Arc<Batcher<u32, (u32, usize)>> =
-            Batcher::new(MOST, 2, move |items: Vec<u32>| {
+            Batcher::new(MAX_ITEMS, 2, move |items: Vec<u32>| {
                 let mut gate = gate.clone();
                 async move {
                     gate.wait_for(|is_open| *is_open).await.unwrap();
@@ -289,8 +296,8 @@ mod tests {
         open.send(true).unwrap();
         let mut counts = Vec::new();
         for (item, caller) in (0..).zip(callers) {
-            let (told, count) = caller.await.unwrap().unwrap();
-            assert_eq!(told, item);
+            let (returned, count) = caller.await.unwrap().unwrap();
+            assert_eq!(returned, item);
             counts.push(count);
         }
         assert_eq!(counts, [1, 1, 8, 8, 8, 8, 8, 8, 8, 8]);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use crate::Key;
 
 /// The number of slots. Operations that share a slot share an estimate.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
 /// The share of claims that met a record, when all of them did.
 const ALL: u16 = 1 << 10;
@@ -42,7 +42,7 @@ const ALWAYS: u16 = u16::MAX;
 /// # Ok::<(), idem_core::Error>(())
 /// ```
 pub struct DuplicateEstimator {
-    shares: [AtomicU16; PLACES],
+    shares: [AtomicU16; SLOTS],
 }
 
 impl DuplicateEstimator {
@@ -63,7 +63,7 @@ impl DuplicateEstimator {
 
     const fn starting_at<const START: u16>() -> Self {
         Self {
-            shares: [const { AtomicU16::new(START) }; PLACES],
+            shares: [const { AtomicU16::new(START) }; SLOTS],
         }
     }
 
@@ -91,14 +91,14 @@ impl DuplicateEstimator {
 
     /// Expects a record from now on, whatever the samples say: for operations whose records stay
     /// locked, for example by callers' transactions, where a read is answered and a write waits.
-    pub fn always_look(&self, key: &Key) {
+    pub fn always_expect(&self, key: &Key) {
         self.share(key).store(ALWAYS, Ordering::Relaxed);
     }
 
     fn share(&self, key: &Key) -> &AtomicU16 {
         let hash = mixed(mixed(0, key.scope()), key.operation());
         // The high bits are the best mixed ones.
-        &self.shares[(hash >> (u64::BITS - PLACES.ilog2())) as usize]
+        &self.shares[(hash >> (u64::BITS - SLOTS.ilog2())) as usize]
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn an_operation_that_is_always_looked_for_stays_so() {
         let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
-        traffic.always_look(&key);
+        traffic.always_expect(&key);
         for met_record in [false, true, false] {
             learn(&traffic, &key, met_record, 100);
             assert!(traffic.expects_duplicate(&key));
@@ -207,25 +207,25 @@ mod tests {
     #[test]
     fn an_operation_is_known_by_scope_and_name() {
         let traffic = DuplicateEstimator::new();
-        let place = |scope: &str, operation: &str, id: &str| {
+        let slot = |scope: &str, operation: &str, id: &str| {
             let key = Key::new(scope, operation, id).unwrap();
             std::ptr::from_ref(traffic.share(&key))
         };
-        assert_eq!(place("a", "pay", "1"), place("a", "pay", "2"));
-        assert_ne!(place("a", "pay", "1"), place("b", "pay", "1"));
-        assert_ne!(place("a", "pay", "1"), place("ap", "ay", "1"));
+        assert_eq!(slot("a", "pay", "1"), slot("a", "pay", "2"));
+        assert_ne!(slot("a", "pay", "1"), slot("b", "pay", "1"));
+        assert_ne!(slot("a", "pay", "1"), slot("ap", "ay", "1"));
     }
 
     #[test]
     fn names_that_differ_little_are_spread() {
         let traffic = DuplicateEstimator::new();
-        let places = |name: &dyn Fn(usize) -> Key| {
-            let places = (0..PLACES).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
-            places.collect::<std::collections::HashSet<_>>().len()
+        let slots = |name: &dyn Fn(usize) -> Key| {
+            let slots = (0..SLOTS).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
+            slots.collect::<std::collections::HashSet<_>>().len()
         };
         // As many as there are slots; by chance, 162 of them would be taken.
-        let operations = places(&|n| key(&format!("payments.create-{n}")));
-        let scopes = places(&|n| Key::new(format!("tenant-{n}"), "pay", "one").unwrap());
+        let operations = slots(&|n| key(&format!("payments.create-{n}")));
+        let scopes = slots(&|n| Key::new(format!("tenant-{n}"), "pay", "one").unwrap());
         assert!(
             operations > 128 && scopes > 128,
             "{operations} and {scopes}"

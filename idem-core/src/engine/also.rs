@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::held::Others;
-use super::wait::{Verdict, claim};
+use super::wait::{Claimed, claim};
 use super::{BusyPolicy, Work};
 use crate::{
     ClaimRequest, Effect, Error, ErrorKind, Failed, FailedPolicy, Failure, Key, Metadata, Response,
@@ -42,15 +42,15 @@ impl Work {
             return Ok(None);
         }
         let (context, request) = self.also(context, others, key);
-        let mut verdict = claim(&context, &request).await?;
+        let mut claimed = claim(&context, &request).await?;
         // A caller that finds the claim of a dead run gets that failure; the next claim may try
         // again.
-        if matches!(&verdict, Verdict::Failed(failed) if first_key(failed).as_ref() == Some(self.key()))
+        if matches!(&claimed, Claimed::Failed(failed) if first_key(failed).as_ref() == Some(self.key()))
         {
-            verdict = claim(&context, &request).await?;
+            claimed = claim(&context, &request).await?;
         }
-        match verdict {
-            Verdict::Held(mut held) => {
+        match claimed {
+            Claimed::Held(mut held) => {
                 if self.is_lost() {
                     let message = "the run's own claim is lost";
                     return Err(Error::new(ErrorKind::ClaimLost, Effect::None, message));
@@ -59,11 +59,11 @@ impl Work {
                 others.add(held);
                 Ok(None)
             }
-            Verdict::Completed(completed) => Ok(Some(completed.response)),
-            Verdict::Conflict(_) => Err(Error::invalid_input(
+            Claimed::Completed(completed) => Ok(Some(completed.response)),
+            Claimed::Conflict(_) => Err(Error::invalid_input(
                 "the other key is in use for a different request",
             )),
-            Verdict::InFlight(_) | Verdict::Failed(_) => Err(Error::new(
+            Claimed::InFlight(_) | Claimed::Failed(_) => Err(Error::new(
                 ErrorKind::Contention,
                 Effect::None,
                 "somebody else works under the other key",

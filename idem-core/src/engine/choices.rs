@@ -13,7 +13,7 @@ pub enum BusyPolicy {
     /// The caller is refused at once with [`RunError::InFlight`](super::RunError::InFlight).
     ///
     /// A key that an open transaction holds has no visible record yet. The run repeats its claim
-    /// for the policy's [retry time-out](super::Policy::with_patience), then ends with
+    /// for the policy's [retry time-out](super::Policy::with_retry_timeout), then ends with
     /// [`RunError::Store`](super::RunError::Store) and
     /// [`Contention`](crate::ErrorKind::Contention).
     ///

@@ -21,7 +21,7 @@ use crate::{Effect, Error, ErrorKind, IdempotencyStore, Key, Result};
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     pub(super) store: Arc<dyn IdempotencyStore>,
-    pub(super) wakes: Option<Arc<dyn ChangeNotifier>>,
+    pub(super) notifier: Option<Arc<dyn ChangeNotifier>>,
     pub(super) waiting: Arc<Waiting>,
     pub(super) policies: LivePolicies,
     pub(super) observers: Arc<[Arc<dyn Observer>]>,

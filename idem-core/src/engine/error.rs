@@ -35,7 +35,7 @@ pub enum RunError<E, T> {
     /// [`effect`](Error::effect) the key may stay claimed until the lease ends. With the kind
     /// [`Contention`](crate::ErrorKind::Contention) an open transaction holds the key: another
     /// caller works under it.
-    #[error("the store gave no verdict, the work was not started")]
+    #[error("the store gave no claimed, the work was not started")]
     Store(#[source] Error),
 
     /// The work has run and this is its value, but it is unknown whether the value is stored, so a
@@ -44,7 +44,7 @@ pub enum RunError<E, T> {
     /// The source says why: `ClaimLost` (another attempt has acquired the key, or `fail_abandoned`
     /// has failed it; the work may have run twice), `InvalidInput` (too large, or no JSON form that
     /// reads back as the value; later callers get
-    /// [`Failure::UNSTORABLE`](crate::Failure::UNSTORABLE)), or the store could not be reached for
+    /// [`Failure::NOT_STORED`](crate::Failure::NOT_STORED)), or the store could not be reached for
     /// long.
     #[error("the work has run, but its result is not known to be stored")]
     NotStored {

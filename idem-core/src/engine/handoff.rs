@@ -13,7 +13,7 @@ use super::codec::Json;
 use super::context::{Context, Doubt, in_time};
 use super::held::{Ending, Held, is_worth_repeating};
 use super::run::{decided, perform, replayed};
-use super::wait::Verdict;
+use super::wait::Claimed;
 use super::{Idempotency, Outcome, RunError, Work};
 use crate::backend::check;
 use crate::backoff::Backoff;
@@ -72,16 +72,16 @@ impl Idempotency {
             .context(key, Arc::new(policy))
             .map_err(RunError::Store)?;
         let decided = decided(&context, key, fingerprint);
-        let verdict = context.observers.around(decided).await;
-        match verdict.map_err(RunError::Store)? {
-            Verdict::Held(held) => {
+        let claimed = context.observers.around(decided).await;
+        match claimed.map_err(RunError::Store)? {
+            Claimed::Held(held) => {
                 let delivered = delivered(&context, held, wait, deliver);
                 context.observers.around(delivered).await
             }
-            Verdict::Completed(completed) => Ok(Handoff::Done(completed)),
-            Verdict::Failed(failed) => Err(RunError::Failed(failed)),
-            Verdict::InFlight(in_flight) => Err(RunError::InFlight(in_flight)),
-            Verdict::Conflict(conflict) => Err(RunError::Conflict(conflict)),
+            Claimed::Completed(completed) => Ok(Handoff::Done(completed)),
+            Claimed::Failed(failed) => Err(RunError::Failed(failed)),
+            Claimed::InFlight(in_flight) => Err(RunError::InFlight(in_flight)),
+            Claimed::Conflict(conflict) => Err(RunError::Conflict(conflict)),
         }
     }
 
@@ -166,7 +166,7 @@ where
 
 /// Returns the claim with a new lease, and when the renewal was sent.
 async fn renewed(context: &Context, claim: &Claim, lease: Duration) -> Result<(Claim, Instant)> {
-    let mut backoff = Backoff::new(context.policy.patience());
+    let mut backoff = Backoff::new(context.policy.retry_timeout());
     let mut doubt = Doubt::default();
     loop {
         let sent = Instant::now();

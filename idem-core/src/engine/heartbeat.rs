@@ -245,7 +245,7 @@ impl Beating {
     async fn run(mut self) {
         let mut next = earlier(self.lease.deadline(), self.third * 2);
         while self.pause_until(next).await {
-            self.context.tell_expiry(&self.lease);
+            self.context.report_expiry(&self.lease);
             let mut backoff = Backoff::new(Duration::MAX);
             let sent = loop {
                 let sent = Instant::now();
@@ -253,7 +253,7 @@ impl Beating {
                     Ok(()) => break sent,
                     Err(error) if is_final(error.kind()) => {
                         if error.is_claim_lost() && !self.is_stopped() {
-                            self.context.tell_loss(&self.lease, LeaseLoss::Overtaken);
+                            self.context.report_loss(&self.lease, LeaseLoss::Overtaken);
                         }
                         return self.lease.end();
                     }
@@ -275,7 +275,7 @@ impl Beating {
     }
 
     fn renews_again(&self, error: &Error) {
-        self.context.tell_expiry(&self.lease);
+        self.context.report_expiry(&self.lease);
         self.lease
             .with_claim(|claim| self.context.observers.retried(claim.key(), "renew", error));
     }

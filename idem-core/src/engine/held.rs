@@ -140,18 +140,18 @@ impl Held {
     fn last_step(&mut self) -> Option<LastStep> {
         let heartbeat = self.heartbeat.take();
         if heartbeat.is_some() {
-            self.context.tell_expiry(&self.lease);
+            self.context.report_expiry(&self.lease);
         }
         let others = self.others.take(&self.on_drop);
         let limit = match self.on_drop {
             Ending::LetExpire => {
                 if heartbeat.is_some() {
                     let (lease, ending) = (&self.lease, &self.on_drop);
-                    self.context.tell_ended(lease, ending, &Ok(()));
+                    self.context.report_ended(lease, ending, &Ok(()));
                 }
                 return None;
             }
-            Ending::Release => self.context.policy.patience(),
+            Ending::Release => self.context.policy.retry_timeout(),
             Ending::Complete(_) | Ending::Fail(_) => self.context.policy.seal_limit(),
         };
         let ending = std::mem::replace(&mut self.on_drop, Ending::LetExpire);
@@ -240,7 +240,8 @@ impl LastStep {
     async fn take(&self) -> Result<()> {
         let result = self.repeat().await;
         self.context.shared.waiting.ended(self.claim.key());
-        self.context.tell_ended(&self.lease, &self.ending, &result);
+        self.context
+            .report_ended(&self.lease, &self.ending, &result);
         result
     }
 

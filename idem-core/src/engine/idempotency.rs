@@ -47,7 +47,7 @@ impl Idempotency {
         Self {
             shared: Arc::new(Shared {
                 store,
-                wakes: None,
+                notifier: None,
                 waiting: Arc::new(Waiting::new(Self::DEFAULT_MAX_WAITERS)),
                 policies: LivePolicies::default(),
                 observers: Arc::default(),
@@ -60,8 +60,8 @@ impl Idempotency {
     /// again at once when they are notified. A store may be its own notifier: see its crate. Claims
     /// that end in this process notify in any case.
     #[must_use]
-    pub fn with_notifier(mut self, wakes: impl ChangeNotifier) -> Self {
-        Arc::make_mut(&mut self.shared).wakes = Some(Arc::new(wakes));
+    pub fn with_notifier(mut self, notifier: impl ChangeNotifier) -> Self {
+        Arc::make_mut(&mut self.shared).notifier = Some(Arc::new(notifier));
         self
     }
 

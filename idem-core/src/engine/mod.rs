@@ -27,7 +27,7 @@
 //! | the work | the claim | the caller gets |
 //! | --- | --- | --- |
 //! | returns `Ok` | sealed, in a task that survives the caller, repeated for at least a lease | [`Outcome::Fresh`] |
-//! | returns `Ok` with a value that cannot be stored or read back (see [below](#values)) | failed as [`UNSTORABLE`](crate::Failure::UNSTORABLE): it must not run again | [`RunError::NotStored`] with the value |
+//! | returns `Ok` with a value that cannot be stored or read back (see [below](#values)) | failed as [`NOT_STORED`](crate::Failure::NOT_STORED): it must not run again | [`RunError::NotStored`] with the value |
 //! | returns `Ok`, the seal fails | as the store has it: acquired by another, or its lease runs out | [`RunError::NotStored`] with the value |
 //! | returns `Err` | released, recorded or left ([`ErrorPolicy`]) | [`RunError::Work`] |
 //! | panics | released, recorded or left ([`InterruptPolicy`]) | the panic, after that |
@@ -77,10 +77,10 @@ mod outcome;
 mod policies;
 mod policy;
 mod recovery;
+mod reports;
 mod run;
 pub mod saga;
 mod settings;
-mod told;
 mod wait;
 mod waiting;
 mod work;

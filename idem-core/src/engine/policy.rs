@@ -33,7 +33,7 @@ pub struct Policy {
     #[serde(with = "duration_text")]
     failure_retention: Duration,
     #[serde(with = "duration_text")]
-    patience: Duration,
+    retry_timeout: Duration,
     on_busy: BusyPolicy,
     on_error: ErrorPolicy,
     on_cancel: InterruptPolicy,
@@ -54,7 +54,7 @@ impl Default for Policy {
             lease: ClaimRequest::DEFAULT_LEASE,
             retention: ClaimRequest::DEFAULT_RETENTION,
             failure_retention: ClaimRequest::DEFAULT_RETENTION,
-            patience: Self::DEFAULT_PATIENCE,
+            retry_timeout: Self::DEFAULT_RETRY_TIMEOUT,
             on_busy: BusyPolicy::Refuse,
             on_error: ErrorPolicy::Release,
             on_cancel: InterruptPolicy::Release,
@@ -70,7 +70,7 @@ impl Default for Policy {
 
 impl Policy {
     /// 10 seconds.
-    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+    pub const DEFAULT_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// For work that must never run twice under one key, for example a payment at a provider
     /// without idempotency keys.
@@ -119,8 +119,8 @@ impl Policy {
     /// call without an answer within half of it is repeated. The seal of a result is repeated for a
     /// lease at least. More than a year counts as a year.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
+        self.retry_timeout = retry_timeout;
         self
     }
 
@@ -209,8 +209,8 @@ impl Policy {
 
     /// Returns the retry time-out: how long a failed store call is repeated.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn retry_timeout(&self) -> Duration {
+        self.retry_timeout
     }
 
     /// Returns what a caller does while another run works on the request.
@@ -278,9 +278,9 @@ impl Policy {
         check::retention(self.retention)?;
         check::retention(self.failure_retention)?;
         check::metadata(&self.metadata, limits)?;
-        if self.patience.is_zero() {
+        if self.retry_timeout.is_zero() {
             return Err(Error::invalid_input(
-                "the patience is zero; it is the time that the store is given to answer",
+                "the retry_timeout is zero; it is the time that the store is given to answer",
             ));
         }
         Ok(())
@@ -318,12 +318,12 @@ impl Policy {
 
     /// Returns how long one store call may take before it is repeated.
     pub(super) fn try_limit(&self) -> Duration {
-        self.patience / 2
+        self.retry_timeout / 2
     }
 
     /// Returns how long the seal of a result is repeated.
     pub(super) fn seal_limit(&self) -> Duration {
-        self.patience.max(self.lease)
+        self.retry_timeout.max(self.lease)
     }
 }
 
@@ -357,7 +357,7 @@ mod tests {
             Policy::default().with_lease(Duration::ZERO),
             Policy::default().with_retention(Duration::MAX),
             Policy::default().with_failure_retention(Duration::ZERO),
-            Policy::default().with_patience(Duration::ZERO),
+            Policy::default().with_retry_timeout(Duration::ZERO),
             Policy::default().with_metadata(Metadata::new().with("a", "b".repeat(5000))),
         ] {
             assert!(policy.check(&limits).is_err(), "{policy:?}");

@@ -37,7 +37,7 @@ impl Work {
         let Some(context) = self.context() else {
             return Ok(());
         };
-        let mut backoff = Backoff::new(context.policy.patience());
+        let mut backoff = Backoff::new(context.policy.retry_timeout());
         let mut doubt = Doubt::default();
         loop {
             let Some(claim) = self.claim() else {
@@ -69,7 +69,7 @@ impl Work {
         let Some(context) = self.context() else {
             return Ok(None);
         };
-        let mut backoff = Backoff::new(context.policy.patience());
+        let mut backoff = Backoff::new(context.policy.retry_timeout());
         loop {
             let Some(claim) = self.claim() else {
                 return Ok(None);

@@ -12,7 +12,7 @@ use super::codec::Codec;
 use super::context::Context;
 use super::held::{Ending, Held};
 use super::observe::Decision;
-use super::wait::{Verdict, claim};
+use super::wait::{Claimed, claim};
 use super::{ErrorPolicy, Outcome, RunError, Work};
 use crate::backend::check;
 use crate::backoff::Backoff;
@@ -38,11 +38,11 @@ where
     Fut: Future<Output = Result<T, E>> + Send,
 {
     match decided(context, key, fingerprint).await {
-        Ok(Verdict::Held(held)) => perform::<C, _, _, _, _>(context, held, work).await,
-        Ok(Verdict::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
-        Ok(Verdict::Failed(failed)) => Err(RunError::Failed(failed)),
-        Ok(Verdict::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
-        Ok(Verdict::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
+        Ok(Claimed::Held(held)) => perform::<C, _, _, _, _>(context, held, work).await,
+        Ok(Claimed::Completed(completed)) => replayed::<C, _>(completed).map_err(RunError::Codec),
+        Ok(Claimed::Failed(failed)) => Err(RunError::Failed(failed)),
+        Ok(Claimed::InFlight(in_flight)) => Err(RunError::InFlight(in_flight)),
+        Ok(Claimed::Conflict(conflict)) => Err(RunError::Conflict(conflict)),
         Err(error) => Err(RunError::Store(error)),
     }
 }
@@ -52,12 +52,12 @@ pub(super) async fn decided(
     context: &Context,
     key: &Key,
     fingerprint: Fingerprint,
-) -> Result<Verdict> {
-    let verdict = claim_in_time(context, key, fingerprint).await;
-    let decision = verdict.as_ref().map(Verdict::decision);
+) -> Result<Claimed> {
+    let claimed = claim_in_time(context, key, fingerprint).await;
+    let decision = claimed.as_ref().map(Claimed::decision);
     let decision = decision.unwrap_or(Decision::Unknown);
     context.observers.decided(key, decision);
-    verdict
+    claimed
 }
 
 pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T>> {
@@ -69,14 +69,14 @@ pub(super) fn replayed<C: Codec<T>, T>(completed: Completed) -> Result<Outcome<T
 /// Claims the key. Work does not start on a lease that was over before its grant arrived: the claim
 /// is repeated, and the same attempt gets its own claim back with a new lease, or the current
 /// state.
-async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Verdict> {
+async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -> Result<Claimed> {
     let mut request = context.policy.request(key.clone(), fingerprint);
     let mut backoff = None;
     loop {
         match claim(context, &request).await? {
-            Verdict::Held(mut held) if held.is_over() => {
+            Claimed::Held(mut held) if held.is_over() => {
                 let backoff =
-                    backoff.get_or_insert_with(|| Backoff::new(context.policy.patience()));
+                    backoff.get_or_insert_with(|| Backoff::new(context.policy.retry_timeout()));
                 if !Box::pin(backoff.pause()).await {
                     return Err(Error::new(
                         ErrorKind::Unavailable,
@@ -87,13 +87,13 @@ async fn claim_in_time(context: &Context, key: &Key, fingerprint: Fingerprint) -
                 }
                 held.set_on_drop(Ending::LetExpire);
             }
-            Verdict::Failed(failed) => match first_key(&failed) {
+            Claimed::Failed(failed) => match first_key(&failed) {
                 Some(first) if first != *request.key() => {
                     request = context.policy.request(first, fingerprint);
                 }
-                _ => return Ok(Verdict::Failed(failed)),
+                _ => return Ok(Claimed::Failed(failed)),
             },
-            verdict => return Ok(verdict),
+            claimed => return Ok(claimed),
         }
     }
 }
@@ -153,7 +153,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
     mut held: Held,
     value: T,
 ) -> Result<Outcome<T>, RunError<E, T>> {
-    held.set_on_drop(unstorable());
+    held.set_on_drop(not_stored());
     let limits = context.policy.limits(context.store().limits());
     let source = match encode::<C, T>(&value, &limits) {
         Ok(response) => match held.settle(Ending::Complete(response)).await {
@@ -161,7 +161,7 @@ async fn seal<C: Codec<T>, T: Send, E>(
             Err(error) => error,
         },
         Err(error) => {
-            let _ = held.settle(unstorable()).await;
+            let _ = held.settle(not_stored()).await;
             error
         }
     };
@@ -174,9 +174,9 @@ fn encode<C: Codec<T>, T>(value: &T, limits: &Limits) -> Result<Response> {
     Ok(response)
 }
 
-fn unstorable() -> Ending {
+fn not_stored() -> Ending {
     Ending::Fail(Failure::new(
-        Failure::UNSTORABLE,
+        Failure::NOT_STORED,
         "the work has run, but its result could not be stored",
     ))
 }

@@ -17,7 +17,7 @@ use crate::{
 
 /// What became of a claim.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum Claimed {
     Held(Held),
     Completed(Completed),
     Failed(Failed),
@@ -25,7 +25,7 @@ pub(super) enum Verdict {
     Conflict(Conflict),
 }
 
-impl Verdict {
+impl Claimed {
     /// Returns the decision in the form for observers.
     pub(super) fn decision(&self) -> Decision {
         match self {
@@ -44,7 +44,7 @@ impl Verdict {
 /// The claim runs in a task of its own. If the caller is dropped before the decision, the task
 /// stops, except when a claim may have been granted without an answer. A granted claim is released,
 /// because the work never started.
-pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Verdict> {
+pub(super) async fn claim(context: &Context, request: &ClaimRequest) -> Result<Claimed> {
     let begun = Instant::now();
     let (_here, gone) = oneshot::channel();
     let mut asking = Asking {
@@ -78,9 +78,9 @@ impl Busy {
     }
 
     /// Returns the answer for a caller that does not wait, or no longer.
-    fn verdict(self) -> Result<Verdict> {
+    fn claimed(self) -> Result<Claimed> {
         match self {
-            Self::InFlight(in_flight) => Ok(Verdict::InFlight(in_flight)),
+            Self::InFlight(in_flight) => Ok(Claimed::InFlight(in_flight)),
             Self::Contended(error) => Err(error),
         }
     }
@@ -99,15 +99,15 @@ struct Asking {
 
 impl Asking {
     /// Claims, and waits as the policy says.
-    async fn run(&mut self, begun: Instant) -> Result<Verdict> {
-        let patience = self.context.policy.patience();
+    async fn run(&mut self, begun: Instant) -> Result<Claimed> {
+        let retry_timeout = self.context.policy.retry_timeout();
         let BusyPolicy::Wait { limit } = self.context.policy.on_busy() else {
-            return self.ask(begun, patience, patience).await;
+            return self.ask(begun, retry_timeout, retry_timeout).await;
         };
         // A short race for the key does not count as a wait.
-        let contended = patience.min(MAX_LOCK_WAIT);
-        let busy = match self.ask(begun, patience, contended).await {
-            Ok(Verdict::InFlight(in_flight)) => Busy::InFlight(in_flight),
+        let contended = retry_timeout.min(MAX_LOCK_WAIT);
+        let busy = match self.ask(begun, retry_timeout, contended).await {
+            Ok(Claimed::InFlight(in_flight)) => Busy::InFlight(in_flight),
             Err(error) if is_contended(&error) => Busy::Contended(error),
             answer => return answer,
         };
@@ -116,35 +116,37 @@ impl Asking {
     }
 
     /// Repeats the claim until it is decided or the time is up.
-    async fn wait(&mut self, mut busy: Busy, mut backoff: Backoff) -> Result<Verdict> {
-        let Some(_place) = self.context.shared.waiting.place() else {
-            return busy.verdict();
+    async fn wait(&mut self, mut busy: Busy, mut backoff: Backoff) -> Result<Claimed> {
+        let Some(_permit) = self.context.shared.waiting.permit() else {
+            return busy.claimed();
         };
         let _waits = self.context.observers.waits(self.request.key());
-        let mut ears = self.listen(backoff.left()).await;
-        let patience = self.context.policy.patience();
+        let mut subscriptions = self.listen(backoff.left()).await;
+        let retry_timeout = self.context.policy.retry_timeout();
         loop {
             // The first of these claims finds a change from before the listening began.
-            let limit = backoff.left().min(patience);
+            let limit = backoff.left().min(retry_timeout);
             busy = match self.ask(Instant::now(), limit, Duration::ZERO).await {
-                Ok(Verdict::InFlight(in_flight)) => Busy::InFlight(in_flight),
-                Ok(verdict) => return Ok(verdict),
+                Ok(Claimed::InFlight(in_flight)) => Busy::InFlight(in_flight),
+                Ok(claimed) => return Ok(claimed),
                 Err(error) if is_contended(&error) => match busy {
                     // The record that was seen says more.
                     Busy::InFlight(in_flight) => Busy::InFlight(in_flight),
                     Busy::Contended(_) => Busy::Contended(error),
                 },
                 // The wait ended in a moment in which the store could not be reached.
-                Err(error) if error.is_retryable() && limit < patience => return busy.verdict(),
+                Err(error) if error.is_retryable() && limit < retry_timeout => {
+                    return busy.claimed();
+                }
                 Err(error) => return Err(error),
             };
             let longest = busy.longest_pause();
             if !self
                 .caller
-                .waits(&mut backoff, longest, Some(&mut ears))
+                .waits(&mut backoff, longest, Some(&mut subscriptions))
                 .await
             {
-                return busy.verdict();
+                return busy.claimed();
             }
         }
     }
@@ -154,10 +156,10 @@ impl Asking {
     async fn listen(&self, left: Duration) -> Subscriptions {
         let key = self.request.key();
         let here = self.context.shared.waiting.listen(key);
-        let elsewhere = match &self.context.shared.wakes {
-            Some(wakes) => {
+        let elsewhere = match &self.context.shared.notifier {
+            Some(notifier) => {
                 let limit = self.context.policy.try_limit().min(left);
-                in_time(limit, "listen", wakes.listen(key)).await.ok()
+                in_time(limit, "listen", notifier.listen(key)).await.ok()
             }
             None => None,
         };
@@ -172,7 +174,7 @@ impl Asking {
         mut sent: Instant,
         limit: Duration,
         contended: Duration,
-    ) -> Result<Verdict> {
+    ) -> Result<Claimed> {
         let mut away = Backoff::since(sent, limit);
         let mut contended = Backoff::since(sent, contended);
         loop {
@@ -181,7 +183,7 @@ impl Asking {
             match in_time_since(sent, limit, "claim", call).await {
                 Ok(outcome) => {
                     self.doubt.clear();
-                    return Ok(self.verdict(outcome, sent));
+                    return Ok(self.claimed(outcome, sent));
                 }
                 Err(error) => {
                     let error = self.doubt.about_all(error);
@@ -200,15 +202,15 @@ impl Asking {
         }
     }
 
-    fn verdict(&self, outcome: ClaimOutcome, sent: Instant) -> Verdict {
+    fn claimed(&self, outcome: ClaimOutcome, sent: Instant) -> Claimed {
         match outcome {
             ClaimOutcome::Acquired(claim) => {
-                Verdict::Held(Held::new(self.context.clone(), &self.request, claim, sent))
+                Claimed::Held(Held::new(self.context.clone(), &self.request, claim, sent))
             }
-            ClaimOutcome::Completed(completed) => Verdict::Completed(completed),
-            ClaimOutcome::Failed(failed) => Verdict::Failed(failed),
-            ClaimOutcome::InFlight(in_flight) => Verdict::InFlight(in_flight),
-            ClaimOutcome::Conflict(conflict) => Verdict::Conflict(conflict),
+            ClaimOutcome::Completed(completed) => Claimed::Completed(completed),
+            ClaimOutcome::Failed(failed) => Claimed::Failed(failed),
+            ClaimOutcome::InFlight(in_flight) => Claimed::InFlight(in_flight),
+            ClaimOutcome::Conflict(conflict) => Claimed::Conflict(conflict),
         }
     }
 
@@ -257,11 +259,11 @@ impl Caller {
         &mut self,
         backoff: &mut Backoff,
         longest: Duration,
-        ears: Option<&mut Subscriptions>,
+        subscriptions: Option<&mut Subscriptions>,
     ) -> bool {
-        let told = async {
-            match ears {
-                Some(ears) => ears.changed().await,
+        let changed = async {
+            match subscriptions {
+                Some(subscriptions) => subscriptions.changed().await,
                 None => std::future::pending().await,
             }
         };
@@ -278,7 +280,7 @@ impl Caller {
                 self.gone = None;
                 false
             }
-            () = told => true,
+            () = changed => true,
             more = backoff.pause_at_most(longest) => more,
         }
     }

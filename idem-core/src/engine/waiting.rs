@@ -11,7 +11,7 @@ use crate::backend::Subscription;
 /// Bounds the waiting runs, and notifies them when a claim of this process ends.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     channels: Mutex<HashMap<Key, watch::Sender<u64>>>,
 }
 
@@ -19,7 +19,7 @@ impl Waiting {
     /// Allows at most this many waiting runs.
     pub(super) fn new(most: usize) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             channels: Mutex::default(),
         }
     }
@@ -29,8 +29,8 @@ impl Waiting {
     }
 
     /// Returns a permit to wait, until it is dropped; `None` when all are taken.
-    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    pub(super) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
     /// Listens for the end of claims of this key in this process.
@@ -83,8 +83,8 @@ mod tests {
         let mut b = waiting.listen(&key("b"));
         waiting.ended(&key("a"));
         a.changed().await;
-        let told = tokio::time::timeout(std::time::Duration::from_millis(20), b.changed());
-        assert!(told.await.is_err());
+        let changed = tokio::time::timeout(std::time::Duration::from_millis(20), b.changed());
+        assert!(changed.await.is_err());
     }
 
     #[test]
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let waiting = Waiting::new(1);
-        let place = waiting.place();
-        assert!(place.is_some() && waiting.place().is_none());
-        drop(place);
-        assert!(waiting.place().is_some());
-        assert!(Waiting::new(usize::MAX).place().is_some());
+        let permit = waiting.permit();
+        assert!(permit.is_some() && waiting.permit().is_none());
+        drop(permit);
+        assert!(waiting.permit().is_some());
+        assert!(Waiting::new(usize::MAX).permit().is_some());
     }
 }

@@ -31,16 +31,16 @@ impl CheckpointStore for MemoryStore {
         checkpoint
             .encode(&self.shared.limits)
             .and_then(|_| {
-                self.on_shard(claim.key(), |shard, place, now| {
-                    shard.store_checkpoint(place, claim, checkpoint, now)
+                self.on_shard(claim.key(), |shard, key, now| {
+                    shard.store_checkpoint(key, claim, checkpoint, now)
                 })
             })
             .map_err(at("checkpoint"))
     }
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {
-        self.on_shard(claim.key(), |shard, place, now| {
-            let stored = shard.checkpoint(place, claim, now)?;
+        self.on_shard(claim.key(), |shard, key, now| {
+            let stored = shard.checkpoint(key, claim, now)?;
             Ok(stored.as_deref().cloned())
         })
         .map_err(at("last_checkpoint"))

@@ -19,8 +19,8 @@ use async_trait::async_trait;
 
 use self::clock::Clock;
 use self::row::Lease;
-use self::rows::Place;
-use self::shard::{Sealing, Shard};
+use self::rows::HashedKey;
+use self::shard::{GivenResult, Shard};
 use self::sync::{Mutex, lock};
 use self::work::{Progress, Work};
 use crate::backend::check;
@@ -100,38 +100,38 @@ impl MemoryStore {
     fn on_shard<'k, T>(
         &self,
         key: &'k Key,
-        change: impl FnOnce(&mut Shard, Place<'k>, Timestamp) -> T,
+        change: impl FnOnce(&mut Shard, HashedKey<'k>, Timestamp) -> T,
     ) -> T {
         let hash = self.shared.hasher.hash_one(key);
         let number = (hash >> SHARD_BITS_FROM) as usize % SHARDS;
         let mut shard = lock(&self.shared.shards[number]);
         let now = self.shared.clock.now();
-        change(&mut shard, Place { key, hash }, now)
+        change(&mut shard, HashedKey { key, hash }, now)
     }
 
     fn claim_now(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         let checked = check::claim(request, &self.shared.limits)?;
-        self.on_shard(request.key(), |shard, place, now| {
+        self.on_shard(request.key(), |shard, key, now| {
             let ends_at = later(now, checked.lease);
             let lease = Lease {
                 now,
                 ends_at,
                 expires_at: later(ends_at, checked.retention),
             };
-            shard.claim(place, request, &lease)
+            shard.claim(key, request, &lease)
         })
     }
 
-    fn seal_now(&self, claim: &Claim, result: Sealing<'_>, retention: Duration) -> Result<()> {
+    fn seal_now(&self, claim: &Claim, result: GivenResult<'_>, retention: Duration) -> Result<()> {
         let retention = check::retention(retention)?;
         let limits = &self.shared.limits;
         match result {
             // This store does not keep the stored form.
-            Sealing::Response(response) => check::response_fits(response, limits)?,
-            Sealing::Failure(failure) => drop(check::failure(failure, limits)?),
+            GivenResult::Response(response) => check::response_fits(response, limits)?,
+            GivenResult::Failure(failure) => drop(check::failure(failure, limits)?),
         }
-        self.on_shard(claim.key(), |shard, place, now| {
-            shard.seal(place, claim, result, later(now, retention), now)
+        self.on_shard(claim.key(), |shard, key, now| {
+            shard.seal(key, claim, result, later(now, retention), now)
         })
     }
 
@@ -203,32 +203,32 @@ impl IdempotencyStore for MemoryStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.seal_now(claim, Sealing::Response(response), retention)
+        self.seal_now(claim, GivenResult::Response(response), retention)
             .map_err(|error| error.at(BACKEND, "complete"))
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.seal_now(claim, Sealing::Failure(failure), retention)
+        self.seal_now(claim, GivenResult::Failure(failure), retention)
             .map_err(|error| error.at(BACKEND, "fail"))
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.on_shard(claim.key(), |shard, place, now| {
-            shard.release(place, claim, now)
+        self.on_shard(claim.key(), |shard, key, now| {
+            shard.release(key, claim, now)
         })
         .map_err(|error| error.at(BACKEND, "release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
         let lease = check::lease(lease).map_err(|error| error.at(BACKEND, "renew"))?;
-        self.on_shard(claim.key(), |shard, place, now| {
-            shard.renew(place, claim, later(now, lease), now)
+        self.on_shard(claim.key(), |shard, key, now| {
+            shard.renew(key, claim, later(now, lease), now)
         })
         .map_err(|error| error.at(BACKEND, "renew"))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        Ok(self.on_shard(key, |shard, place, now| shard.get(place, now)))
+        Ok(self.on_shard(key, |shard, key, now| shard.get(key, now)))
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
@@ -256,7 +256,7 @@ impl BatchStore for MemoryStore {
 
     async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
         let complete = |item: &Completion| {
-            let response = Sealing::Response(&item.response);
+            let response = GivenResult::Response(&item.response);
             check::batch_items(completions.len())
                 .and_then(|()| self.seal_now(&item.claim, response, item.retention))
                 .map_err(|error| error.at(BACKEND, "complete_many"))

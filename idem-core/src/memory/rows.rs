@@ -9,7 +9,7 @@ use crate::{Key, Timestamp};
 /// A key with its hash, which is computed once per call and is as good as random to the caller that
 /// chose the key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct HashedKey<'a> {
     pub(super) key: &'a Key,
     pub(super) hash: u64,
 }
@@ -26,8 +26,8 @@ struct Slot {
 }
 
 impl Slot {
-    fn is_at(&self, place: Place<'_>) -> bool {
-        self.hash == place.hash && self.row.key == *place.key
+    fn is_at(&self, key: HashedKey<'_>) -> bool {
+        self.hash == key.hash && self.row.key == *key.key
     }
 }
 
@@ -36,20 +36,20 @@ impl Rows {
         self.0.len()
     }
 
-    pub(super) fn get(&self, place: Place<'_>) -> Option<&Row> {
-        let slot = self.0.find(place.hash, |slot| slot.is_at(place))?;
+    pub(super) fn get(&self, key: HashedKey<'_>) -> Option<&Row> {
+        let slot = self.0.find(key.hash, |slot| slot.is_at(key))?;
         Some(&slot.row)
     }
 
-    pub(super) fn get_mut(&mut self, place: Place<'_>) -> Option<&mut Row> {
-        let slot = self.0.find_mut(place.hash, |slot| slot.is_at(place))?;
+    pub(super) fn get_mut(&mut self, key: HashedKey<'_>) -> Option<&mut Row> {
+        let slot = self.0.find_mut(key.hash, |slot| slot.is_at(key))?;
         Some(&mut slot.row)
     }
 
     /// Stores the row in place of an older one, whose queue entries it keeps.
-    pub(super) fn put(&mut self, place: Place<'_>, mut row: Box<Row>) -> &mut Row {
-        let (is_at, hash) = (|slot: &Slot| slot.is_at(place), |slot: &Slot| slot.hash);
-        let slot = match self.0.entry(place.hash, is_at, hash) {
+    pub(super) fn put(&mut self, key: HashedKey<'_>, mut row: Box<Row>) -> &mut Row {
+        let (is_at, hash) = (|slot: &Slot| slot.is_at(key), |slot: &Slot| slot.hash);
+        let slot = match self.0.entry(key.hash, is_at, hash) {
             Entry::Occupied(old) => {
                 let slot = old.into_mut();
                 row.expiry_queued = slot.row.expiry_queued;
@@ -59,7 +59,7 @@ impl Rows {
             }
             Entry::Vacant(vacant) => vacant
                 .insert(Slot {
-                    hash: place.hash,
+                    hash: key.hash,
                     row,
                 })
                 .into_mut(),

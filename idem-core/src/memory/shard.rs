@@ -3,7 +3,7 @@
 use super::marks::Marks;
 use super::queue::Queue;
 use super::row::{Decision, Held, Lease, Row, State, UNQUEUED};
-use super::rows::{Place, Rows};
+use super::rows::{HashedKey, Rows};
 use super::work::{Progress, Work};
 use crate::backend::decision::{StepDecision, decide_release, decide_renewal, decide_seal};
 use crate::{
@@ -41,11 +41,11 @@ impl Shard {
 
     pub(super) fn claim(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         request: &ClaimRequest,
         lease: &Lease,
     ) -> Result<ClaimOutcome> {
-        let decision = match self.rows.get_mut(place) {
+        let decision = match self.rows.get_mut(key) {
             Some(row) => row.decide(request, lease.now),
             None => {
                 self.expire_some(lease.now, Work::IN_PASSING);
@@ -71,13 +71,13 @@ impl Shard {
                 return Ok(ClaimOutcome::from_record(record, request.fingerprint()));
             }
         };
-        Ok(self.hold(place, request, lease, held))
+        Ok(self.hold(key, request, lease, held))
     }
 
     /// Writes the row of a holder.
     fn hold(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         request: &ClaimRequest,
         lease: &Lease,
         held: Held,
@@ -85,11 +85,11 @@ impl Shard {
         let (token, attempts) = (held.token, held.attempts);
         let row = self
             .rows
-            .put(place, Box::new(Row::held(request, lease, held)));
-        schedule(&mut self.expiries, &mut self.leases, place, lease.now, row);
+            .put(key, Box::new(Row::held(request, lease, held)));
+        schedule(&mut self.expiries, &mut self.leases, key, lease.now, row);
         self.tidy();
         ClaimOutcome::Acquired(Claim::new(
-            place.key.clone(),
+            key.key.clone(),
             token,
             request.attempt(),
             attempts,
@@ -114,16 +114,16 @@ impl Shard {
     /// way.
     pub(super) fn seal(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         claim: &Claim,
-        result: Sealing<'_>,
+        result: GivenResult<'_>,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
-        let row = self.rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+        let row = self.rows.get_mut(key).ok_or_else(Error::claim_lost)?;
         let is_same = || match (&row.state, &result) {
-            (State::Completed { response, .. }, Sealing::Response(given)) => response == *given,
-            (State::Failed { failure, .. }, Sealing::Failure(given)) => failure == *given,
+            (State::Completed { response, .. }, GivenResult::Response(given)) => response == *given,
+            (State::Failed { failure, .. }, GivenResult::Failure(given)) => failure == *given,
             _ => false,
         };
         match decide_seal(Some(&row.facts()), claim, is_same, now) {
@@ -133,35 +133,35 @@ impl Shard {
             StepDecision::AlreadySealed => return Err(Error::already_sealed()),
         }
         row.state = match result {
-            Sealing::Response(response) => State::Completed {
+            GivenResult::Response(response) => State::Completed {
                 response: response.clone(),
                 sealed_at: now,
             },
-            Sealing::Failure(failure) => State::Failed {
+            GivenResult::Failure(failure) => State::Failed {
                 failure: failure.clone(),
                 sealed_at: now,
             },
         };
         row.expires_at = expires_at;
         self.expiries
-            .schedule(&place.hash, expires_at, &mut row.expiry_queued);
+            .schedule(&key.hash, expires_at, &mut row.expiry_queued);
         Ok(())
     }
 
     pub(super) fn release(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         claim: &Claim,
         now: Timestamp,
     ) -> Result<()> {
-        let row = self.rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+        let row = self.rows.get_mut(key).ok_or_else(Error::claim_lost)?;
         match decide_release(Some(&row.facts()), claim, now) {
             StepDecision::Done => Ok(()),
             StepDecision::Apply => {
                 row.state = State::Released;
                 row.expires_at = Timestamp::default();
                 self.expiries
-                    .schedule(&place.hash, row.expires_at, &mut row.expiry_queued);
+                    .schedule(&key.hash, row.expires_at, &mut row.expiry_queued);
                 Ok(())
             }
             StepDecision::Lost | StepDecision::AlreadySealed => Err(Error::claim_lost()),
@@ -170,12 +170,12 @@ impl Shard {
 
     pub(super) fn renew(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         claim: &Claim,
         lease_ends_at: Timestamp,
         now: Timestamp,
     ) -> Result<Claim> {
-        let row = held(&mut self.rows, place, claim, now)?;
+        let row = held(&mut self.rows, key, claim, now)?;
         let State::InFlight {
             lease_ends_at: ends,
             ..
@@ -187,9 +187,9 @@ impl Shard {
         *ends = ends.saturating_add(longer);
         row.expires_at = row.expires_at.saturating_add(longer);
         let ends = *ends;
-        schedule(&mut self.expiries, &mut self.leases, place, now, row);
+        schedule(&mut self.expiries, &mut self.leases, key, now, row);
         Ok(Claim::new(
-            place.key.clone(),
+            key.key.clone(),
             claim.token(),
             claim.attempt(),
             row.attempts,
@@ -200,30 +200,30 @@ impl Shard {
 
     pub(super) fn store_checkpoint(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         claim: &Claim,
         point: &Checkpoint,
         now: Timestamp,
     ) -> Result<()> {
-        *self.checkpoint(place, claim, now)? = Some(Box::new(point.clone()));
+        *self.checkpoint(key, claim, now)? = Some(Box::new(point.clone()));
         Ok(())
     }
 
     /// Returns the last checkpoint of a claim in flight.
     pub(super) fn checkpoint(
         &mut self,
-        place: Place<'_>,
+        key: HashedKey<'_>,
         claim: &Claim,
         now: Timestamp,
     ) -> Result<&mut Option<Box<Checkpoint>>> {
-        match &mut held(&mut self.rows, place, claim, now)?.state {
+        match &mut held(&mut self.rows, key, claim, now)?.state {
             State::InFlight { checkpoint, .. } => Ok(checkpoint),
             _ => Err(Error::claim_lost()),
         }
     }
 
-    pub(super) fn get(&self, place: Place<'_>, now: Timestamp) -> Option<Record> {
-        self.rows.get(place)?.record(now)
+    pub(super) fn get(&self, key: HashedKey<'_>, now: Timestamp) -> Option<Record> {
+        self.rows.get(key)?.record(now)
     }
 
     /// Deletes rows whose retention has ended.
@@ -270,7 +270,7 @@ impl Shard {
 
 /// The result that seals a claim.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Sealing<'a> {
+pub(super) enum GivenResult<'a> {
     Response(&'a Response),
     Failure(&'a Failure),
 }
@@ -278,22 +278,22 @@ pub(super) enum Sealing<'a> {
 fn schedule(
     expiries: &mut Queue<u64>,
     leases: &mut Queue<u64>,
-    place: Place<'_>,
+    key: HashedKey<'_>,
     now: Timestamp,
     row: &mut Row,
 ) {
-    expiries.schedule(&place.hash, row.look_at(now), &mut row.expiry_queued);
-    leases.schedule(&place.hash, row.sweep_due(), &mut row.lease_queued);
+    expiries.schedule(&key.hash, row.look_at(now), &mut row.expiry_queued);
+    leases.schedule(&key.hash, row.sweep_due(), &mut row.lease_queued);
 }
 
 /// Returns the row that the claim holds in flight.
 fn held<'a>(
     rows: &'a mut Rows,
-    place: Place<'_>,
+    key: HashedKey<'_>,
     claim: &Claim,
     now: Timestamp,
 ) -> Result<&'a mut Row> {
-    let row = rows.get_mut(place).ok_or_else(Error::claim_lost)?;
+    let row = rows.get_mut(key).ok_or_else(Error::claim_lost)?;
     match decide_renewal(Some(&row.facts()), claim, now) {
         StepDecision::Apply => Ok(row),
         _ => Err(Error::claim_lost()),
@@ -319,7 +319,7 @@ mod tests {
             ends_at: Timestamp::from_micros(now.saturating_add(1000)),
             expires_at: Timestamp::from_micros(now.saturating_add(2000)),
         };
-        shard.claim(Place { key, hash: 7 }, request, &lease)
+        shard.claim(HashedKey { key, hash: 7 }, request, &lease)
     }
 
     #[test]
@@ -351,14 +351,14 @@ mod tests {
             .unwrap();
         assert_eq!(held.lease_granted(), Duration::from_micros(500));
         let key = request.key();
-        let (place, end) = (Place { key, hash: 7 }, Timestamp::from_micros(i64::MAX));
+        let (key, end) = (HashedKey { key, hash: 7 }, Timestamp::from_micros(i64::MAX));
         let now = Timestamp::from_micros(now);
-        let held = shard.renew(place, &held, end, now).unwrap();
+        let held = shard.renew(key, &held, end, now).unwrap();
         let response = Response::new(200, "done");
         shard
-            .seal(place, &held, Sealing::Response(&response), end, now)
+            .seal(key, &held, GivenResult::Response(&response), end, now)
             .unwrap();
-        assert!(shard.get(place, now).is_some());
+        assert!(shard.get(key, now).is_some());
         shard.expire_some(end, Work::IN_PASSING);
         shard.abandon_some(end, Work::IN_PASSING);
     }

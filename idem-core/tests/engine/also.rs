@@ -111,7 +111,7 @@ async fn taken_over_by(came_with: &Key) {
     loop {
         match idem.run(came_with, &1, work).await {
             Err(RunError::InFlight(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
-            told => break assert_eq!(told.unwrap().into_inner(), 1),
+            returned => break assert_eq!(returned.unwrap().into_inner(), 1),
         }
     }
     for key in [key(), &other()] {
@@ -124,7 +124,7 @@ async fn taken_over_by(came_with: &Key) {
 async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let policy = Policy::default().with_lease(Duration::from_millis(500));
-    let idem = idem(&store, policy.with_patience(Duration::from_secs(1)));
+    let idem = idem(&store, policy.with_retry_timeout(Duration::from_secs(1)));
     let sealing = async |work: Work| {
         work.add_alias(&other()).await?;
         // The other key's seal is sent first and is taken; the first key's never is.
@@ -142,7 +142,7 @@ async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     loop {
         match run(&idem, key(), &effects).await {
             Err(RunError::InFlight(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
-            told => break assert_eq!(told.unwrap(), 7),
+            returned => break assert_eq!(returned.unwrap(), 7),
         }
     }
     assert_eq!(effects.count(), 0);

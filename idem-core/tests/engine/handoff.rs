@@ -26,10 +26,10 @@ async fn hands_over(idem: &Idempotency, id: &str, wait: Duration) -> Told {
         .await
 }
 
-fn new_claim(told: Told) -> Claim {
-    match told {
+fn new_claim(returned: Told) -> Claim {
+    match returned {
         Ok(Handoff::New(claim)) => claim,
-        told => panic!("{told:?}"),
+        returned => panic!("{returned:?}"),
     }
 }
 
@@ -42,10 +42,10 @@ async fn others_are_told_of_the_job_until_its_work_is_sealed() {
         *delivered.lock().unwrap() = Some(claim);
         Ok::<_, io::Error>(())
     };
-    let told = idem
+    let returned = idem
         .hand_off(key(), request(), job("41"), MINUTES, deliver)
         .await;
-    let claim = new_claim(told);
+    let claim = new_claim(returned);
     assert_eq!(delivered.into_inner().unwrap().as_ref(), Some(&claim));
     let Err(RunError::InFlight(found)) = hands_over(&idem, "42", MINUTES).await else {
         panic!("not in flight");
@@ -65,12 +65,12 @@ async fn others_are_told_of_the_job_until_its_work_is_sealed() {
 async fn what_could_not_be_delivered_leaves_the_key_free() {
     let idem = idem(&Scripted::new(), calm());
     let deliver = async |_: Claim| Err(io::Error::other("the queue is away"));
-    let told = idem
+    let returned = idem
         .hand_off(key(), request(), job("41"), MINUTES, deliver)
         .await;
-    assert!(matches!(told, Err(RunError::Work(_))), "{told:?}");
-    let told = hands_over(&idem, "42", MINUTES).await;
-    assert!(matches!(told, Ok(Handoff::New(_))), "{told:?}");
+    assert!(matches!(returned, Err(RunError::Work(_))), "{returned:?}");
+    let returned = hands_over(&idem, "42", MINUTES).await;
+    assert!(matches!(returned, Ok(Handoff::New(_))), "{returned:?}");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_message_that_waited_for_longer_than_it_may_finds_its_claim_lost() {
     let new = loop {
         match hands_over(&idem, "42", MINUTES).await {
             Err(RunError::InFlight(_)) => sleep(Duration::from_millis(5)).await,
-            told => break new_claim(told),
+            returned => break new_claim(returned),
         }
     };
     assert!(new.token() > old.token());

@@ -344,5 +344,5 @@ async fn a_value_whose_form_panics_is_never_released() {
             .await
     });
     assert!(run.await.unwrap_err().is_panic());
-    assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+    assert_eq!(until_failed(&store).await, Failure::NOT_STORED);
 }

@@ -183,7 +183,7 @@ async fn a_lease_too_short_for_the_store_is_an_error_and_nothing_runs() {
     let store = Scripted::new();
     let policy = calm()
         .with_lease(Duration::from_nanos(1))
-        .with_patience(Duration::from_millis(200));
+        .with_retry_timeout(Duration::from_millis(200));
     let effects = Effects::default();
     let idem = idem(&store, policy);
     let outcome = idem.run(key(), &1, async |_: Work| {

@@ -256,7 +256,7 @@ async fn a_process_that_stood_still_tells_its_loss() {
 async fn dropped_runs_end_as_the_policy_says() {
     let release = (InterruptPolicy::Release, Ending::Released);
     let record = (InterruptPolicy::Record, Ending::Failed);
-    let lapse = (InterruptPolicy::LetExpire, Ending::Lapsed);
+    let lapse = (InterruptPolicy::LetExpire, Ending::LetExpire);
     for (policy, ending) in [release, record, lapse] {
         let store = Scripted::new();
         let (idem, ear) = heard(&store, calm().with_on_cancel(policy));

@@ -106,7 +106,7 @@ async fn a_result_over_the_limit_never_runs_again() {
         let RunError::Failed(failed) = error else {
             panic!("{error:?}");
         };
-        assert_eq!(failed.failure.code(), Failure::UNSTORABLE);
+        assert_eq!(failed.failure.code(), Failure::NOT_STORED);
         assert_eq!((effects.count(), store.calls("complete")), (1, 0));
     }
 }
@@ -121,12 +121,12 @@ async fn a_result_without_a_json_form_never_runs_again() {
     };
     let error = idem.run(key(), &1, work).await.unwrap_err();
     assert_eq!(error.into_unsealed().unwrap().len(), 1);
-    assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+    assert_eq!(until_failed(&store).await, Failure::NOT_STORED);
 }
 
 /// Runs work that gives this value, twice: it runs once, its value is not lost, and no caller ever
 /// gets an error about corrupt data.
-async fn is_unstorable<T>(value: T, why: &str)
+async fn is_not_stored<T>(value: T, why: &str)
 where
     T: Serialize + DeserializeOwned + Clone + Send + Sync,
 {
@@ -145,18 +145,18 @@ where
     let RunError::Failed(failed) = idem.run(key(), &1, work).await.unwrap_err() else {
         panic!("{why}: the second run is not refused");
     };
-    assert_eq!(failed.failure.code(), Failure::UNSTORABLE);
+    assert_eq!(failed.failure.code(), Failure::NOT_STORED);
     assert_eq!((effects.count(), store.calls("complete")), (1, 0));
 }
 
 #[tokio::test]
 async fn a_result_that_json_does_not_carry_never_runs_again() {
-    is_unstorable(f64::INFINITY, "not finite").await;
-    is_unstorable(vec![Some(f64::NAN)], "not finite").await;
-    is_unstorable(Some(None::<u8>), "`Some(None)`").await;
-    is_unstorable(Some(()), "`Some(None)`").await;
+    is_not_stored(f64::INFINITY, "not finite").await;
+    is_not_stored(vec![Some(f64::NAN)], "not finite").await;
+    is_not_stored(Some(None::<u8>), "`Some(None)`").await;
+    is_not_stored(Some(()), "`Some(None)`").await;
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    is_unstorable(deep, "cannot be read back").await;
+    is_not_stored(deep, "cannot be read back").await;
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_handed_over_result_that_json_does_not_carry_never_runs_again() {
     let work = async |_: Work| Ok::<_, io::Error>(f64::NAN);
     let ran = idem.resume(&claim, fingerprint, work).await;
     assert!(ran.unwrap_err().into_unsealed().unwrap().is_nan());
-    assert_eq!(until_failed(&store).await, Failure::UNSTORABLE);
+    assert_eq!(until_failed(&store).await, Failure::NOT_STORED);
 }
 
 #[tokio::test]

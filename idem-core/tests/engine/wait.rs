@@ -215,8 +215,8 @@ async fn contended(policy: Policy, free_after: Duration) -> (Result<u32, ErrorKi
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_contended_key_is_asked_for_as_long_as_the_patience() {
-    let patient = calm().with_patience(2 * SECOND);
+async fn a_contended_key_is_asked_for_until_the_retry_timeout() {
+    let patient = calm().with_retry_timeout(2 * SECOND);
     let (outcome, took) = contended(patient.clone(), MINUTES).await;
     assert_eq!(outcome, Err(ErrorKind::Contention));
     assert!(took >= 2 * SECOND && took < 3 * SECOND, "{took:?}");
@@ -229,7 +229,7 @@ async fn a_contended_key_is_asked_for_as_long_as_the_patience() {
 async fn a_caller_that_waits_waits_for_a_contended_key_too() {
     let waits = |limit| {
         calm()
-            .with_patience(2 * SECOND)
+            .with_retry_timeout(2 * SECOND)
             .with_on_busy(BusyPolicy::wait(limit))
     };
     let (outcome, took) = contended(waits(30 * SECOND), 20 * SECOND).await;
@@ -278,7 +278,7 @@ async fn no_limit_is_too_long_for_the_clock() {
         store.next(operation, &[Fault::Down, Fault::Contended]);
     }
     let endless = calm()
-        .with_patience(Duration::MAX)
+        .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));
     let runs = idem(&store, endless.clone());
     let outcome = runs.run(key(), &1, |_| counted(Effects::default()));

@@ -42,13 +42,13 @@ async fn a_result_of_this_process_is_heard_of_at_once() {
     tokio::task::yield_now().await;
     let second = waits(&idem, &effects);
     long_pauses().await;
-    let told = Instant::now();
+    let returned = Instant::now();
     end.send(Ok(42)).unwrap();
     assert_eq!(second.await.unwrap().unwrap().into_replayed(), Some(42));
     assert!(
-        told.elapsed() < Duration::from_millis(2),
+        returned.elapsed() < Duration::from_millis(2),
         "{:?}",
-        told.elapsed()
+        returned.elapsed()
     );
     assert_eq!(first.await.unwrap().unwrap(), Outcome::Fresh(42));
     assert_eq!(effects.count(), 0);
@@ -63,13 +63,13 @@ async fn a_released_key_is_heard_of_at_once() {
     tokio::task::yield_now().await;
     let second = waits(&idem, &effects);
     long_pauses().await;
-    let told = Instant::now();
+    let returned = Instant::now();
     end.send(Err(io::Error::other("not now"))).unwrap();
     assert!(!second.await.unwrap().unwrap().is_replayed());
     assert!(
-        told.elapsed() < Duration::from_millis(2),
+        returned.elapsed() < Duration::from_millis(2),
         "{:?}",
-        told.elapsed()
+        returned.elapsed()
     );
     assert!(first.await.unwrap().is_err());
     assert_eq!(effects.count(), 1);

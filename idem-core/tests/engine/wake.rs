@@ -118,13 +118,13 @@ async fn a_caller_that_is_told_asks_at_once() {
     long_pauses().await;
     assert_eq!(tower.listening(), 1);
     seal(&store, &claim).await;
-    let told = Instant::now();
+    let returned = Instant::now();
     tower.ring();
     assert_eq!(run.await.unwrap().unwrap().into_replayed(), Some(42));
     assert!(
-        told.elapsed() < Duration::from_millis(2),
+        returned.elapsed() < Duration::from_millis(2),
         "{:?}",
-        told.elapsed()
+        returned.elapsed()
     );
     assert_eq!(tower.listening(), 0);
 }

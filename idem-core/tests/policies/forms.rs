@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const IN_TOML: &str = r#"
 [default]
 lease = "20s"
-patience = "3s"
+retry_timeout = "3s"
 
 [operations."payments.create"]
 preset = "at_most_once"
@@ -47,7 +47,7 @@ on_failed = "retry"
 "#;
 
 const IN_YAML: &str = r#"
-default: {lease: 20s, patience: 3s}
+default: {lease: 20s, retry_timeout: 3s}
 operations:
   payments.create:
     preset: at_most_once
@@ -71,7 +71,7 @@ operations:
 fn in_code() -> Policies {
     let default = Policy::default()
         .with_lease(MINUTE / 3)
-        .with_patience(MINUTE / 20);
+        .with_retry_timeout(MINUTE / 20);
     let payment = Policy::at_most_once()
         .with_retention(HOUR * 72)
         .with_failure_retention(HOUR * 96)
@@ -196,13 +196,13 @@ fn a_file_lies_over_what_is_set_in_code() {
 #[test]
 fn what_is_without_end_in_code_can_be_built_on() {
     let endless = Policy::default()
-        .with_patience(Duration::MAX)
+        .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));
     let folder = Folder::new();
     let path = folder.write("p.toml", &lease(9));
     let file = PolicyFile::load_over(path, Policies::new(endless)).unwrap();
-    let patience = file.policies().default_policy().patience();
-    assert!(patience > HOUR * 24 * 365 * 1000, "{patience:?}");
+    let retry_timeout = file.policies().default_policy().retry_timeout();
+    assert!(retry_timeout > HOUR * 24 * 365 * 1000, "{retry_timeout:?}");
 }
 
 #[test]

@@ -55,8 +55,8 @@ const TOML: &[Bad] = &[
     (
         "[default]\npatience = \"0s\"",
         Some((2, 1)),
-        Some("default.patience"),
-        "the patience is zero; it is the time that the store is given to answer",
+        Some("default.retry_timeout"),
+        "the retry_timeout is zero; it is the time that the store is given to answer",
     ),
     (
         "[default]\nleese = \"3s\"",

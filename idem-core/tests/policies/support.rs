@@ -47,10 +47,10 @@ pub(crate) struct Told(Arc<Mutex<Vec<Result<(), String>>>>);
 
 impl Told {
     pub(crate) fn hear(&self) -> impl FnMut(Result<(), PolicyFileError>) + Send + 'static {
-        let told = self.clone();
+        let returned = self.clone();
         move |news| {
             let news = news.map_err(|error| error.to_string());
-            told.0.lock().unwrap().push(news);
+            returned.0.lock().unwrap().push(news);
         }
     }
 

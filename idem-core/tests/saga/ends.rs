@@ -152,7 +152,7 @@ async fn a_failed_compensation_is_told_and_the_rest_still_run() {
             );
             let Some(SagaStop::Compensation {
                 failures,
-                undone: told,
+                undone: returned,
                 ..
             }) = stopped.into_work()
             else {
@@ -160,7 +160,7 @@ async fn a_failed_compensation_is_told_and_the_rest_still_run() {
             };
             assert_eq!((failures[0].step.as_str(), failures.len()), ("b", 1));
             assert_eq!(failures[0].reason.to_string(), "undo b");
-            assert_eq!(told, undone);
+            assert_eq!(returned, undone);
         }
         let end = saga.run(&idem, &key(), 7).await.unwrap().into_inner();
         assert!(matches!(end, SagaEnd::Compensated { undone, .. } if undone == ["b", "a"]));

@@ -15,7 +15,7 @@ use crate::support::{App, layer, layer_on, post};
 
 fn impatient(store: &FailingStore) -> Idempotency {
     let policy = Policy::default()
-        .with_patience(Duration::from_millis(30))
+        .with_retry_timeout(Duration::from_millis(30))
         .with_lease(Duration::from_millis(60));
     Idempotency::new(store.clone()).with_policy(policy)
 }
@@ -70,7 +70,7 @@ async fn a_key_that_stays_contended_is_in_flight_on_every_route() {
 async fn durations_without_end_are_no_panic() {
     let store = FailingStore::new(ErrorKind::Unavailable);
     let endless = Policy::default()
-        .with_patience(Duration::MAX)
+        .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));
     let idempotency = Idempotency::new(store).with_policy(endless);
     let app = App::counting(layer_on(idempotency.clone()));

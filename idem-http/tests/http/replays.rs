@@ -111,19 +111,22 @@ async fn a_replay_tells_when_it_was_first_answered() {
     let app = app(HttpPolicy::ietf());
     app.send(post("a", "{}")).await;
     let retry = app.send(post("a", "{}")).await;
-    let told = retry
+    let returned = retry
         .header("idempotency-first-answered")
         .unwrap()
         .to_owned();
     let later = app.send(post("a", "{}")).await;
     assert_eq!(
         later.header("idempotency-first-answered"),
-        Some(told.as_str())
+        Some(returned.as_str())
     );
-    assert!(told.ends_with(" GMT") && told.len() == 29, "{told}");
     assert!(
-        years(SystemTime::now()).any(|year| told.contains(&year)),
-        "{told}"
+        returned.ends_with(" GMT") && returned.len() == 29,
+        "{returned}"
+    );
+    assert!(
+        years(SystemTime::now()).any(|year| returned.contains(&year)),
+        "{returned}"
     );
 }
 

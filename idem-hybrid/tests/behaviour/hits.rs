@@ -64,20 +64,21 @@ async fn a_replay_from_the_cache_is_the_one_from_the_database() {
         .complete(&claim, &response, HOUR)
         .await
         .unwrap();
-    let told = hybrid.store.claim(&request("done")).await.unwrap();
+    let returned = hybrid.store.claim(&request("done")).await.unwrap();
     hybrid.store.settled().await;
     let replayed = hybrid.store.claim(&request("done")).await.unwrap();
     assert_eq!(hybrid.store.metrics().hits, 1);
-    let (ClaimOutcome::Completed(mut told), ClaimOutcome::Completed(replayed)) = (told, replayed)
+    let (ClaimOutcome::Completed(mut returned), ClaimOutcome::Completed(replayed)) =
+        (returned, replayed)
     else {
         panic!("both are replays");
     };
     assert!(
-        replayed.info.observed_at >= told.info.observed_at,
+        replayed.info.observed_at >= returned.info.observed_at,
         "time went on"
     );
-    told.info.observed_at = replayed.info.observed_at;
-    assert_eq!(replayed, told);
+    returned.info.observed_at = replayed.info.observed_at;
+    assert_eq!(replayed, returned);
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ async fn until(cx: &Context, wanted: fn(CacheMetrics) -> bool) -> CaseResult {
         for request in &requests {
             ask(&*store, request).await?;
         }
-        if started.elapsed() > cx.profile().patience() {
+        if started.elapsed() > cx.profile().max_wait() {
             return Err(CaseError::new(format!("in vain: {:?}", store.metrics())));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

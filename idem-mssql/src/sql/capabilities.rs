@@ -49,8 +49,8 @@ END;
 END;
 ";
 
-/// The read that [`ADVANCE`] begins with, by itself: see [`LOOK`](super::LOOK).
-pub(crate) const LOOK_AT_MARK: &str = "SELECT 0, m.version FROM {marks} AS m
+/// The read that [`ADVANCE`] begins with, by itself: see [`LOOKUP`](super::LOOKUP).
+pub(crate) const LOOKUP_AT_MARK: &str = "SELECT 0, m.version FROM {marks} AS m
 WHERE {key m.} AND m.version >= {version} AND m.expires_at > @now;
 ";
 

@@ -53,7 +53,7 @@ async fn told(
         match store.claim(request).await {
             Err(error)
                 if error.kind() == ErrorKind::Contention
-                    && begun.elapsed() < cx.profile().patience() =>
+                    && begun.elapsed() < cx.profile().max_wait() =>
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

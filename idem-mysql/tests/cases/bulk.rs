@@ -10,7 +10,7 @@ use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{AssertSqlSafe, Executor};
 
 use super::case;
-use super::waits::{HOUR, PATIENCE};
+use super::waits::{HOUR, RETRY_TIMEOUT};
 use crate::support::{self, MySqlHarness};
 
 pub(super) const A_BATCH_CUT_OFF_IS_NOT_REPORTED_AS_UNDONE: Case =
@@ -208,8 +208,8 @@ async fn a_batch_beside_a_transaction_keeps_no_lock(cx: &Context) -> CaseResult 
     let second = store.claim_in(&mut other, &cx.request(&two)).await?;
     assert_eq!((first.name(), second.name()), ("acquired", "in_flight"));
     other.commit().await?;
-    let told = store.claim_retrying(&requests[1], PATIENCE).await?;
-    assert_eq!(told.name(), "in_flight");
+    let returned = store.claim_retrying(&requests[1], RETRY_TIMEOUT).await?;
+    assert_eq!(returned.name(), "in_flight");
     assert_eq!(store.contention().deadlocks, 0);
     Ok(())
 }

@@ -13,7 +13,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Transaction};
 
 use super::case;
-use super::waits::{HOUR, PATIENCE, until};
+use super::waits::{HOUR, RETRY_TIMEOUT, until};
 use crate::support;
 
 pub(super) const A_CLAIM_TAKES_OVER_ONLY_WHAT_IT_MEETS: Case =
@@ -57,7 +57,7 @@ async fn after_waiting(
 ) -> CaseResult<&'static str> {
     let (asks, request) = (store.clone(), request.clone());
     let met = store.contention().lock_waits;
-    let waiting = tokio::spawn(async move { asks.claim_retrying(&request, PATIENCE).await });
+    let waiting = tokio::spawn(async move { asks.claim_retrying(&request, RETRY_TIMEOUT).await });
     until(|| store.contention().lock_waits > met).await?;
     transaction.commit().await?;
     Ok(waiting.await??.name())

@@ -11,7 +11,7 @@ use idem_mysql::MySqlStore;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::case;
-use super::waits::{HOUR, PATIENCE, until};
+use super::waits::{HOUR, RETRY_TIMEOUT, until};
 use crate::support;
 
 pub(super) const BOTH_ORDERS_GIVE_THE_SAME_VERDICTS: Case =
@@ -96,7 +96,7 @@ async fn every_state(cx: &Context, scope: &str) -> CaseResult<Vec<(&'static str,
 }
 
 /// Returns the answer as text; for an acquisition, which one it is and whether it is the record's.
-async fn told(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<String> {
+async fn returned(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<String> {
     let name = outcome.name();
     let Some(claim) = outcome.acquired() else {
         return Ok(name.to_owned());
@@ -115,7 +115,7 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
         let store = with(cx, order == "insert-first").await?;
         let mut single = Vec::new();
         for (state, request) in every_state(cx, &format!("{order}-single")).await? {
-            single.push((state, told(&store, store.claim(&request).await?).await?));
+            single.push((state, returned(&store, store.claim(&request).await?).await?));
         }
         let mut batch = Vec::new();
         let states = every_state(cx, &format!("{order}-batch")).await?;
@@ -123,14 +123,14 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
         // one.
         let requests: Vec<_> = states.iter().map(|(_, request)| request.clone()).collect();
         for ((state, _), outcome) in states.iter().zip(store.claim_many(&requests).await) {
-            batch.push((*state, told(&store, outcome?).await?));
+            batch.push((*state, returned(&store, outcome?).await?));
         }
         assert_eq!(single, batch, "{order}");
         let mut crowd = Vec::new();
         let shared: Arc<dyn IdempotencyStore> = Arc::new(store.clone());
         for (state, request) in every_state(cx, &format!("{order}-crowd")).await? {
             let outcome = cx.claim_in_a_crowd(&shared, &request).await?;
-            crowd.push((state, told(&store, outcome).await?));
+            crowd.push((state, returned(&store, outcome).await?));
         }
         assert_eq!(single, crowd, "{order}");
         verdicts.push(single);
@@ -138,7 +138,7 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
     assert_eq!(verdicts[0], verdicts[1]);
     let acquired = verdicts[0]
         .iter()
-        .filter(|(_, told)| told.starts_with("acquired"));
+        .filter(|(_, returned)| returned.starts_with("acquired"));
     let acquired: Vec<_> = acquired.map(|(state, _)| *state).collect();
     let wanted = ["absent", "retried", "own", "released", "stale", "expired"];
     assert_eq!(acquired, wanted);
@@ -177,7 +177,7 @@ async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
                 true => "completed",
                 false => "acquired for the 1 time",
             };
-            assert_eq!(told(&store, outcome?).await?, wanted);
+            assert_eq!(returned(&store, outcome?).await?, wanted);
         }
     }
     Ok(())
@@ -195,7 +195,7 @@ async fn asked_until_told(
     for (answer, request) in answers.iter_mut().zip(requests) {
         let is_locked = |error: &idem_core::Error| error.kind() == ErrorKind::Contention;
         if answer.as_ref().is_err_and(is_locked) {
-            *answer = store.claim_retrying(request, PATIENCE).await;
+            *answer = store.claim_retrying(request, RETRY_TIMEOUT).await;
         }
     }
     answers
@@ -212,7 +212,7 @@ async fn what_an_insert_tells_is_what_is_stored(cx: &Context) -> CaseResult {
         .map(|number| cx.request(&cx.key(format!("{number}"))))
         .collect();
     for outcome in store.claim_many(&requests).await {
-        assert_eq!(told(&store, outcome?).await?, "acquired for the 1 time");
+        assert_eq!(returned(&store, outcome?).await?, "acquired for the 1 time");
     }
     let renewed = store.renew(&claim, 2 * HOUR).await?;
     assert!(renewed.lease_ends_at() > claim.lease_ends_at());

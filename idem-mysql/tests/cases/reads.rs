@@ -104,7 +104,7 @@ pub(super) async fn locks(transaction: &mut MySqlTransaction<'_>) -> CaseResult<
     let report = String::from_utf8_lossy(&report);
     let thread = format!("thread id {own},");
     let mut transactions = report.split("---TRANSACTION ");
-    let own = transactions.find(|told| told.contains(&thread));
+    let own = transactions.find(|returned| returned.contains(&thread));
     let own = own.ok_or("the server does not show its transactions")?;
     let line = own.lines().find(|line| line.contains(" row lock(s)"));
     let counted = |what: &str| {

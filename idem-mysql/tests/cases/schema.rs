@@ -218,12 +218,12 @@ async fn what_the_statements_need_is_compared(cx: &Context) -> CaseResult {
         harness
             .execute(format!("ALTER TABLE `{database}`.{change}"))
             .await?;
-        let told = [store.verify().await, store.migrate().await];
+        let returned = [store.verify().await, store.migrate().await];
         harness
             .execute(format!("DROP DATABASE `{database}`"))
             .await?;
-        for told in told {
-            let error = told.unwrap_err();
+        for returned in returned {
+            let error = returned.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{change}");
             assert!(error.to_string().contains(named), "{change}: {error}");
             assert!(error.to_string().contains("migrate()"), "{change}: {error}");
@@ -273,10 +273,10 @@ async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
         let options = options.database("information_schema");
         let pool = MySqlPoolOptions::new().max_connections(1);
         let store = harness.store_with(pool, options, database).await?;
-        let told = store.verify().await;
+        let returned = store.verify().await;
         store.pool().close().await;
         harness.execute(format!("DROP USER '{user}'@'%'")).await?;
-        let error = told.unwrap_err();
+        let error = returned.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         let text = error.to_string().to_lowercase();
         assert!(text.contains("grant"), "{granted:?}: {error}");
@@ -334,8 +334,8 @@ async fn as_user(cx: &Context, harness: &MySqlHarness, user: &str) -> CaseResult
     assert_eq!(store.fail_abandoned(10).await?, 0);
     let source = cx.key("source");
     for version in [1, 2] {
-        let told = store.advance(&source, version, cx.short()).await?;
-        assert_eq!(told, Advance::Advanced);
+        let returned = store.advance(&source, version, cx.short()).await?;
+        assert_eq!(returned, Advance::Advanced);
     }
     while store.watermark(&source).await?.is_some() {
         tokio::time::sleep(cx.short() / 4).await;

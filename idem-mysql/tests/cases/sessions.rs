@@ -229,8 +229,8 @@ async fn in_a_transaction(cx: &Context, store: &MySqlStore, id: &str) -> CaseRes
         .complete_in(&mut transaction, &claim, &response, HOUR)
         .await?;
     transaction.commit().await?;
-    let told = store.claim(&cx.request(request.key())).await?;
-    assert!(matches!(told, ClaimOutcome::Completed(_)));
+    let returned = store.claim(&cx.request(request.key())).await?;
+    assert!(matches!(returned, ClaimOutcome::Completed(_)));
     Ok(())
 }
 

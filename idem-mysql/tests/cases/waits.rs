@@ -56,7 +56,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     // Time is the subject: the lease has to end while the record is not committed.
     tokio::time::sleep(cx.short() * 2).await;
     let (other, request) = (store.clone(), cx.request(request.key()));
-    let waiting = tokio::spawn(async move { other.claim_retrying(&request, PATIENCE).await });
+    let waiting = tokio::spawn(async move { other.claim_retrying(&request, RETRY_TIMEOUT).await });
     until(|| store.contention().lock_waits > 0).await?;
     transaction.commit().await?;
     let outcome = waiting.await??;
@@ -71,7 +71,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 /// How long a case repeats a call.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Much longer than a claim waits for a lock, and much shorter than its wait without a bound of its
 /// own.
@@ -124,7 +124,7 @@ async fn a_claim_beside_the_transaction_that_claimed_is_contended(cx: &Context) 
         }
         for store in &stores {
             let request = cx.request(&key);
-            let outcome = store.claim_retrying(&request, PATIENCE).await?;
+            let outcome = store.claim_retrying(&request, RETRY_TIMEOUT).await?;
             match (commits, outcome) {
                 (true, ClaimOutcome::Completed(_)) => {}
                 (false, ClaimOutcome::Acquired(claim)) => store.release(&claim).await?,
@@ -196,7 +196,10 @@ async fn a_wait_that_is_too_long_is_an_unknown_effect(cx: &Context) -> CaseResul
     );
     // The statement still waits on the server, and may take effect now.
     other.execute("UNLOCK TABLES").await?;
-    let claim = store.claim_retrying(&request, PATIENCE).await?.acquired();
+    let claim = store
+        .claim_retrying(&request, RETRY_TIMEOUT)
+        .await?
+        .acquired();
     assert!(
         claim.is_some(),
         "the same attempt gets what it may have claimed"
@@ -244,7 +247,7 @@ async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
 }
 
 async fn completed_at_last(store: &MySqlStore, completions: &[Completion]) -> CaseResult {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + RETRY_TIMEOUT;
     loop {
         let answers = store.complete_many(completions).await;
         let is_contended = |answer: &idem_core::Result<()>| {

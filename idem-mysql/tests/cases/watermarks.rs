@@ -48,8 +48,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     store.checkpoint(&claim, &half).await?;
     for commits in [false, true] {
         let mut transaction = store.pool().begin().await?;
-        let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        assert_eq!(told, Advance::Advanced);
+        let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+        assert_eq!(returned, Advance::Advanced);
         let insert = format!("INSERT INTO {events} VALUES (5)");
         let insert = sqlx::query(AssertSqlSafe(insert)).persistent(false);
         insert.execute(&mut *transaction).await?;
@@ -74,8 +74,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
         transaction.rollback().await?;
     }
     let mut transaction = store.pool().begin().await?;
-    let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-    assert_eq!(told, Advance::Unchanged);
+    let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+    assert_eq!(returned, Advance::Unchanged);
     Ok(transaction.rollback().await?)
 }
 
@@ -106,15 +106,15 @@ async fn an_advance_beside_anothers_transaction_is_contended(cx: &Context) -> Ca
             true => transaction.commit().await?,
             false => transaction.rollback().await?,
         }
-        let told = loop {
+        let returned = loop {
             match store.advance(&source, 5, HOUR).await {
                 Err(error) if error.kind() == ErrorKind::Contention => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                told => break told?,
+                returned => break returned?,
             }
         };
-        assert_eq!(told, wanted, "{start:?}, committed: {commits}");
+        assert_eq!(returned, wanted, "{start:?}, committed: {commits}");
         assert_eq!(store.watermark(&source).await?, Some(5));
     }
     Ok(())
@@ -129,10 +129,10 @@ async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     let (mut transaction, held) = shown(cx, &store).await?;
     let before = handled(&mut transaction, WRITES).await?;
     for version in (400..=500).cycle().take(1000) {
-        let told = store
+        let returned = store
             .advance_in(&mut transaction, &source, version, HOUR)
             .await?;
-        assert_ne!(told, Advance::Advanced, "version {version} after 500");
+        assert_ne!(returned, Advance::Advanced, "version {version} after 500");
     }
     let after = handled(&mut transaction, WRITES).await?;
     // Reading the counters takes a few writes to a temporary table.

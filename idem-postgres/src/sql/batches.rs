@@ -22,9 +22,9 @@ ON CONFLICT (scope, operation, id) DO NOTHING
 RETURNING token, lease_ends_at, scope, operation, id",
 );
 
-/// [`LOOK`](super::LOOK) for many callers: `$1..$5` are arrays of its values, in which a key may
-/// occur more than once. The last column is the row's index in the arrays.
-pub(crate) const LOOK_MANY: &str = concat!(
+/// [`LOOKUP`](super::LOOKUP) for many callers: `$1..$5` are arrays of its values, in which a key
+/// may occur more than once. The last column is the row's index in the arrays.
+pub(crate) const LOOKUP_MANY: &str = concat!(
     "SELECT r.attempt_id = input.attempt_id, ",
     columns!(
         "CASE WHEN r.fingerprint = input.fingerprint AND r.state <> 0 THEN r.result END",
@@ -116,11 +116,11 @@ SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
 FROM clock, unnest(
     CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS bigint[]),
     CAST($5 AS pg_catalog.bytea[]), CAST($6 AS pg_catalog.bytea[]), CAST($7 AS bigint[])
-    {announced:, CAST($8 AS pg_catalog.text[])}
+    {notified:, CAST($8 AS pg_catalog.text[])}
 ) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, result, retention
-    {announced:, told}, number)
+    {notified:, topic}, number)
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
     AND r.token = input.token AND r.attempt_id = input.attempt_id
     AND r.state = 0 AND r.expires_at > clock.now
-RETURNING input.number{announced:, pg_catalog.pg_notify('{channel}', input.told)}",
+RETURNING input.number{notified:, pg_catalog.pg_notify('{channel}', input.topic)}",
 );

@@ -70,8 +70,8 @@ async fn a_claim_under_serializable_is_repeated_inside(cx: &Context) -> CaseResu
             callers.spawn(async move { store.claim(&request).await });
         }
         let mut winners = 0;
-        for told in callers.join_all().await {
-            winners += usize::from(matches!(told?, ClaimOutcome::Acquired(_)));
+        for returned in callers.join_all().await {
+            winners += usize::from(matches!(returned?, ClaimOutcome::Acquired(_)));
         }
         assert_eq!(winners, 1);
     }
@@ -112,8 +112,9 @@ async fn a_session_that_the_server_ends_for_idling_is_replaced(cx: &Context) -> 
     Ok(())
 }
 
-/// The server ends a claim that waits for a lock, and a transaction that idles, by its own time-outs
-/// (`transaction_timeout`: PostgreSQL 17 and later). The claim may be repeated, and is won then.
+/// The server ends a claim that waits for a lock, and a transaction that idles, by its own
+/// time-outs (`transaction_timeout`: PostgreSQL 17 and later). The claim may be repeated, and is
+/// won then.
 async fn time_outs_of_the_server_do_not_hide_what_happened(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     if harness.mode() == StatementMode::Unprepared {
@@ -149,8 +150,8 @@ async fn time_outs_of_the_server_do_not_hide_what_happened(cx: &Context) -> Case
     let store = harness.store_under(name, "40ms", cx.namespace()).await?;
     let request = cx.request(&cx.key(name));
     let mut transaction = store.pool().begin().await?;
-    let told = store.claim_in(&mut transaction, &request).await?;
-    let claim = told.acquired().expect("a fresh key");
+    let returned = store.claim_in(&mut transaction, &request).await?;
+    let claim = returned.acquired().expect("a fresh key");
     // Time is the subject: the server ends the transaction meanwhile.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let done = Response::new(200, "done");
@@ -206,14 +207,14 @@ async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -
             assert_eq!(store.claim(&asked()).await?.name(), "in_flight");
             let transactions = Transactions::new(store.pool().clone());
             let mut attempts = transactions.attempts();
-            let told = loop {
+            let returned = loop {
                 let mut transaction = attempts.begin().await?;
-                let told = store.claim_in(&mut transaction, &asked()).await;
-                if let Some(told) = attempts.finish(transaction, told).await {
-                    break told?;
+                let returned = store.claim_in(&mut transaction, &asked()).await;
+                if let Some(returned) = attempts.finish(transaction, returned).await {
+                    break returned?;
                 }
             };
-            assert_eq!(told.name(), "in_flight");
+            assert_eq!(returned.name(), "in_flight");
         }
         harness
             .execute(format!(
@@ -236,8 +237,8 @@ async fn a_token_at_its_end_is_named_and_hurts_no_neighbour(cx: &Context) -> Cas
         .await?;
     let end = || cx.request(claim.key());
     let [before, after] = ["before", "fresh"].map(|id| cx.request(&cx.key(id)));
-    let mut told = store.claim_many(&[before, end(), after]).await;
-    let (after, at_end, before) = (told.remove(2), told.remove(1), told.remove(0));
+    let mut returned = store.claim_many(&[before, end(), after]).await;
+    let (after, at_end, before) = (returned.remove(2), returned.remove(1), returned.remove(0));
     assert_eq!([before?.name(), after?.name()], ["acquired"; 2]);
     for error in [at_end.unwrap_err(), store.claim(&end()).await.unwrap_err()] {
         assert_eq!(

@@ -126,8 +126,10 @@ async fn a_table_whose_key_has_another_order_works(cx: &Context) -> CaseResult {
     store.verify().await?;
     store.migrate().await?;
     let requests = ["one", "two"].map(|id| cx.request(&cx.key(id)));
-    let told = store.claim_many(&requests).await;
-    let claims = told.into_iter().map(|told| Ok(told?.acquired()));
+    let returned = store.claim_many(&requests).await;
+    let claims = returned
+        .into_iter()
+        .map(|returned| Ok(returned?.acquired()));
     let claims = claims.collect::<CaseResult<Vec<_>>>()?;
     let one = claims[0].as_ref().expect("a fresh key");
     assert!(claims[1].is_some());
@@ -136,8 +138,8 @@ async fn a_table_whose_key_has_another_order_works(cx: &Context) -> CaseResult {
     let done = Response::new(200, "done");
     let hour = std::time::Duration::from_secs(3600);
     store.complete(one, &done, hour).await?;
-    let mut told = store.claim_many(&[cx.request(&cx.key("one"))]).await;
-    assert_eq!(told.remove(0)?.name(), "completed");
+    let mut returned = store.claim_many(&[cx.request(&cx.key("one"))]).await;
+    assert_eq!(returned.remove(0)?.name(), "completed");
     let alone = store.claim(&cx.request(&cx.key("three"))).await?;
     assert_eq!(alone.name(), "acquired");
     Ok(())
@@ -254,8 +256,8 @@ async fn as_role(cx: &Context, harness: &PostgresHarness, role: &str) -> CaseRes
     assert_eq!(store.fail_abandoned(10).await?, 0);
     let source = cx.key("source");
     for version in [1, 2] {
-        let told = store.advance(&source, version, cx.short()).await?;
-        assert_eq!(told, Advance::Advanced);
+        let returned = store.advance(&source, version, cx.short()).await?;
+        assert_eq!(returned, Advance::Advanced);
     }
     while store.watermark(&source).await?.is_some() {
         tokio::time::sleep(cx.short() / 4).await;

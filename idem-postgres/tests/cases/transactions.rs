@@ -280,7 +280,7 @@ async fn a_claim_in_a_transaction_is_told_the_same(cx: &Context) -> CaseResult {
         transaction.commit().await?;
         assert_eq!(
             described(&outcome),
-            expected.told,
+            expected.returned,
             "{:?}",
             expected.request.key()
         );

@@ -75,10 +75,10 @@ async fn claimed(cx: &Context, request: &ClaimRequest) -> CaseResult<ClaimOutcom
     Ok(support::until_free(claim).await?)
 }
 
-fn is_contended<T: std::fmt::Debug>(told: Result<T, Error>) -> CaseResult {
-    let error = match told {
+fn is_contended<T: std::fmt::Debug>(returned: Result<T, Error>) -> CaseResult {
+    let error = match returned {
         Err(error) => error,
-        Ok(told) => return Err(CaseError::new(format!("told {told:?}"))),
+        Ok(returned) => return Err(CaseError::new(format!("told {returned:?}"))),
     };
     assert_eq!(
         (error.kind(), error.effect()),
@@ -194,15 +194,15 @@ async fn a_callers_lock_timeout_is_as_before(cx: &Context) -> CaseResult {
         assert!(lost.unwrap_err().is_claim_lost());
         assert_eq!(lock_timeout(&mut transaction).await?, own, "after a loss");
         let begun = Instant::now();
-        let told = store
+        let returned = store
             .claim_in(&mut transaction, &cx.request(held.key()))
             .await;
         assert!(begun.elapsed() < Duration::from_secs(5));
-        let retryable = told
+        let retryable = returned
             .as_ref()
             .is_err_and(|error| idem_postgres::is_transaction_retryable(error));
         assert!(retryable);
-        is_contended(told)?;
+        is_contended(returned)?;
         transaction.rollback().await?;
     }
     let mut transaction = store.pool().begin().await?;
@@ -249,15 +249,15 @@ async fn transactions_are_repeated_until_the_key_is_free(cx: &Context) -> CaseRe
     let outcome = loop {
         let mut transaction = attempts.begin().await?;
         let rival = cx.request(request.key());
-        let told = store.claim_in(&mut transaction, &rival).await;
+        let returned = store.claim_in(&mut transaction, &rival).await;
         tries += 1;
         if tries == 2
             && let Some(holder) = holder.take()
         {
             holder.rollback().await?;
         }
-        if let Some(told) = attempts.finish(transaction, told).await {
-            break told?;
+        if let Some(returned) = attempts.finish(transaction, returned).await {
+            break returned?;
         }
     };
     assert!(tries > 2, "{tries} tries");
@@ -276,12 +276,12 @@ async fn a_mark_that_is_locked_is_contended_and_an_old_version_is_not(cx: &Conte
     store.advance_in(&mut transaction, &source, 5, HOUR).await?;
     for _ in 0..2 {
         is_contended(store.advance(&source, 4, HOUR).await)?;
-        let told = store.advance(&source, 2, HOUR).await?;
-        assert_eq!(told, Advance::Stale { current: 3 });
+        let returned = store.advance(&source, 2, HOUR).await?;
+        assert_eq!(returned, Advance::Stale { current: 3 });
     }
     transaction.rollback().await?;
     let advance = || store.advance(&source, 4, HOUR);
-    let told = support::until_free(advance).await?;
-    assert_eq!(told, Advance::Advanced);
+    let returned = support::until_free(advance).await?;
+    assert_eq!(returned, Advance::Advanced);
     Ok(())
 }

@@ -9,7 +9,7 @@ use idem_core::{
     AttemptId, BatchStore, BusyPolicy, Completion, ErrorKind, Failure, Idempotency,
     IdempotencyStore, Key, Policy, Response, StalePolicy,
 };
-use idem_postgres::{Announce, PostgresNotifier, PostgresStore};
+use idem_postgres::{Notifications, PostgresNotifier, PostgresStore};
 use sqlx::postgres::{PgConnection, PgListener};
 use sqlx::{Connection, Row};
 use tokio::task::JoinSet;
@@ -52,9 +52,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const ENDS: [&str; 4] = ["complete", "fail", "release", "batch"];
 
-async fn telling(cx: &Context, announce: Announce) -> CaseResult<PostgresStore> {
+async fn telling(cx: &Context, notifications: Notifications) -> CaseResult<PostgresStore> {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
-    let config = store.config().clone().with_announce(announce);
+    let config = store.config().clone().with_notifications(notifications);
     Ok(PostgresStore::with_config(store.pool().clone(), config))
 }
 
@@ -65,7 +65,7 @@ fn direct() -> CaseResult<PostgresHarness> {
 /// Creates a notifier past the pooler, whose connection has the name of the case's namespace.
 fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     let options = direct()?.options()?.application_name(cx.namespace());
-    Ok(store.wakes_through(options))
+    Ok(store.notifier_through(options))
 }
 
 /// Listens. On a busy machine the connection may take longer than the first listener waits.
@@ -107,9 +107,9 @@ async fn until_connections(cx: &Context, expected: i64) -> CaseResult {
     Ok(())
 }
 
-async fn told(listener: &mut Subscription) -> CaseResult {
-    let told = tokio::time::timeout(DEADLINE, listener.changed()).await;
-    told.map_err(|_| CaseError::new("the listener was not told"))
+async fn returned(listener: &mut Subscription) -> CaseResult {
+    let returned = tokio::time::timeout(DEADLINE, listener.changed()).await;
+    returned.map_err(|_| CaseError::new("the listener was not told"))
 }
 
 /// Waits until no notification is under way.
@@ -150,7 +150,7 @@ async fn end(store: &PostgresStore, cx: &Context, how: &str) -> CaseResult {
 }
 
 async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let wakes = wakes(cx, &store)?;
     for how in ENDS {
         let key = cx.key(how);
@@ -159,8 +159,8 @@ async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
         drained(&mut other).await;
         drained(&mut one).await;
         end(&store, cx, how).await?;
-        told(&mut one).await?;
-        told(&mut two).await?;
+        returned(&mut one).await?;
+        returned(&mut two).await?;
         let quiet = tokio::time::timeout(PAUSE, other.changed()).await;
         assert!(quiet.is_err(), "told of another key");
     }
@@ -169,7 +169,7 @@ async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
 
 /// Hundreds of runs, most of which start while the connection is made.
 async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let wakes = wakes(cx, &store)?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
@@ -203,7 +203,7 @@ async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
 }
 
 async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let wakes = wakes(cx, &store)?;
     let mut listeners = Vec::new();
     for how in ENDS {
@@ -214,13 +214,13 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     }
     assert_eq!(connections(cx, "kill").await?, 1);
     for listener in &mut listeners {
-        told(listener).await?;
+        returned(listener).await?;
     }
     for (how, listener) in ENDS.iter().zip(&mut listeners) {
         // Hints may come twice; from here on, a notification is the end of the claim.
         drained(listener).await;
         end(&store, cx, how).await?;
-        told(listener).await?;
+        returned(listener).await?;
     }
     Ok(())
 }
@@ -243,11 +243,11 @@ async fn heard<F: Future<Output = CaseResult> + Send>(
     connection.close().await?;
     let mut heard = Vec::new();
     loop {
-        let told = tokio::time::timeout(DEADLINE, listener.recv()).await??;
-        if told.payload() == "mark" {
+        let returned = tokio::time::timeout(DEADLINE, listener.recv()).await??;
+        if returned.payload() == "mark" {
             return Ok(heard);
         }
-        heard.push(told.payload().to_owned());
+        heard.push(returned.payload().to_owned());
     }
 }
 
@@ -268,19 +268,19 @@ async fn what_changes_nothing_tells_nothing(cx: &Context) -> CaseResult {
         store.release(&claim).await.unwrap_err();
         CaseResult::Ok(())
     };
-    let silent = telling(cx, Announce::Nothing).await?;
+    let silent = telling(cx, Notifications::Off).await?;
     let nothing = heard(cx, &silent, all(&silent)).await?;
     assert_eq!(nothing, Vec::<String>::new());
     let sql = format!("TRUNCATE \"{}\".idem_records", cx.namespace());
     support::harness(cx)?.execute(sql).await?;
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let each: Vec<_> = ENDS.map(|how| cx.key(how).hashed()).into();
     assert_eq!(heard(cx, &store, all(&store)).await?, each);
     Ok(())
 }
 
 async fn a_transaction_tells_when_it_commits(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let request = cx.request(&cx.key("one"));
     let both = async {
         for commits in [false, true] {
@@ -306,7 +306,7 @@ async fn a_transaction_tells_when_it_commits(cx: &Context) -> CaseResult {
 }
 
 async fn a_connection_that_nobody_needs_is_closed(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let wakes = wakes(cx, &store)?.with_idle(Duration::from_millis(20));
     assert_eq!(connections(cx, "count").await?, 0, "before anybody waits");
     for _ in 0..3 {
@@ -326,9 +326,9 @@ async fn a_connection_that_nobody_needs_is_closed(cx: &Context) -> CaseResult {
 }
 
 async fn without_a_connection_those_who_wait_poll(cx: &Context) -> CaseResult {
-    let store = telling(cx, Announce::Changes).await?;
+    let store = telling(cx, Notifications::Changes).await?;
     let nowhere = direct()?.options()?.host("127.0.0.1").port(1);
-    let wakes = store.wakes_through(nowhere);
+    let wakes = store.notifier_through(nowhere);
     let request = cx.request(&cx.key("one"));
     let error = wakes.listen(request.key()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

@@ -44,8 +44,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     store.checkpoint(&claim, &half).await?;
     for commits in [false, true] {
         let mut transaction = store.pool().begin().await?;
-        let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        assert_eq!(told, Advance::Advanced);
+        let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+        assert_eq!(returned, Advance::Advanced);
         let insert = format!("INSERT INTO {events} VALUES (5)");
         let insert = sqlx::query(AssertSqlSafe(insert)).persistent(false);
         insert.execute(&mut *transaction).await?;
@@ -70,8 +70,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
         transaction.rollback().await?;
     }
     let mut transaction = store.pool().begin().await?;
-    let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-    assert_eq!(told, Advance::Unchanged);
+    let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+    assert_eq!(returned, Advance::Unchanged);
     Ok(transaction.rollback().await?)
 }
 
@@ -98,8 +98,8 @@ async fn an_advance_beside_a_transaction_is_told_its_end(cx: &Context) -> CaseRe
             false => transaction.rollback().await?,
         }
         let advance = || store.advance(&source, 5, HOUR);
-        let told = support::until_free(advance).await?;
-        assert_eq!(told, wanted, "{start:?}, committed: {commits}");
+        let returned = support::until_free(advance).await?;
+        assert_eq!(returned, wanted, "{start:?}, committed: {commits}");
         assert_eq!(store.watermark(&source).await?, Some(5));
     }
     Ok(())
@@ -113,10 +113,10 @@ async fn a_thousand_stale_versions_write_nothing(cx: &Context) -> CaseResult {
     store.advance(&source, 500, HOUR).await?;
     let mut transaction = store.pool().begin().await?;
     for version in (400..=500).cycle().take(1000) {
-        let told = store
+        let returned = store
             .advance_in(&mut transaction, &source, version, HOUR)
             .await?;
-        assert_ne!(told, Advance::Advanced, "version {version} after 500");
+        assert_ne!(returned, Advance::Advanced, "version {version} after 500");
     }
     let id = sqlx::query("SELECT txid_current_if_assigned()").persistent(false);
     let id: Option<i64> = id.fetch_one(&mut *transaction).await?.try_get(0)?;

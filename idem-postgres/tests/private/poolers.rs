@@ -112,8 +112,8 @@ pub(crate) fn full(runtime: &Runtime) -> Result<(), BoxError> {
         for other in others {
             other.close().await?;
         }
-        let patience = Duration::from_secs(30);
-        let again = store.claim_retrying(&request("one"), patience).await?;
+        let retry_timeout = Duration::from_secs(30);
+        let again = store.claim_retrying(&request("one"), retry_timeout).await?;
         assert!(again.acquired().is_some());
         Ok(())
     })
@@ -187,19 +187,19 @@ async fn steps(
         let claim = direct.claim(&request(format!("{task}-{round}"))).await?;
         let claim = claim.acquired().ok_or("a fresh key")?;
         let checkpoint = Checkpoint::new("half", format!("{task}-{round}"))?;
-        let told = match task % 3 {
+        let returned = match task % 3 {
             0 => store.renew(&claim, HOUR).await.map(drop),
             1 => store.checkpoint(&claim, &checkpoint).await,
             _ => store.get(claim.key()).await.map(drop),
         };
-        if let Err(error) = &told {
+        if let Err(error) = &returned {
             assert_ne!(error.kind(), ErrorKind::Corrupt, "{error}");
             assert_ne!(error.kind(), ErrorKind::ClaimLost, "{error}");
             refused += 1;
         }
         let stored = direct.last_checkpoint(&claim).await?;
         let expected = (task % 3 == 1).then_some(&checkpoint);
-        match told {
+        match returned {
             Ok(()) => assert_eq!(stored.as_ref(), expected),
             Err(_) => assert!(stored.is_none() || stored.as_ref() == expected),
         }

@@ -123,10 +123,10 @@ async fn a_checkpoint_is_sent_to_nobody_else(cx: &Context) -> CaseResult {
     assert_eq!(other.claim(&different).await?.name(), "conflict");
     let record = other.get(request.key()).await?;
     assert!(matches!(record, Some(Record::InFlight(_))), "{record:?}");
-    let told = tap.told();
-    assert!(!told.contains("notes"), "{told}");
+    let returned = tap.returned();
+    assert!(!returned.contains("notes"), "{returned}");
     assert_eq!(other.last_checkpoint(&claim).await?, Some(point));
-    assert!(tap.told().contains("notes"), "the tap hears nothing");
+    assert!(tap.returned().contains("notes"), "the tap hears nothing");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{BusyPolicy, Failure, Idempotency, IdempotencyStore, Key, Policy, Response};
 use idem_redis::redis::{self, Client, Cmd, FromRedisValue, Msg};
-use idem_redis::{Announce, Config, RedisStore};
+use idem_redis::{Config, Notifications, RedisStore};
 use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
 
@@ -27,9 +27,9 @@ pub(super) const A_KILLED_CONNECTION_IS_TOLD_AND_HEARS_AGAIN: Case =
     case(14, "a_killed_connection_is_told_and_hears_again", |cx| {
         Box::pin(a_killed_connection_is_told_and_hears_again(cx))
     });
-pub(super) const NOTHING_IS_PUBLISHED_WHERE_NOTHING_IS_ANNOUNCED: Case =
-    case(2, "nothing_is_published_where_nothing_is_announced", |cx| {
-        Box::pin(nothing_is_published_where_nothing_is_announced(cx))
+pub(super) const NOTHING_IS_PUBLISHED_WHERE_NOTHING_IS_NOTIFIED: Case =
+    case(2, "nothing_is_published_where_nothing_is_notified", |cx| {
+        Box::pin(nothing_is_published_where_nothing_is_notified(cx))
     });
 pub(super) const WHO_LISTENS_NO_MORE_IS_NOT_SUBSCRIBED: Case =
     case(16, "who_listens_no_more_is_not_subscribed", |cx| {
@@ -164,9 +164,9 @@ fn channel(cx: &Context, key: &Key) -> String {
     format!("{}:w:{}", cx.namespace(), key.path())
 }
 
-async fn told(listener: &mut Subscription) -> CaseResult {
-    let told = tokio::time::timeout(DEADLINE, listener.changed()).await;
-    told.map_err(|_| CaseError::new("the listener was not told"))
+async fn returned(listener: &mut Subscription) -> CaseResult {
+    let returned = tokio::time::timeout(DEADLINE, listener.changed()).await;
+    returned.map_err(|_| CaseError::new("the listener was not told"))
 }
 
 /// Ends a claim in each possible way.
@@ -190,8 +190,8 @@ async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
         let key = cx.key(how);
         let (mut one, mut two) = (store.listen(&key).await?, store.listen(&key).await?);
         end(cx.store(), cx, how).await?;
-        told(&mut one).await?;
-        told(&mut two).await?;
+        returned(&mut one).await?;
+        returned(&mut two).await?;
     }
     Ok(())
 }
@@ -233,7 +233,7 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
     }
     assert_eq!(account.kill().await?, 1);
     for listener in &mut listeners {
-        told(listener).await?;
+        returned(listener).await?;
     }
     for (how, listener) in ENDS.iter().zip(&mut listeners) {
         // Hints may come twice; from here on they report the end of the claim.
@@ -242,17 +242,19 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
             .is_ok()
         {}
         end(cx.store(), cx, how).await?;
-        told(listener).await?;
+        returned(listener).await?;
     }
     account.close().await
 }
 
 /// Collects the messages published during every ending. A node passes on its messages in order, so
 /// after its mark none of them is under way.
-async fn published(cx: &Context, announce: Announce) -> CaseResult<usize> {
+async fn published(cx: &Context, notifications: Notifications) -> CaseResult<usize> {
     let (harness, urls) = (support::harness(cx)?, urls(cx)?);
     let config = Config::new().with_namespace(cx.namespace())?;
-    let store = harness.store_with(config.with_announce(announce)).await?;
+    let store = harness
+        .store_with(config.with_notifications(notifications))
+        .await?;
     let client = Client::open(urls[0].as_str())?;
     let mut pubsub = client.get_async_pubsub().await?;
     pubsub.psubscribe(format!("{}:*", cx.namespace())).await?;
@@ -276,10 +278,10 @@ async fn published(cx: &Context, announce: Announce) -> CaseResult<usize> {
     Ok(others)
 }
 
-async fn nothing_is_published_where_nothing_is_announced(cx: &Context) -> CaseResult {
-    assert_eq!(published(cx, Announce::Nothing).await?, 0);
+async fn nothing_is_published_where_nothing_is_notified(cx: &Context) -> CaseResult {
+    assert_eq!(published(cx, Notifications::Off).await?, 0);
     cx.harness().destroy(cx.namespace()).await?;
-    assert_eq!(published(cx, Announce::Changes).await?, ENDS.len());
+    assert_eq!(published(cx, Notifications::Changes).await?, ENDS.len());
     Ok(())
 }
 
@@ -300,7 +302,7 @@ async fn who_listens_no_more_is_not_subscribed(cx: &Context) -> CaseResult {
     }
     let mut again = store.listen(&key).await?;
     end(cx.store(), cx, "complete").await?;
-    told(&mut again).await?;
+    returned(&mut again).await?;
     assert_eq!(account.subscribed(&channel(cx, &other)).await?, 1);
     drop((again, stays, store));
     let asked = Instant::now();
@@ -331,10 +333,10 @@ async fn hundreds_of_listeners_share_one_connection(cx: &Context) -> CaseResult 
         let _ = unconstrained(other.changed()).now_or_never();
     }
     end(cx.store(), cx, "release").await?;
-    told(&mut listener).await?;
+    returned(&mut listener).await?;
     for other in &mut others {
-        let told = unconstrained(other.changed()).now_or_never();
-        assert!(told.is_none(), "of another key");
+        let returned = unconstrained(other.changed()).now_or_never();
+        assert!(returned.is_none(), "of another key");
     }
     account.close().await
 }

@@ -17,7 +17,7 @@ use crate::slots::{master, store};
 
 const KEYS: usize = 240;
 const WRITERS: u32 = 6;
-const PATIENCE: Duration = Duration::from_secs(90);
+const MAX_WAIT: Duration = Duration::from_secs(90);
 
 /// The replica of the first master acknowledges its keys, too: acknowledged writes survive it.
 fn strict() -> Config {
@@ -56,7 +56,7 @@ impl Writer {
             match outcome {
                 Ok(ClaimOutcome::Acquired(claim)) => break claim,
                 Ok(_) => return Ok(()),
-                Err(error) if error.is_retryable() && asked.elapsed() < PATIENCE => pause().await,
+                Err(error) if error.is_retryable() && asked.elapsed() < MAX_WAIT => pause().await,
                 Err(error) => return Err(error.into()),
             }
         };
@@ -69,7 +69,7 @@ impl Writer {
             self.record(call.with_sealed(&text), invoked, Answer::to_holder(&done));
             match done {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_retryable() && asked.elapsed() < PATIENCE => pause().await,
+                Err(error) if error.is_retryable() && asked.elapsed() < MAX_WAIT => pause().await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -88,9 +88,9 @@ async fn write(mut writer: Writer) -> Outcome<Vec<Event>> {
 }
 
 async fn role(cluster: &Cluster, node: usize) -> String {
-    let told: Outcome<String> = ask(cluster.url(node), "INFO replication").await;
-    let told = told.unwrap_or_default();
-    let line = told.lines().find_map(|line| line.strip_prefix("role:"));
+    let returned: Outcome<String> = ask(cluster.url(node), "INFO replication").await;
+    let returned = returned.unwrap_or_default();
+    let line = returned.lines().find_map(|line| line.strip_prefix("role:"));
     line.unwrap_or("none").trim().to_owned()
 }
 

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) type Outcome<T = ()> = Result<T, BoxError>;
@@ -49,8 +49,8 @@ pub(crate) async fn ask<T: FromRedisValue>(url: &str, words: &str) -> Outcome<T>
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Outcome {
     let asked = Instant::now();
     while !is_so().await {
-        if asked.elapsed() > PATIENCE {
-            return Err(format!("waited {PATIENCE:?} in vain: {what}").into());
+        if asked.elapsed() > MAX_WAIT {
+            return Err(format!("waited {MAX_WAIT:?} in vain: {what}").into());
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -6,7 +6,7 @@ use idem_core::{
     BatchStore, Checkpoint, CheckpointStore, Effect, Error, ErrorKind, IdempotencyStore, Response,
     StalePolicy, WatermarkStore,
 };
-use idem_redis::{Announce, Config, Eviction, RedisCache, RedisStore, Replicas};
+use idem_redis::{Config, Eviction, Notifications, RedisCache, RedisStore, Replicas};
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
 
@@ -27,13 +27,13 @@ pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
                 (error.effect(), error.operation()),
                 (Effect::None, "connect")
             );
-            let told = error.to_string();
-            assert!(told.contains(policy), "{told}");
+            let returned = error.to_string();
+            assert!(returned.contains(policy), "{returned}");
             assert!(
-                told.contains("CONFIG SET maxmemory-policy noeviction"),
-                "{told}"
+                returned.contains("CONFIG SET maxmemory-policy noeviction"),
+                "{returned}"
             );
-            assert!(told.contains("Eviction::Accept"), "{told}");
+            assert!(returned.contains("Eviction::Accept"), "{returned}");
         }
         let accepting = Config::new().with_eviction(Eviction::Accept);
         let store = RedisStore::connect(url, accepting).await?;
@@ -112,8 +112,8 @@ pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
         ask::<()>(url, "ACL SETUSER app resetchannels -@pubsub").await?;
         let store = RedisStore::connect(&as_app, shop()?).await?;
         everything(&store).await?;
-        is_told(&store, "Announce::Nothing").await;
-        let silent = shop()?.with_announce(Announce::Nothing);
+        is_told(&store, "Notifications::Off").await;
+        let silent = shop()?.with_notifications(Notifications::Off);
         let store = RedisStore::connect(&as_app, silent).await?;
         store.verify().await?;
         for (denied, advice) in [("-@scripting", "+@scripting"), ("+@scripting -set", "+@write")] {

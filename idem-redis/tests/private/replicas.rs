@@ -165,8 +165,8 @@ fn is_short_of_replicas(error: &Error) {
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
     // Of a batch it is the cause.
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    let told = cause.unwrap_or_else(|| error.to_string());
-    assert!(told.contains("only 0 of 1 replicas"), "{told}");
+    let returned = cause.unwrap_or_else(|| error.to_string());
+    assert!(returned.contains("only 0 of 1 replicas"), "{returned}");
 }
 
 /// The replica is frozen. Nothing that needs it is acknowledged, on whatever connection it is

@@ -78,8 +78,8 @@ pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
     assert!(twice.is_empty(), "acquired more than once: {twice:?}");
     runtime.block_on(async {
         // The node that came back is a replica, and nobody uses it.
-        let told: String = ask(pair.master.url(), "INFO replication").await?;
-        assert!(told.contains("role:slave"), "{told}");
+        let returned: String = ask(pair.master.url(), "INFO replication").await?;
+        assert!(returned.contains("role:slave"), "{returned}");
         let claim = watching.claim_retrying(&request("fresh"), LIMIT).await?;
         assert!(claim.acquired().is_some());
         let there = RedisStore::connect(pair.replica.url(), Config::new()).await?;

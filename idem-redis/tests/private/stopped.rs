@@ -77,8 +77,8 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
         .map(|claim| Ok(claim?.acquired().ok_or("a fresh key")?));
     let claims: Vec<_> = claims.collect::<Outcome<_>>()?;
     // The server knows the script that decides a claim of a taken key.
-    let told = runtime.block_on(holder.claim(&request("0")))?;
-    assert_eq!(told.name(), "in_flight");
+    let returned = runtime.block_on(holder.claim(&request("0")))?;
+    assert_eq!(returned.name(), "in_flight");
     server.freeze()?;
     runtime.block_on(async {
         let rival = |request: &ClaimRequest| request.clone().with_attempt(AttemptId::random());
@@ -90,14 +90,14 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
             callers.spawn(async move { crowd.claim(&rival).await });
         }
         let fresh = ["fresh", "free"].map(request);
-        for told in together.claim_many(&fresh).await {
-            is_late(&told.unwrap_err(), Effect::Unknown);
+        for returned in together.claim_many(&fresh).await {
+            is_late(&returned.unwrap_err(), Effect::Unknown);
         }
-        for told in batch.claim_many(first).await {
-            is_late(&told.unwrap_err(), Effect::Unknown);
+        for returned in batch.claim_many(first).await {
+            is_late(&returned.unwrap_err(), Effect::Unknown);
         }
-        for told in callers.join_all().await {
-            is_late(&told.unwrap_err(), Effect::Unknown);
+        for returned in callers.join_all().await {
+            is_late(&returned.unwrap_err(), Effect::Unknown);
         }
         tokio::time::sleep(LEASE).await;
         Ok::<_, idem_core::BoxError>(())

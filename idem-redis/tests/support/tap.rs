@@ -21,7 +21,7 @@ struct Shared {
     connections: AtomicUsize,
     messages: AtomicUsize,
     said: Mutex<Vec<u8>>,
-    told: Mutex<Vec<u8>>,
+    returned: Mutex<Vec<u8>>,
     silent: Mutex<Vec<Arc<AtomicBool>>>,
 }
 
@@ -61,8 +61,8 @@ impl Tap {
     }
 
     /// Returns what the server has sent so far.
-    pub(crate) fn told(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.shared.told)).into_owned()
+    pub(crate) fn returned(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.shared.returned)).into_owned()
     }
 
     /// Stops all traffic on the existing connections, though they stay open; later ones work.
@@ -115,13 +115,13 @@ async fn forward(
                 }
             }
             length = server.read(&mut answer) => {
-                let told = &answer[..length?];
-                if told.is_empty() {
+                let returned = &answer[..length?];
+                if returned.is_empty() {
                     return Ok(());
                 }
-                lock(&shared.told).extend_from_slice(told);
+                lock(&shared.returned).extend_from_slice(returned);
                 if !silent.load(Ordering::SeqCst) {
-                    client.write_all(told).await?;
+                    client.write_all(returned).await?;
                 }
             }
         }

@@ -63,8 +63,8 @@ async fn stores(cx: &Context, name: &str) -> CaseResult<(PathBuf, [SqliteStore; 
     Ok((file, [store, SqliteStore::new(pool)]))
 }
 
-fn is_clear<T: std::fmt::Debug>(fate: &str, told: Result<T, Error>) {
-    let error = told.expect_err(fate);
+fn is_clear<T: std::fmt::Debug>(fate: &str, returned: Result<T, Error>) {
+    let error = returned.expect_err(fate);
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{fate}: {error}");
     // The error of a batch is the source.
     let source = std::error::Error::source(&error).map(ToString::to_string);

@@ -67,8 +67,8 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
                 let replay = store.claim(&cx.request(done.key())).await?;
                 assert_eq!(replay.name(), "completed");
             }
-            while let Some(told) = claims.join_next().await {
-                let error = told?.expect_err("nobody else can write");
+            while let Some(returned) = claims.join_next().await {
+                let error = returned?.expect_err("nobody else can write");
                 assert_eq!(error.kind(), ErrorKind::Contention, "{error}");
                 assert_eq!(error.effect(), Effect::None);
             }

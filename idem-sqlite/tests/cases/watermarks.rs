@@ -43,8 +43,8 @@ async fn mark_and_business_row_commit_together(cx: &Context) -> CaseResult {
     for (commits, mark, last) in [(false, None, &half), (true, Some(5), &more)] {
         let transactions = Transactions::new(store.pool().clone());
         let mut transaction = transactions.attempts().begin().await?;
-        let told = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
-        assert_eq!(told, Advance::Advanced);
+        let returned = store.advance_in(&mut transaction, &source, 5, HOUR).await?;
+        assert_eq!(returned, Advance::Advanced);
         sqlx::raw_sql("INSERT INTO events VALUES (5)")
             .execute(&mut *transaction)
             .await?;
@@ -73,8 +73,8 @@ async fn stale_versions_need_no_write_lock(cx: &Context) -> CaseResult {
     sqlx::raw_sql("BEGIN IMMEDIATE; CREATE TABLE business (row)")
         .execute(&mut writer)
         .await?;
-    for (version, told) in [(4, Advance::Stale { current: 5 }), (5, Advance::Unchanged)] {
-        assert_eq!(store.advance(&source, version, HOUR).await?, told);
+    for (version, returned) in [(4, Advance::Stale { current: 5 }), (5, Advance::Unchanged)] {
+        assert_eq!(store.advance(&source, version, HOUR).await?, returned);
     }
     sqlx::raw_sql("ROLLBACK").execute(&mut writer).await?;
     Ok(writer.close().await?)

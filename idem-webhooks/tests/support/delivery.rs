@@ -25,7 +25,7 @@ pub(crate) fn versioned(store: impl IdempotencyStore) -> Receiver {
 pub(crate) fn receiver(store: impl IdempotencyStore) -> Receiver {
     let store: Arc<dyn IdempotencyStore> = Arc::new(store);
     let policy = policy()
-        .with_patience(Duration::from_millis(60))
+        .with_retry_timeout(Duration::from_millis(60))
         .with_lease(Duration::from_millis(400));
     let idempotency = idem_core::Idempotency::new(Arc::clone(&store)).with_policy(policy);
     Receiver::new(store, verifier(), "octo-org")

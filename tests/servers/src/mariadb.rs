@@ -96,7 +96,7 @@ pub(crate) fn probe(product: &str, url: &str, programs: &Path) -> Result<Product
         client.args(["--protocol=tcp", "--execute=SELECT version()"]),
         "",
     )?;
-    Ok(Product::told(product, &version))
+    Ok(Product::returned(product, &version))
 }
 
 /// Returns the client program of MariaDB or MySQL, which prints values without column names.

@@ -90,8 +90,8 @@ impl Kind for MongoDb {
         }
         ask(&mut stream, doc! { "hello": 1 })?;
         // Some servers require a login first.
-        let told = ask(&mut stream, doc! { "buildInfo": 1 });
-        let product = told.ok().and_then(|told| named_in(&told));
+        let returned = ask(&mut stream, doc! { "buildInfo": 1 });
+        let product = returned.ok().and_then(|returned| named_in(&returned));
         Ok(product.unwrap_or(unknown))
     }
 
@@ -127,10 +127,10 @@ fn first_host(url: &str) -> &str {
 }
 
 /// A secantusd names itself, beside the version of the MongoDB that it follows.
-fn named_in(told: &Document) -> Option<Product> {
-    let secantus = told.get_str("secantusVersion").ok();
+fn named_in(returned: &Document) -> Option<Product> {
+    let secantus = returned.get_str("secantusVersion").ok();
     let secantus = secantus.map(|version| Product::new(secantus::PRODUCT, Some(version)));
-    let version = told.get_str("version").ok();
+    let version = returned.get_str("version").ok();
     secantus.or_else(|| version.map(|version| Product::new(SERVER.product, Some(version))))
 }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_server_is_not_taken_for_the_mongodb_that_it_follows() {
-        let name = |told| named_in(&told).unwrap().to_string();
+        let name = |returned| named_in(&returned).unwrap().to_string();
         assert_eq!(name(doc! { "version": "8.0.4" }), "MongoDB 8.0.4");
         let other = doc! { "version": "8.2.11", "secantusVersion": "0.5.3" };
         assert_eq!(name(other), "secantusd (MongoDB-compatible) 0.5.3");

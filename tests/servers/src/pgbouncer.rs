@@ -50,7 +50,7 @@ impl Kind for PgBouncer {
         console.set_path("/pgbouncer");
         let version = psql(console.as_str(), programs, "SHOW VERSION").unwrap_or_default();
         let version = version.trim().trim_start_matches("PgBouncer ");
-        Ok(Product::told("PgBouncer", version))
+        Ok(Product::returned("PgBouncer", version))
     }
 }
 

@@ -83,7 +83,7 @@ impl Kind for Postgres {
             let mut is_ready = tool(programs, &["pg_isready"]);
             ask(is_ready.args(["-q", "-d", plain(url)]), "")
         })?;
-        Ok(Product::told("PostgreSQL", &version))
+        Ok(Product::returned("PostgreSQL", &version))
     }
 
     fn welcome(&self, site: &Site<'_>) -> Result<()> {

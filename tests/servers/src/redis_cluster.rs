@@ -121,14 +121,14 @@ impl Group for Slots {
 
     fn check(&self, running: &[&Local], size: usize) -> Result<()> {
         for local in running {
-            let told = tell(local, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
+            let returned = tell(local, "CLUSTER INFO\nINFO replication\nCLUSTER NODES\n")?;
             let url = local.url();
-            let alive = alive(&read(&told));
-            let reason = if field(&told, "cluster_state") != Some("ok") {
+            let alive = alive(&read(&returned));
+            let reason = if field(&returned, "cluster_state") != Some("ok") {
                 format!("{url} is not served")
             } else if alive != size {
                 format!("{url} sees {alive}")
-            } else if !matches!(field(&told, "master_link_status"), None | Some("up")) {
+            } else if !matches!(field(&returned, "master_link_status"), None | Some("up")) {
                 format!("{url} lacks data")
             } else {
                 continue;
@@ -175,12 +175,14 @@ fn tell(local: &Local, commands: &str) -> Result<String> {
 
 /// Runs commands that a node answers with `OK`.
 fn order(local: &Local, commands: &str) -> Result<()> {
-    let told = tell(local, commands)?;
-    let done = told.lines().filter(|line| *line == "OK").count();
+    let returned = tell(local, commands)?;
+    let done = returned.lines().filter(|line| *line == "OK").count();
     if done == commands.lines().count() {
         Ok(())
     } else {
-        Err(Error::failed(format!("{commands}is answered with {told}")))
+        Err(Error::failed(format!(
+            "{commands}is answered with {returned}"
+        )))
     }
 }
 

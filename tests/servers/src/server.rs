@@ -206,7 +206,7 @@ impl Product {
 
     /// Creates a product with the version in a client's output: `10.11.14-MariaDB-0+deb12u2` is
     /// 10.11.14.
-    pub fn told(name: &str, printed: &str) -> Self {
+    pub fn returned(name: &str, printed: &str) -> Self {
         let mut words = printed.split([' ', '-', '\n']).map(str::trim);
         Self::new(name, words.find(|word| !word.is_empty()))
     }
@@ -284,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_product_reads_as_name_and_version() {
-        let told = |printed| Product::told("MariaDB", printed).to_string();
-        assert_eq!(told("10.11.14-MariaDB-0+deb12u2\n"), "MariaDB 10.11.14");
-        assert_eq!(told(" 15.18 (Debian)\n"), "MariaDB 15.18");
-        assert_eq!(told(""), "MariaDB");
+        let returned = |printed| Product::returned("MariaDB", printed).to_string();
+        assert_eq!(returned("10.11.14-MariaDB-0+deb12u2\n"), "MariaDB 10.11.14");
+        assert_eq!(returned(" 15.18 (Debian)\n"), "MariaDB 15.18");
+        assert_eq!(returned(""), "MariaDB");
     }
 }

@@ -177,7 +177,7 @@ fn read(path: &Path) -> Vec<Record> {
 /// Returns the possible target folders: from the environment, around this program, or around this
 /// package.
 fn target_folders() -> Vec<PathBuf> {
-    let told = std::env::var_os("CARGO_TARGET_DIR")
+    let returned = std::env::var_os("CARGO_TARGET_DIR")
         .map(PathBuf::from)
         .filter(|folder| folder.is_absolute());
     let program = std::env::current_exe().ok();
@@ -190,7 +190,8 @@ fn target_folders() -> Vec<PathBuf> {
         .iter()
         .flat_map(|package| package.ancestors())
         .map(|folder| folder.join("target"));
-    told.into_iter()
+    returned
+        .into_iter()
         .chain(marked)
         .chain(beside.filter(|folder| folder.is_dir()))
         .collect()

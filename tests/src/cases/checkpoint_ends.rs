@@ -203,7 +203,7 @@ async fn a_checkpoint_does_not_keep_its_record(cx: &Context) -> CaseResult {
             .checkpoint(&claim, &point("again"))
             .await
         {
-            Ok(()) if started.elapsed() < cx.profile().patience() => {}
+            Ok(()) if started.elapsed() < cx.profile().max_wait() => {}
             result => return expect::lost(result).map(drop),
         }
         tokio::time::sleep(cx.short() / 8).await;

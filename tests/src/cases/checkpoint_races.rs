@@ -71,7 +71,7 @@ async fn a_checkpoint_that_races_a_takeover_is_received_or_refused(cx: &Context)
             .await?;
         let request = cx.request(&key);
         let sides = vec![None, Some(request.clone())];
-        let told = race::at_once(cx, sides, |store, asked, side| {
+        let returned = race::at_once(cx, sides, |store, asked, side| {
             let old = old.clone();
             async move {
                 let points = points(&store)?;
@@ -89,9 +89,13 @@ async fn a_checkpoint_that_races_a_takeover_is_received_or_refused(cx: &Context)
             }
         })
         .await?;
-        ensure_eq!(told[1], told[0], "what the takeover found, and should have");
+        ensure_eq!(
+            returned[1],
+            returned[0],
+            "what the takeover found, and should have"
+        );
         let new = cx.claim(&request).await?;
-        last_is(cx, &new, told[1].as_ref()).await?;
+        last_is(cx, &new, returned[1].as_ref()).await?;
     }
     Ok(())
 }
@@ -236,7 +240,7 @@ async fn what_a_killed_process_left_is_received_by_its_successor(cx: &Context) -
     worker.kill().await?;
     let rival = cx.request(request.key());
     let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
-    let new = eventually(cx.profile().patience(), "the key is free", ask).await?;
+    let new = eventually(cx.profile().max_wait(), "the key is free", ask).await?;
     ensure_eq!(new.attempts(), 2, "attempts");
     last_is(cx, &new, Some(&left)).await
 }

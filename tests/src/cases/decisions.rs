@@ -375,8 +375,8 @@ async fn step_on(cx: &Context, prepared: &Prepared, step: Step) -> CaseResult {
     } = prepared;
     let facts = stored.facts(request, claim.token());
     let decision = step.decided(*stored, facts.as_ref(), claim);
-    let told = race::ask(cx.asked_again(), || step.take(cx, claim)).await;
-    let kind = told.as_ref().map_err(Error::kind);
+    let returned = race::ask(cx.asked_again(), || step.take(cx, claim)).await;
+    let kind = returned.as_ref().map_err(Error::kind);
     let fits = match decision {
         // The store may delete a released record at any time.
         StepDecision::Done if *stored == Stored::Released => {

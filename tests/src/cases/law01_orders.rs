@@ -89,10 +89,10 @@ async fn verdicts(cx: &Context, lesson: Lesson, way: Way) -> CaseResult {
             (_, Some(batch)) => claim_in_batch(&**batch, request).await?,
             (_, None) => store.claim(request).await?,
         };
-        let told = described(&outcome);
+        let returned = described(&outcome);
         ensure_eq!(
-            told,
-            expected.told,
+            returned,
+            expected.returned,
             "{lesson:?}, {way:?}: {}",
             request.key().id()
         );

@@ -40,11 +40,11 @@ async fn race(cx: &Context, storm: impl Fn(u32) -> Storm) -> CaseResult<Vec<Even
         worker.go().await?;
     }
     let mut history = Vec::new();
-    for told in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
-        let told = told?;
-        let finished = matches!(told.last(), Some(Report::Finished));
+    for returned in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
+        let returned = returned?;
+        let finished = matches!(returned.last(), Some(Report::Finished));
         ensure!(finished, "a worker ended too early");
-        history.extend(of_process(told));
+        history.extend(of_process(returned));
     }
     let violations = oracle::judge(&history);
     match violations.first() {

@@ -144,20 +144,20 @@ async fn a_loser_of_a_failed_key_gets_its_failure(cx: &Context) -> CaseResult {
 async fn a_losing_claim_and_get_tell_the_same(cx: &Context) -> CaseResult {
     let key = cx.key("looked at twice");
     let claim = cx.claim(&cx.request(&key)).await?;
-    let told = expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
+    let returned = expect::in_flight(cx.store().claim(&cx.request(&key)).await?)?;
     let seen = expect::unobserved(cx.store().get(&key).await?);
     ensure_eq!(
-        expect::unobserved(Some(idem_core::Record::InFlight(told))),
+        expect::unobserved(Some(idem_core::Record::InFlight(returned))),
         seen,
         "in flight"
     );
     cx.store()
         .complete(&claim, &Response::new(200, secret("x")), LONG)
         .await?;
-    let told = expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
+    let returned = expect::completed(cx.store().claim(&cx.request(&key)).await?)?;
     let seen = expect::unobserved(cx.store().get(&key).await?);
     ensure_eq!(
-        expect::unobserved(Some(idem_core::Record::Completed(told))),
+        expect::unobserved(Some(idem_core::Record::Completed(returned))),
         seen,
         "completed"
     );

@@ -35,21 +35,21 @@ async fn conflicts(cx: &Context, rival: &ClaimRequest) -> CaseResult {
         "the record"
     );
     let before = expect::record(before)?;
-    let told = conflict.info;
+    let returned = conflict.info;
     ensure_eq!(
-        told.fingerprint,
+        returned.fingerprint,
         before.info().fingerprint,
         "fingerprint told"
     );
-    ensure_eq!(told.token, before.info().token, "token told");
-    ensure_eq!(told.attempts, before.info().attempts, "attempts told");
+    ensure_eq!(returned.token, before.info().token, "token told");
+    ensure_eq!(returned.attempts, before.info().attempts, "attempts told");
     ensure_eq!(
-        told.expires_at,
+        returned.expires_at,
         before.info().expires_at,
         "end of retention told"
     );
     ensure!(
-        told.fingerprint != *rival.fingerprint(),
+        returned.fingerprint != *rival.fingerprint(),
         "a conflict with itself"
     );
     Ok(())
@@ -143,8 +143,8 @@ async fn the_same_digest_under_another_scheme_conflicts(cx: &Context) -> CaseRes
     let (raw, json) = (Fingerprint::raw("1"), Fingerprint::json("1")?);
     ensure_eq!(raw.digest(), json.digest(), "digests");
     cx.hold(&ClaimRequest::new(key.clone(), raw)).await?;
-    let told = expect::conflict(cx.store().claim(&ClaimRequest::new(key, json)).await?)?;
-    ensure_eq!(told.info.fingerprint, raw, "fingerprint told");
+    let returned = expect::conflict(cx.store().claim(&ClaimRequest::new(key, json)).await?)?;
+    ensure_eq!(returned.info.fingerprint, raw, "fingerprint told");
     Ok(())
 }
 

@@ -119,7 +119,7 @@ async fn a_swept_key_is_fresh_after_its_retention(cx: &Context) -> CaseResult {
                 .then_some(()),
         )
     };
-    crate::eventually::eventually(cx.profile().patience(), "it is swept", sweep).await?;
+    crate::eventually::eventually(cx.profile().max_wait(), "it is swept", sweep).await?;
     is_fresh(cx, &claim).await
 }
 

@@ -31,7 +31,7 @@ cases! { law 12:
 async fn becomes_claimable(cx: &Context, key: &Key) -> CaseResult<idem_core::Claim> {
     let rival = cx.request(key);
     let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
-    eventually(cx.profile().patience(), "the key is free", ask).await
+    eventually(cx.profile().max_wait(), "the key is free", ask).await
 }
 
 async fn claimed(worker: &mut Worker) -> CaseResult<idem_core::Claim> {
@@ -112,8 +112,8 @@ async fn killed_at_random(cx: &Context, steps: Vec<Step>) -> CaseResult<usize> {
     worker.report().await?;
     tokio::time::sleep(Duration::from_micros(moment)).await;
     worker.kill().await?;
-    let told = worker.rest().await?;
-    Ok(told
+    let returned = worker.rest().await?;
+    Ok(returned
         .iter()
         .filter(|report| matches!(report, Report::Done))
         .count())
@@ -135,7 +135,7 @@ async fn killed_anywhere_it_leaves_every_key_done_or_claimable(cx: &Context) -> 
                 open += 1;
                 // The worker may have sent its completion, which may commit after the kill.
                 let settled = || async { Ok(settles(cx, request.key()).await?.then_some(())) };
-                let limit = cx.profile().patience();
+                let limit = cx.profile().max_wait();
                 eventually(limit, "the key is done or free", settled).await?;
             }
             other => return Err(CaseError::new(format!("got {}", other.name()))),
@@ -173,15 +173,15 @@ async fn killed_in_a_storm_it_breaks_no_rule(cx: &Context) -> CaseResult {
         worker.kill().await?;
     }
     let mut history = Vec::new();
-    for told in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
-        history.extend(of_process(told?));
+    for returned in futures_util::future::join_all(workers.iter_mut().map(Worker::rest)).await {
+        history.extend(of_process(returned?));
     }
     if let Some(violation) = oracle::judge(&history).first() {
         return Err(CaseError::new(violation.to_string()));
     }
     for key in &keys {
         let settled = || async { Ok(settles(cx, key).await?.then_some(())) };
-        eventually(cx.profile().patience(), "the key is done or free", settled).await?;
+        eventually(cx.profile().max_wait(), "the key is done or free", settled).await?;
     }
     Ok(())
 }
@@ -213,9 +213,9 @@ async fn what_a_killed_process_completed_is_there(cx: &Context) -> CaseResult {
         retention: LONG,
     };
     let mut worker = Worker::start(cx, vec![step, Step::Hang]).await?;
-    let mut told = 0;
-    while told < requests.len() {
-        told += usize::from(matches!(worker.report().await?, Report::Done));
+    let mut returned = 0;
+    while returned < requests.len() {
+        returned += usize::from(matches!(worker.report().await?, Report::Done));
     }
     worker.kill().await?;
     let store = cx.open().await?;
@@ -235,20 +235,20 @@ async fn killed_while_completing_it_leaves_all_or_nothing(cx: &Context) -> CaseR
             body_bytes: 5000,
             retention: LONG,
         };
-        let told = killed_at_random(cx, vec![step]).await?;
+        let returned = killed_at_random(cx, vec![step]).await?;
         let mut sealed = 0;
         for (at, request) in round.iter().enumerate() {
             let record = cx.store().get(request.key()).await?;
             let is_there = is_sealed(record, at, 5000)?;
             ensure!(
-                is_there || at >= told,
+                is_there || at >= returned,
                 "completion {at} was acknowledged and is gone"
             );
             sealed += usize::from(is_there);
         }
         ensure!(
-            sealed <= told + 1,
-            "{sealed} are sealed, {told} were acknowledged"
+            sealed <= returned + 1,
+            "{sealed} are sealed, {returned} were acknowledged"
         );
     }
     Ok(())

@@ -58,7 +58,7 @@ async fn a_dropped_claim_frees_its_key_after_the_lease(cx: &Context) -> CaseResu
             .transpose()?;
         let rival = cx.request(request.key());
         let ask = || async { Ok(cx.store().claim(&rival).await?.acquired()) };
-        let claim = eventually(cx.profile().patience(), "a rival acquires the key", ask).await?;
+        let claim = eventually(cx.profile().max_wait(), "a rival acquires the key", ask).await?;
         cx.store()
             .complete(&claim, &Response::new(200, secret("x")), LONG)
             .await?;
@@ -276,7 +276,7 @@ async fn a_dropped_sweep_leaves_the_rest_to_the_next(cx: &Context) -> CaseResult
             let record = expect::record(cx.store().get(&key).await?)?;
             Ok(matches!(record, Record::Failed(_)).then_some(()))
         };
-        eventually(cx.profile().patience(), "the record is failed", ask).await?;
+        eventually(cx.profile().max_wait(), "the record is failed", ask).await?;
         ensure_eq!(again().await?, 0, "failed again");
         if finished.is_some() {
             return Ok(());

@@ -40,12 +40,12 @@ async fn claim_together(
         let (store, request) = (Arc::clone(store), request.clone());
         crowd.spawn(async move { (at, store.claim(&request).await) });
     }
-    let mut told = Vec::with_capacity(requests.len());
+    let mut returned = Vec::with_capacity(requests.len());
     while let Some(answer) = crowd.join_next().await {
-        told.push(answer?);
+        returned.push(answer?);
     }
-    told.sort_by_key(|(at, _)| *at);
-    Ok(told.into_iter().map(|(_, answer)| answer).collect())
+    returned.sort_by_key(|(at, _)| *at);
+    Ok(returned.into_iter().map(|(_, answer)| answer).collect())
 }
 
 /// Returns claims of keys that no caller has claimed.
@@ -70,10 +70,10 @@ async fn until_all_are_answered(
     claims: &[ClaimRequest],
 ) -> CaseResult<Vec<Result<ClaimOutcome>>> {
     let answered = || async {
-        let told = claim_together(store, claims).await?;
-        Ok(told.iter().all(Result::is_ok).then_some(told))
+        let returned = claim_together(store, claims).await?;
+        Ok(returned.iter().all(Result::is_ok).then_some(returned))
     };
-    eventually(cx.profile().patience(), "answers without a cut", answered).await
+    eventually(cx.profile().max_wait(), "answers without a cut", answered).await
 }
 
 async fn a_crowd_cut_off_is_not_reported_as_undone(cx: &Context) -> CaseResult {
@@ -100,11 +100,11 @@ async fn cut_among_new_claims(
     let requests = new_claims(cx, series);
     let before = proxied.proxy.cuts();
     proxied.proxy.cut_after(messages);
-    let told = claim_together(&proxied.store, &requests).await?;
+    let returned = claim_together(&proxied.store, &requests).await?;
     proxied.proxy.disarm();
     let mut undone = Vec::new();
-    for (request, told) in requests.iter().zip(&told) {
-        if let Err(error) = told {
+    for (request, returned) in requests.iter().zip(&returned) {
+        if let Err(error) = returned {
             ensure!(error.is_retryable(), "not retryable: {error}");
             if error.effect() == Effect::None {
                 undone.push(request);
@@ -113,11 +113,11 @@ async fn cut_among_new_claims(
     }
     stay_undone(cx, &undone).await?;
     let mut hidden = 0;
-    for (request, told) in requests.iter().zip(&told) {
+    for (request, returned) in requests.iter().zip(&returned) {
         let took_effect = cx.store().get(request.key()).await?.is_some();
         let again = expect::acquired(cx.store().claim(request).await?)?;
         ensure_eq!(again.attempts(), 1, "its own claim, asked for again");
-        match told {
+        match returned {
             Ok(ClaimOutcome::Acquired(claim)) => {
                 ensure_eq!(claim.attempts(), 1, "a key that nobody else has claimed");
                 ensure_eq!(claim.token(), again.token(), "token of what was acquired");
@@ -127,7 +127,7 @@ async fn cut_among_new_claims(
         }
     }
     // The store repeated the call itself.
-    let recovered = told.iter().all(Result::is_ok) && proxied.proxy.cuts() > before;
+    let recovered = returned.iter().all(Result::is_ok) && proxied.proxy.cuts() > before;
     Ok(hidden + usize::from(recovered))
 }
 
@@ -172,14 +172,14 @@ async fn cut_among_duplicates(
     let duplicates = || done.iter().map(duplicate).collect::<Vec<_>>();
     let series = format!("warm up, cut after {messages}");
     proxied.warm_up(cx, &series).await?;
-    let told = until_all_are_answered(cx, &proxied.store, &duplicates()).await?;
-    ensure_eq!(own_answers(&told)?, CALLERS, "answers without a cut");
+    let returned = until_all_are_answered(cx, &proxied.store, &duplicates()).await?;
+    ensure_eq!(own_answers(&returned)?, CALLERS, "answers without a cut");
     proxied.proxy.quiet().await;
 
     proxied.proxy.cut_after(messages);
-    let told = claim_together(&proxied.store, &duplicates()).await?;
+    let returned = claim_together(&proxied.store, &duplicates()).await?;
     proxied.proxy.disarm();
-    own_answers(&told)?;
+    own_answers(&returned)?;
     let mut again = Vec::with_capacity(done.len());
     for request in duplicates() {
         again.push(cx.store().claim(&request).await);
@@ -189,10 +189,10 @@ async fn cut_among_duplicates(
 }
 
 /// Returns how many have their own result; the others have a retryable error.
-fn own_answers(told: &[Result<ClaimOutcome>]) -> CaseResult<usize> {
+fn own_answers(returned: &[Result<ClaimOutcome>]) -> CaseResult<usize> {
     let mut own = 0;
-    for (number, told) in told.iter().enumerate() {
-        match told {
+    for (number, returned) in returned.iter().enumerate() {
+        match returned {
             Ok(ClaimOutcome::Completed(completed)) => {
                 let body = completed.response.body();
                 ensure_eq!(body, number.to_string().as_bytes(), "result");

@@ -63,7 +63,7 @@ impl Proxied {
         self.proxy.disarm();
         let request = cx.request(&cx.key(id));
         let claim = || async { Ok(self.store.claim(&request).await.ok()) };
-        let outcome = eventually(cx.profile().patience(), "a connection", claim).await?;
+        let outcome = eventually(cx.profile().max_wait(), "a connection", claim).await?;
         let claim = expect::acquired(outcome)?;
         let claim = self.store.renew(&claim, LONG).await?;
         self.store.release(&claim).await?;
@@ -211,8 +211,8 @@ impl Operation {
                 stored.map(|()| None)
             }
             (Self::Advance, _) => {
-                let told = marks(store)?.advance(request.key(), 7, LONG).await;
-                told.map(|_| None)
+                let returned = marks(store)?.advance(request.key(), 7, LONG).await;
+                returned.map(|_| None)
             }
             (_, held) => self.perform_promised(store, request, held).await,
         })
@@ -338,7 +338,7 @@ async fn a_handle_works_again_after_a_cut(cx: &Context) -> CaseResult {
         let _ = proxied.store.claim(&request).await;
         proxied.proxy.disarm();
         let ask = || async { Ok(proxied.store.claim(&request).await.ok()) };
-        let outcome = eventually(cx.profile().patience(), "an answer", ask).await?;
+        let outcome = eventually(cx.profile().max_wait(), "an answer", ask).await?;
         let claim = expect::acquired(outcome)?;
         ensure_eq!(claim.attempts(), 1, "its own claim, asked for again");
         cx.store()

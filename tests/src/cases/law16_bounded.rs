@@ -199,7 +199,7 @@ async fn sweep_beside_late_holders_leaves_one_verdict(cx: &Context) -> CaseResul
     })
     .await?;
     let settled = || async { Ok((cx.store().fail_abandoned(100).await? == 0).then_some(())) };
-    eventually(cx.profile().patience(), "nothing is left to sweep", settled).await?;
+    eventually(cx.profile().max_wait(), "nothing is left to sweep", settled).await?;
     for (claim, sealed) in claims.iter().zip(sealed) {
         let record = expect::record(cx.store().get(claim.key()).await?)?;
         ensure_eq!(

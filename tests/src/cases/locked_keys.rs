@@ -103,13 +103,19 @@ async fn beside_an_open_transaction_there_is_no_second_winner(cx: &Context) -> C
     let request = cx.request(&cx.key("held"));
     let (mut transaction, claim) = held(cx, &request).await?;
     for _ in 0..3 {
-        let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
-        ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+        let returned = in_time("claim", cx.store().claim(&rival(&request))).await?;
+        ensure!(
+            is_undecided(&returned)?,
+            "told {returned:?} beside an open claim"
+        );
     }
     let response = Response::new(200, "in the transaction");
     transaction.complete(&claim, &response, LONG).await?;
-    let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
-    ensure!(is_undecided(&told)?, "told {told:?} beside an open result");
+    let returned = in_time("claim", cx.store().claim(&rival(&request))).await?;
+    ensure!(
+        is_undecided(&returned)?,
+        "told {returned:?} beside an open result"
+    );
     transaction.commit().await?;
     let answer = race::ask(cx.asked_again(), || cx.store().claim(&request)).await?;
     let completed = expect::completed(answer)?;
@@ -120,8 +126,11 @@ async fn beside_an_open_transaction_there_is_no_second_winner(cx: &Context) -> C
 async fn a_claim_that_was_rolled_back_leaves_the_key_to_one_winner(cx: &Context) -> CaseResult {
     let request = cx.request(&cx.key("rolled back"));
     let (transaction, _) = held(cx, &request).await?;
-    let told = in_time("claim", cx.store().claim(&rival(&request))).await?;
-    ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+    let returned = in_time("claim", cx.store().claim(&rival(&request))).await?;
+    ensure!(
+        is_undecided(&returned)?,
+        "told {returned:?} beside an open claim"
+    );
     transaction.rollback().await?;
     let rivals = (0..16).map(|_| rival(&request)).collect();
     let outcomes = race::claims(cx, rivals).await?;
@@ -136,8 +145,11 @@ async fn a_transaction_that_meets_anothers_claim_does_not_win_too(cx: &Context) 
     for _ in 0..2 {
         let mut second = cx.begin().await?;
         let rival = rival(&request);
-        let told = in_time("claim in a transaction", second.claim(&rival)).await?;
-        ensure!(is_undecided(&told)?, "told {told:?} beside an open claim");
+        let returned = in_time("claim in a transaction", second.claim(&rival)).await?;
+        ensure!(
+            is_undecided(&returned)?,
+            "told {returned:?} beside an open claim"
+        );
         second.rollback().await?;
     }
     let response = Response::new(200, "the first");
@@ -246,23 +258,26 @@ impl Callers {
         for _ in 0..CALLERS {
             let (store, over) = (Arc::clone(cx.store()), Arc::clone(&over));
             let (request, response) = (rival(request), response.clone());
-            let patience = cx.profile().patience();
+            let max_wait = cx.profile().max_wait();
             tasks.spawn(async move {
                 let mut since_over = None;
                 loop {
                     let is_over = over.load(Ordering::SeqCst);
-                    let told = store.claim(&request).await;
-                    if let Ok(ClaimOutcome::Completed(completed)) = told {
+                    let returned = store.claim(&request).await;
+                    if let Ok(ClaimOutcome::Completed(completed)) = returned {
                         ensure!(is_over || over.load(Ordering::SeqCst), "told too early");
                         ensure_eq!(completed.response, response, "the result");
                         return Ok(());
                     }
-                    ensure!(is_undecided(&told)?, "told {told:?} about a locked key");
+                    ensure!(
+                        is_undecided(&returned)?,
+                        "told {returned:?} about a locked key"
+                    );
                     let since = *since_over.get_or_insert_with(Instant::now);
                     if !is_over {
                         since_over = None;
                     }
-                    ensure!(since.elapsed() < patience, "the result is not found");
+                    ensure!(since.elapsed() < max_wait, "the result is not found");
                     sleep(PAUSE).await;
                 }
             });
@@ -321,7 +336,7 @@ async fn other_claims(cx: &Context, name: &str, limit: Duration) -> CaseResult<u
 /// judge the speed of claims.
 async fn a_key_held_by_an_open_transaction_keeps_no_other_waiting(cx: &Context) -> CaseResult {
     let begun = Instant::now();
-    let undisturbed = other_claims(cx, "before", cx.profile().patience()).await?;
+    let undisturbed = other_claims(cx, "before", cx.profile().max_wait()).await?;
     ensure_eq!(undisturbed, OTHERS, "claims beside no lock");
     let limit = OPEN.max(begun.elapsed() * 4);
     let request = cx.request(&cx.key("locked"));

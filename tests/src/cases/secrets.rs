@@ -192,8 +192,8 @@ async fn an_error_of_a_login_shows_no_password(cx: &Context) -> CaseResult {
         // The server takes any password, or the store has not connected yet.
         Ok(Some(store)) => {
             let store = cx.watching(store);
-            let told = store.get(&cx.key("one")).await;
-            cx.watch().debug("the answer", &told);
+            let returned = store.get(&cx.key("one")).await;
+            cx.watch().debug("the answer", &returned);
             Ok(())
         }
         Err(error) => {

@@ -64,7 +64,7 @@ pub(super) async fn until_unmarked(cx: &Context, source: &Key) -> CaseResult {
         let mark = marks(cx.store())?.watermark(source).await?;
         Ok(mark.is_none().then_some(()))
     };
-    eventually(cx.profile().patience(), "the mark's retention ends", ask).await
+    eventually(cx.profile().max_wait(), "the mark's retention ends", ask).await
 }
 
 async fn a_source_that_was_never_advanced_has_no_mark(cx: &Context) -> CaseResult {
@@ -74,8 +74,8 @@ async fn a_source_that_was_never_advanced_has_no_mark(cx: &Context) -> CaseResul
 async fn a_newer_version_raises_the_mark(cx: &Context) -> CaseResult {
     let source = cx.key("source");
     for version in [0, 1, 2, 17, 1 << 40, MAX_VERSION] {
-        let told = advance(cx, &source, version).await?;
-        ensure_eq!(told, Advance::Advanced, "version {version}");
+        let returned = advance(cx, &source, version).await?;
+        ensure_eq!(returned, Advance::Advanced, "version {version}");
         mark_is(cx, &source, Some(version)).await?;
     }
     Ok(())
@@ -85,9 +85,9 @@ async fn a_stale_version_is_told_where_the_mark_is(cx: &Context) -> CaseResult {
     let source = cx.key("source");
     advance(cx, &source, 9).await?;
     for version in [8, 0, 5] {
-        let told = advance(cx, &source, version).await?;
-        ensure_eq!(told, Advance::Stale { current: 9 }, "version {version}");
-        ensure_eq!(told.is_stale(), true, "version {version}");
+        let returned = advance(cx, &source, version).await?;
+        ensure_eq!(returned, Advance::Stale { current: 9 }, "version {version}");
+        ensure_eq!(returned.is_stale(), true, "version {version}");
         mark_is(cx, &source, Some(9)).await?;
     }
     ensure_eq!(
@@ -104,8 +104,8 @@ async fn the_version_of_the_mark_is_told_as_unchanged(cx: &Context) -> CaseResul
         let source = cx.key(id);
         advance(cx, &source, version).await?;
         for store in [cx.store(), &other] {
-            let told = marks(store)?.advance(&source, version, LONG).await?;
-            ensure_eq!(told, Advance::Unchanged, "version {version}");
+            let returned = marks(store)?.advance(&source, version, LONG).await?;
+            ensure_eq!(returned, Advance::Unchanged, "version {version}");
         }
         mark_is(cx, &source, Some(version)).await?;
     }
@@ -119,8 +119,8 @@ async fn an_advance_whose_answer_was_lost_finds_its_mark(cx: &Context) -> CaseRe
     let error = marks(&store)?.advance(&source, 3, LONG).await.err();
     let error = error.ok_or_else(|| CaseError::new("the answer arrived"))?;
     ensure_eq!(error.effect(), Effect::Unknown, "effect of {error}");
-    let told = marks(&store)?.advance(&source, 3, LONG).await?;
-    ensure_eq!(told, Advance::Unchanged, "asked again");
+    let returned = marks(&store)?.advance(&source, 3, LONG).await?;
+    ensure_eq!(returned, Advance::Unchanged, "asked again");
     mark_is(cx, &source, Some(3)).await
 }
 
@@ -128,23 +128,23 @@ async fn a_mark_raised_through_one_handle_holds_for_another(cx: &Context) -> Cas
     for at in 0..6 {
         let source = cx.key(format!("source {at}"));
         let (mine, theirs) = (cx.open().await?, cx.open().await?);
-        let told = marks(&mine)?.advance(&source, 5, LONG).await?;
-        ensure_eq!(told, Advance::Advanced, "the first");
+        let returned = marks(&mine)?.advance(&source, 5, LONG).await?;
+        ensure_eq!(returned, Advance::Advanced, "the first");
         let mark = marks(&theirs)?.watermark(&source).await?;
         ensure_eq!(mark, Some(5), "the mark");
-        let told = marks(&theirs)?.advance(&source, 4, LONG).await?;
-        ensure_eq!(told, Advance::Stale { current: 5 }, "an older one");
-        let told = marks(&theirs)?.advance(&source, 6, LONG).await?;
-        ensure_eq!(told, Advance::Advanced, "a newer one");
-        let told = marks(&mine)?.advance(&source, 6, LONG).await?;
-        ensure_eq!(told, Advance::Unchanged, "the same");
+        let returned = marks(&theirs)?.advance(&source, 4, LONG).await?;
+        ensure_eq!(returned, Advance::Stale { current: 5 }, "an older one");
+        let returned = marks(&theirs)?.advance(&source, 6, LONG).await?;
+        ensure_eq!(returned, Advance::Advanced, "a newer one");
+        let returned = marks(&mine)?.advance(&source, 6, LONG).await?;
+        ensure_eq!(returned, Advance::Unchanged, "the same");
     }
     Ok(())
 }
 
 async fn advanced(worker: &mut Worker) -> CaseResult<Advance> {
     match worker.report().await? {
-        Report::Advanced(told) => Ok(told),
+        Report::Advanced(returned) => Ok(returned),
         other => Err(CaseError::new(format!("not an advance, but {other:?}"))),
     }
 }
@@ -234,8 +234,8 @@ async fn sources_are_equal_only_if_their_bytes_are(cx: &Context) -> CaseResult {
     let unique: std::collections::BTreeSet<_> = sources.into_iter().collect();
     for (version, source) in (1..).zip(&unique) {
         mark_is(cx, source, None).await?;
-        let told = advance(cx, source, version).await?;
-        ensure_eq!(told, Advance::Advanced, "source {version}");
+        let returned = advance(cx, source, version).await?;
+        ensure_eq!(returned, Advance::Advanced, "source {version}");
     }
     for (version, source) in (1..).zip(&unique) {
         mark_is(cx, source, Some(version)).await?;
@@ -267,8 +267,12 @@ async fn marks_and_records_do_not_see_each_other(cx: &Context) -> CaseResult {
     cx.store().delete_expired(100).await?;
     mark_is(cx, &both, Some(8)).await?;
     // The reverse: a mark ends and a record stays.
-    let told = marks(cx.store())?.advance(&held, 1, cx.short()).await?;
-    ensure_eq!(told, Advance::Advanced, "the mark of a key that is held");
+    let returned = marks(cx.store())?.advance(&held, 1, cx.short()).await?;
+    ensure_eq!(
+        returned,
+        Advance::Advanced,
+        "the mark of a key that is held"
+    );
     until_unmarked(cx, &held).await?;
     marks(cx.store())?.delete_expired_watermarks(100).await?;
     expect::in_flight(cx.store().claim(&cx.request(&held)).await?)?;
@@ -284,9 +288,9 @@ async fn versions_at_their_limits_are_accepted(cx: &Context) -> CaseResult {
         Advance::Advanced,
         "the greatest"
     );
-    let told = advance(cx, &source, MAX_VERSION - 1).await?;
+    let returned = advance(cx, &source, MAX_VERSION - 1).await?;
     ensure_eq!(
-        told,
+        returned,
         Advance::Stale {
             current: MAX_VERSION
         },
@@ -330,10 +334,10 @@ async fn advancing_with_a_bad_retention_is_refused(cx: &Context) -> CaseResult {
         refused(marks(cx.store())?.advance(&source, 1, retention).await)?;
     }
     mark_is(cx, &source, None).await?;
-    let told = marks(cx.store())?
+    let returned = marks(cx.store())?
         .advance(&source, 1, MAX_RETENTION)
         .await?;
-    ensure_eq!(told, Advance::Advanced, "the longest retention");
+    ensure_eq!(returned, Advance::Advanced, "the longest retention");
     mark_is(cx, &source, Some(1)).await
 }
 

@@ -36,12 +36,12 @@ pub(super) async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Key>> 
         .map(|at| cx.key(format!("expired {at}")))
         .collect();
     for source in &sources {
-        let told = advance(cx, source, 8).await?;
-        ensure_eq!(told, Advance::Advanced, "a new source");
+        let returned = advance(cx, source, 8).await?;
+        ensure_eq!(returned, Advance::Advanced, "a new source");
     }
     for source in &sources {
-        let told = marks(cx.store())?.advance(source, 9, cx.short()).await?;
-        ensure_eq!(told, Advance::Advanced, "a newer version");
+        let returned = marks(cx.store())?.advance(source, 9, cx.short()).await?;
+        ensure_eq!(returned, Advance::Advanced, "a newer version");
     }
     for source in &sources {
         until_unmarked(cx, source).await?;
@@ -51,8 +51,8 @@ pub(super) async fn expired(cx: &Context, count: usize) -> CaseResult<Vec<Key>> 
 
 async fn an_expired_mark_counts_as_absent(cx: &Context) -> CaseResult {
     for (source, version) in expired(cx, 3).await?.iter().zip([4, 9, 12]) {
-        let told = advance(cx, source, version).await?;
-        ensure_eq!(told, Advance::Advanced, "version {version} after 9");
+        let returned = advance(cx, source, version).await?;
+        ensure_eq!(returned, Advance::Advanced, "version {version} after 9");
         mark_is(cx, source, Some(version)).await?;
         ensure_eq!(
             advance(cx, source, version).await?,
@@ -92,15 +92,15 @@ async fn what_is_stale_or_unchanged_keeps_no_mark(cx: &Context) -> CaseResult {
     let source = cx.key("source");
     let started = std::time::Instant::now();
     marks(cx.store())?.advance(&source, 5, cx.short()).await?;
-    while started.elapsed() < cx.profile().patience() {
+    while started.elapsed() < cx.profile().max_wait() {
         match advance(cx, &source, 4).await? {
             // An expired mark counts as absent.
             Advance::Advanced => return mark_is(cx, &source, Some(4)).await,
-            told => ensure_eq!(told, Advance::Stale { current: 5 }, "an older one"),
+            returned => ensure_eq!(returned, Advance::Stale { current: 5 }, "an older one"),
         }
         match advance(cx, &source, 5).await? {
             Advance::Advanced => return mark_is(cx, &source, Some(5)).await,
-            told => ensure_eq!(told, Advance::Unchanged, "the same"),
+            returned => ensure_eq!(returned, Advance::Unchanged, "the same"),
         }
         tokio::time::sleep(cx.short() / 8).await;
     }
@@ -168,8 +168,8 @@ async fn purge_beside_racing_advances_takes_no_live_mark(cx: &Context) -> CaseRe
             }
             return Ok(());
         };
-        let told = race::ask(&asked, || marks.advance(&source, 3, LONG)).await?;
-        ensure_eq!(told, Advance::Advanced, "a mark that has expired");
+        let returned = race::ask(&asked, || marks.advance(&source, 3, LONG)).await?;
+        ensure_eq!(returned, Advance::Advanced, "a mark that has expired");
         let mark = marks.watermark(&source).await?;
         ensure_eq!(mark, Some(3), "the mark");
         Ok(())
@@ -185,8 +185,8 @@ async fn two_hundred_stale_versions_change_nothing(cx: &Context) -> CaseResult {
     let source = cx.key("source");
     advance(cx, &source, 500).await?;
     for version in 301..=500 {
-        let told = advance(cx, &source, version).await?;
-        ensure!(told != Advance::Advanced, "version {version} after 500");
+        let returned = advance(cx, &source, version).await?;
+        ensure!(returned != Advance::Advanced, "version {version} after 500");
         mark_is(cx, &source, Some(500)).await?;
     }
     Ok(())
@@ -195,8 +195,8 @@ async fn two_hundred_stale_versions_change_nothing(cx: &Context) -> CaseResult {
 async fn purge_of_marks_keeps_to_its_limit(cx: &Context) -> CaseResult {
     expired(cx, 10).await?;
     for purged in [4, 4, 2, 0] {
-        let told = marks(cx.store())?.delete_expired_watermarks(4).await?;
-        ensure_eq!(told, purged, "purged, four at most");
+        let returned = marks(cx.store())?.delete_expired_watermarks(4).await?;
+        ensure_eq!(returned, purged, "purged, four at most");
     }
     Ok(())
 }

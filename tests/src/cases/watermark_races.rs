@@ -45,11 +45,11 @@ async fn race(cx: &Context, source: &Key, versions: &[u64]) -> CaseResult<Vec<(u
         .collect();
     race::at_once(cx, items, |store, asked, (source, version)| async move {
         let marks = marks(&store)?;
-        let told = race::ask(&asked, || marks.advance(&source, version, LONG)).await?;
-        if let Advance::Stale { current } = told {
+        let returned = race::ask(&asked, || marks.advance(&source, version, LONG)).await?;
+        if let Advance::Stale { current } = returned {
             ensure!(current > version, "{version} is stale after {current}");
         }
-        Ok((version, told))
+        Ok((version, returned))
     })
     .await
 }
@@ -59,18 +59,18 @@ async fn race(cx: &Context, source: &Key, versions: &[u64]) -> CaseResult<Vec<(u
 async fn the_highest_stands(cx: &Context, source: &Key) -> CaseResult {
     let mut versions: Vec<_> = (1..=TASKS).collect();
     versions.shuffle(&mut cx.rng());
-    let told = race(cx, source, &versions).await?;
+    let returned = race(cx, source, &versions).await?;
     mark_is(cx, source, Some(TASKS)).await?;
-    for (version, told) in &told {
+    for (version, returned) in &returned {
         ensure!(
-            *told != Advance::Unchanged,
+            *returned != Advance::Unchanged,
             "{version} was unchanged, and is there once"
         );
         ensure!(
-            *version < TASKS || *told == Advance::Advanced,
-            "the highest: {told:?}"
+            *version < TASKS || *returned == Advance::Advanced,
+            "the highest: {returned:?}"
         );
-        if let Advance::Stale { current } = told {
+        if let Advance::Stale { current } = returned {
             let raised = versions.contains(current);
             ensure!(raised, "{version} was told of {current}, which nobody sent");
         }
@@ -79,8 +79,13 @@ async fn the_highest_stands(cx: &Context, source: &Key) -> CaseResult {
 }
 
 async fn one_advances(cx: &Context, source: &Key, version: u64) -> CaseResult {
-    let told = race(cx, source, &[version; TASKS as usize]).await?;
-    let count = |wanted| told.iter().filter(|(_, told)| *told == wanted).count() as u64;
+    let returned = race(cx, source, &[version; TASKS as usize]).await?;
+    let count = |wanted| {
+        returned
+            .iter()
+            .filter(|(_, returned)| *returned == wanted)
+            .count() as u64
+    };
     ensure_eq!(
         count(Advance::Advanced),
         1,
@@ -157,10 +162,10 @@ async fn racing_processes_raise_each_mark_once_to_each_version(cx: &Context) -> 
     let mut raised = BTreeMap::<u64, usize>::new();
     for worker in &mut workers {
         for (version, report) in (0..VERSIONS).zip(worker.rest().await?) {
-            let Report::Advanced(told) = report else {
+            let Report::Advanced(returned) = report else {
                 return Err(CaseError::new(format!("not an advance, but {report:?}")));
             };
-            *raised.entry(version).or_default() += usize::from(told == Advance::Advanced);
+            *raised.entry(version).or_default() += usize::from(returned == Advance::Advanced);
         }
     }
     ensure_eq!(raised.len() as u64, VERSIONS, "versions");
@@ -186,11 +191,11 @@ async fn what_a_killed_process_raised_is_there(cx: &Context) -> CaseResult {
         worker.report().await?;
     }
     worker.kill().await?;
-    let told = 20 + worker.rest().await?.len() as u64;
+    let returned = 20 + worker.rest().await?.len() as u64;
     let mark = marks(cx.store())?.watermark(&source).await?;
     ensure!(
-        mark >= Some(told.min(499)),
-        "told {told}, and the mark is {mark:?}"
+        mark >= Some(returned.min(499)),
+        "told {returned}, and the mark is {mark:?}"
     );
     Ok(())
 }
@@ -204,18 +209,18 @@ async fn a_mark_is_there_after_reopening(cx: &Context) -> CaseResult {
         Some(5),
         "the mark"
     );
-    let told = marks(&reopened)?.advance(&source, 5, LONG).await?;
-    ensure_eq!(told, Advance::Unchanged, "asked again");
+    let returned = marks(&reopened)?.advance(&source, 5, LONG).await?;
+    ensure_eq!(returned, Advance::Unchanged, "asked again");
     Ok(())
 }
 
 /// Repeats an advance that may not have taken effect.
 async fn ask_again(cx: &Context, source: &Key, finished: Option<Advance>) -> CaseResult {
-    let told = advance(cx, source, 5).await?;
-    ensure!(!told.is_stale(), "its own mark is stale: {told:?}");
+    let returned = advance(cx, source, 5).await?;
+    ensure!(!returned.is_stale(), "its own mark is stale: {returned:?}");
     if let Some(first) = finished {
         ensure_eq!(first, Advance::Advanced, "the first answer");
-        ensure_eq!(told, Advance::Unchanged, "the second answer");
+        ensure_eq!(returned, Advance::Unchanged, "the second answer");
     }
     mark_is(cx, source, Some(5)).await?;
     ensure_eq!(

@@ -15,7 +15,7 @@ use crate::{CallerTransaction, Harness, Product, Profile};
 #[derive(Debug)]
 pub struct MutantHarness {
     bug: Bug,
-    patience: Duration,
+    max_wait: Duration,
     stores: Mutex<HashMap<String, MutantStore>>,
 }
 
@@ -25,7 +25,7 @@ impl MutantHarness {
     pub fn new(bug: Bug) -> Self {
         Self {
             bug,
-            patience: Duration::from_secs(if bug == Bug::None { 30 } else { 2 }),
+            max_wait: Duration::from_secs(if bug == Bug::None { 30 } else { 2 }),
             stores: Mutex::default(),
         }
     }
@@ -49,7 +49,7 @@ impl Harness for MutantHarness {
     fn profile(&self) -> Profile {
         let profile = Profile::new().batch().checkpoints().watermarks();
         let profile = profile.transactions().row_locks();
-        profile.with_patience(self.patience)
+        profile.with_max_wait(self.max_wait)
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -44,7 +44,7 @@ impl WatermarkStore for RemoteStore {
             .map_err(at("advance"))?;
         let operation = Operation::Advance(source.clone(), version, retention);
         match self.ask(operation).await? {
-            Answer::Told(told) => Ok(told),
+            Answer::Told(returned) => Ok(returned),
             _ => Err(nonsense()),
         }
     }

@@ -72,7 +72,7 @@ impl RemoteStore {
     }
 
     /// Returns what the caller of a claim gets for this answer.
-    fn told(&self, answer: Result<Answer>) -> Result<ClaimOutcome> {
+    fn returned(&self, answer: Result<Answer>) -> Result<ClaimOutcome> {
         if self.lie != Lie::TellsTheLastAnswer {
             return answer.and_then(outcome);
         }
@@ -81,7 +81,7 @@ impl RemoteStore {
             (Err(_), Some(last)) => Ok(last.clone()),
             (answer, _) => answer
                 .and_then(outcome)
-                .inspect(|told| *last = Some(told.clone())),
+                .inspect(|returned| *last = Some(returned.clone())),
         }
     }
 
@@ -176,7 +176,7 @@ impl IdempotencyStore for RemoteStore {
         if self.lie == Lie::AsksAsAnother {
             request = request.with_attempt(idem_core::AttemptId::random());
         }
-        self.told(self.ask(Operation::Claim(request)).await)
+        self.returned(self.ask(Operation::Claim(request)).await)
     }
 
     async fn complete(

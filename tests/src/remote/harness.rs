@@ -16,7 +16,7 @@ pub struct RemoteHarness<F> {
     server: Server,
     make: F,
     lie: Lie,
-    patience: Duration,
+    max_wait: Duration,
     names: AtomicU64,
 }
 
@@ -35,15 +35,15 @@ where
             server: Server::start()?,
             make,
             lie: Lie::Truth,
-            patience: Duration::from_secs(30),
+            max_wait: Duration::from_secs(30),
             names: AtomicU64::new(0),
         })
     }
 
     /// Sets how long a case waits.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = max_wait;
         self
     }
 
@@ -85,7 +85,7 @@ where
             .checkpoints()
             .watermarks()
             .with_max_result_bytes(64 << 10)
-            .with_patience(self.patience)
+            .with_max_wait(self.max_wait)
     }
 
     async fn product(&self) -> Result<Product, BoxError> {

@@ -127,8 +127,8 @@ impl Answer {
         let marks: &dyn WatermarkStore = store.watermarks().ok_or_else(nothing)?;
         match operation {
             Operation::Advance(source, version, retention) => {
-                let told = marks.advance(&source, version, retention).await;
-                told.map(Self::Told)
+                let returned = marks.advance(&source, version, retention).await;
+                returned.map(Self::Told)
             }
             Operation::Watermark(source) => marks.watermark(&source).await.map(Self::Mark),
             Operation::PurgeWatermarks(limit) => marks

@@ -119,8 +119,9 @@ impl Steps {
                 retention,
             } => {
                 let (marks, again) = (marks(&self.store)?, AtomicU64::new(0));
-                let told = race::ask(&again, || marks.advance(&source, version, retention)).await?;
-                Report::Advanced(told).tell();
+                let returned =
+                    race::ask(&again, || marks.advance(&source, version, retention)).await?;
+                Report::Advanced(returned).tell();
             }
             Step::CompleteEach {
                 requests,

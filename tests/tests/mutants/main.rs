@@ -19,7 +19,7 @@ const MUTANTS: usize = 4;
 const CASES: usize = 6;
 
 /// Time-out and deadline for stores that are known to be wrong.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(12);
 
 /// Name, number of rejecting cases, expected cases.
@@ -55,7 +55,7 @@ fn judge(
 
 fn remote(bug: Bug, lie: Lie) -> Result<impl Harness, Failed> {
     let server = RemoteHarness::start(move || MutantStore::new(bug))?;
-    Ok(server.with_lie(lie).with_patience(PATIENCE))
+    Ok(server.with_lie(lie).with_max_wait(MAX_WAIT))
 }
 
 fn trials(table: &Table) -> Vec<Trial> {

@@ -39,9 +39,9 @@ impl Report {
         struct Rows {
             rows: Vec<Row>,
         }
-        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-        let text = std::fs::read(file).map_err(|error| told(&error))?;
-        let all: Rows = serde_json::from_slice(&text).map_err(|error| told(&error))?;
+        let returned = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let text = std::fs::read(file).map_err(|error| returned(&error))?;
+        let all: Rows = serde_json::from_slice(&text).map_err(|error| returned(&error))?;
         self.rows.extend(all.rows);
         Ok(())
     }

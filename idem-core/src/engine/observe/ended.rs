@@ -15,7 +15,7 @@ pub enum Ending {
     /// Given up.
     Released,
     /// Left to its lease, as the policy says, or handed over.
-    Lapsed,
+    LetExpire,
     /// The store did not take its last step: the lease runs out, or another attempt has the key.
     Unsettled,
 }
@@ -28,7 +28,7 @@ impl Ending {
             Self::Sealed => "sealed",
             Self::Failed => "failed",
             Self::Released => "released",
-            Self::Lapsed => "lapsed",
+            Self::LetExpire => "let_expire",
             Self::Unsettled => "unsettled",
         }
     }

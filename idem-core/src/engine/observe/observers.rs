@@ -40,16 +40,16 @@ impl Observers {
         self.span.around(future)
     }
 
-    fn tell(&self, tell: impl Fn(&dyn Observer)) {
+    fn notify(&self, notify: impl Fn(&dyn Observer)) {
         if let Some(all) = &self.all {
-            let tell_all = || all.iter().for_each(|observer| tell(&**observer));
-            self.span.enter(tell_all);
+            let notify_all = || all.iter().for_each(|observer| notify(&**observer));
+            self.span.enter(notify_all);
         }
     }
 
     pub(in crate::engine) fn decided(&self, key: &Key, decision: Decision) {
         self.span.record("decision", decision.name());
-        self.tell(|observer| observer.decided(key, decision));
+        self.notify(|observer| observer.decided(key, decision));
     }
 
     pub(in crate::engine) fn sealed(&self, key: &Key, since_first_seen: Option<Duration>) {
@@ -82,21 +82,21 @@ impl Observers {
 
     fn ended(&self, key: &Key, ended: &Ended) {
         self.span.record("ending", ended.ending.name());
-        self.tell(|observer| observer.ended(key, ended));
+        self.notify(|observer| observer.ended(key, ended));
     }
 
     pub(in crate::engine) fn lease_lost(&self, key: &Key, loss: LeaseLoss) {
-        self.tell(|observer| observer.lease_lost(key, loss));
+        self.notify(|observer| observer.lease_lost(key, loss));
     }
 
     pub(in crate::engine) fn retried(&self, key: &Key, call: &'static str, error: &Error) {
         let kind = error.kind();
-        self.tell(|observer| observer.retried(key, Retry { call, kind }));
+        self.notify(|observer| observer.retried(key, Retry { call, kind }));
     }
 
     /// Reports that the run waits, until the returned value is dropped.
     pub(in crate::engine) fn waits(&self, key: &Key) -> Waits {
-        self.tell(|observer| observer.wait_began(key));
+        self.notify(|observer| observer.wait_began(key));
         Waits {
             observers: self.clone(),
             key: key.clone(),
@@ -125,6 +125,6 @@ impl Drop for Waits {
     fn drop(&mut self) {
         let waited = self.since.elapsed();
         self.observers
-            .tell(|observer| observer.wait_ended(&self.key, waited));
+            .notify(|observer| observer.wait_ended(&self.key, waited));
     }
 }

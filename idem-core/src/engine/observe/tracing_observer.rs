@@ -64,7 +64,7 @@ impl TracingObserver {
 }
 
 /// Logs an event about a key; computes nothing when no subscriber sees it.
-macro_rules! tell {
+macro_rules! emit {
     ($self:ident, $level:ident, $key:ident, $($rest:tt)+) => {
         if enabled!(Level::$level) {
             event!(Level::$level, operation = $key.operation(), key = $self.shown($key), $($rest)+);
@@ -77,10 +77,10 @@ impl Observer for TracingObserver {
         let name = decision.name();
         match decision {
             Decision::Conflict | Decision::Unknown => {
-                tell!(self, WARN, key, decision = name, "decided");
+                emit!(self, WARN, key, decision = name, "decided");
             }
-            Decision::Takeover => tell!(self, INFO, key, decision = name, "decided"),
-            _ => tell!(self, DEBUG, key, decision = name, "decided"),
+            Decision::Takeover => emit!(self, INFO, key, decision = name, "decided"),
+            _ => emit!(self, DEBUG, key, decision = name, "decided"),
         }
     }
 
@@ -88,17 +88,17 @@ impl Observer for TracingObserver {
         let (name, error) = (ended.ending.name(), ended.error.map(kind_name));
         let seconds = ended.since_first_seen.as_ref().map(Duration::as_secs_f64);
         match ended.ending {
-            Ending::Unsettled => tell!(self, WARN, key, ending = name, error, "ended"),
-            _ => tell!(self, DEBUG, key, ending = name, seconds, "ended"),
+            Ending::Unsettled => emit!(self, WARN, key, ending = name, error, "ended"),
+            _ => emit!(self, DEBUG, key, ending = name, seconds, "ended"),
         }
     }
 
     fn lease_lost(&self, key: &Key, loss: LeaseLoss) {
-        tell!(self, WARN, key, cause = loss.name(), "lease lost");
+        emit!(self, WARN, key, cause = loss.name(), "lease lost");
     }
 
     fn retried(&self, key: &Key, retry: Retry) {
-        tell!(
+        emit!(
             self,
             DEBUG,
             key,
@@ -109,7 +109,7 @@ impl Observer for TracingObserver {
     }
 
     fn wait_ended(&self, key: &Key, waited: Duration) {
-        tell!(self, DEBUG, key, seconds = waited.as_secs_f64(), "waited");
+        emit!(self, DEBUG, key, seconds = waited.as_secs_f64(), "waited");
     }
 
     fn span(&self, key: &Key) -> Span {

@@ -59,7 +59,7 @@ pub struct PolicyWatch {
 
 impl PolicyFile {
     /// Reads the file again whenever it changes, in a thread of its own, until the returned value
-    /// is dropped. It calls `told` once for each change: with the new policies, or with the error
+    /// is dropped. It calls `on_change` once for each change: with the new policies, or with the error
     /// of a refused file, while the earlier policies still hold. With the feature `tracing` both
     /// are logged as well.
     ///
@@ -72,21 +72,21 @@ impl PolicyFile {
     pub fn watch(
         &self,
         options: WatchOptions,
-        told: impl FnMut(Result<(), PolicyFileError>) + Send + 'static,
+        on_change: impl FnMut(Result<(), PolicyFileError>) + Send + 'static,
     ) -> Result<PolicyWatch, PolicyFileError> {
         let (wake, woken) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
         let watcher = watcher(self.path(), wake.clone());
-        let looking = Looking {
+        let reloader = Reloader {
             file: self.clone(),
             options,
-            told,
+            on_change,
             stop: Arc::clone(&stop),
             woken,
             seen: None,
         };
         let thread = thread::Builder::new().name("idem-policies".to_owned());
-        thread.spawn(|| looking.run()).map_err(|error| {
+        thread.spawn(|| reloader.run()).map_err(|error| {
             let reason = "there is no thread to watch it";
             PolicyFileError::new(reason)
                 .in_file(self.path())
@@ -153,17 +153,17 @@ fn is_change(kind: EventKind) -> bool {
 /// A text, or why there is none.
 type Seen = Result<String, String>;
 
-struct Looking<T> {
+struct Reloader<T> {
     file: PolicyFile,
     options: WatchOptions,
-    told: T,
+    on_change: T,
     stop: Arc<AtomicBool>,
     woken: Receiver<()>,
     /// What was read last, and whether it was accepted.
     seen: Option<(Seen, bool)>,
 }
 
-impl<T: FnMut(Result<(), PolicyFileError>)> Looking<T> {
+impl<T: FnMut(Result<(), PolicyFileError>)> Reloader<T> {
     fn run(mut self) {
         // A change since the file was loaded is seen at once.
         loop {
@@ -217,9 +217,9 @@ impl<T: FnMut(Result<(), PolicyFileError>)> Looking<T> {
             Err(error) => tracing::error!(%error, "policies refused; the old ones stay"),
         }
         match taken {
-            Ok(is_other) if is_other || was_refused => (self.told)(Ok(())),
+            Ok(is_other) if is_other || was_refused => (self.on_change)(Ok(())),
             Ok(_) => {}
-            Err(error) => (self.told)(Err(error)),
+            Err(error) => (self.on_change)(Err(error)),
         }
     }
 }

@@ -97,15 +97,15 @@ enum Passed {
 
 impl<R: Send + Sync + 'static> Execution<'_, R> {
     async fn go(mut self, whole: &Work) -> Result<SagaEnd, SagaStop> {
-        for (place, step) in self.saga.steps.iter().enumerate() {
+        for (index, step) in self.saga.steps.iter().enumerate() {
             still_held(whole)?;
             let (done, reason) = match self.forward(step).await? {
                 Passed::Done(value) => {
                     Arc::make_mut(&mut self.results).insert(step.name.clone(), value);
                     continue;
                 }
-                Passed::Refused(reason) => (place, reason),
-                Passed::InDoubt(reason) => (place + 1, reason),
+                Passed::Refused(reason) => (index, reason),
+                Passed::InDoubt(reason) => (index + 1, reason),
             };
             return self.back(whole, done, &step.name, reason).await;
         }

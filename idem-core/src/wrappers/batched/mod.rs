@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 
-use self::queue::{Bounds, Entry, Lane, Queue, Told};
+use self::queue::{Bounds, Entry, Lane, Queue, Reply};
 use self::work::Work;
 use crate::backend::{Access, LockedKeys};
 use crate::limits::MAX_BATCH;
@@ -149,8 +149,8 @@ impl<S: BatchStore> Batched<S> {
         let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
             Entry::Leads(lane) => lane,
             Entry::Waits { id, answer } => match self.in_time(answer).await {
-                Some(Ok(Told::Answer(answer))) => return answer,
-                Some(Ok(Told::Lead(lane))) => lane,
+                Some(Ok(Reply::Answer(answer))) => return answer,
+                Some(Ok(Reply::Lead(lane))) => lane,
                 Some(Err(_)) => return lane::lost(W::NAME, self.store.backend()),
                 None => return Err(self.timed_out::<W>(queue.leave(id))),
             },

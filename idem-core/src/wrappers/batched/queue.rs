@@ -48,12 +48,12 @@ pub(super) struct Waiter<W: Work> {
 }
 
 /// A caller that waits for an answer, and may have gone.
-pub(super) struct Caller<W: Work>(oneshot::Sender<Told<W>>);
+pub(super) struct Caller<W: Work>(oneshot::Sender<Reply<W>>);
 
 impl<W: Work> Caller<W> {
     pub(super) fn answer(self, answer: Result<W::Answer>) {
         // A caller that has gone needs no answer.
-        let _ = self.0.send(Told::Answer(answer));
+        let _ = self.0.send(Reply::Answer(answer));
     }
 
     fn is_gone(&self) -> bool {
@@ -62,7 +62,7 @@ impl<W: Work> Caller<W> {
 }
 
 /// The message to a waiting caller.
-pub(super) enum Told<W: Work> {
+pub(super) enum Reply<W: Work> {
     Answer(Result<W::Answer>),
     /// The lane is the caller's: its previous owner is gone.
     Lead(Lane<W>),
@@ -74,7 +74,7 @@ pub(super) enum Entry<W: Work> {
     Waits {
         /// Its name in the queue.
         id: u64,
-        answer: oneshot::Receiver<Told<W>>,
+        answer: oneshot::Receiver<Reply<W>>,
     },
 }
 
@@ -101,7 +101,7 @@ impl<W: Work> Queue<W> {
         }
         // The copy of the work is made outside the lock, so that no other caller waits for it.
         let work = work();
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let mut state = self.state();
         if let Some(lane) = self.free_lane(&mut state)? {
             return Ok(Entry::Leads(lane));
@@ -111,7 +111,7 @@ impl<W: Work> Queue<W> {
         state.waiting.push_back(Waiter {
             id,
             work,
-            caller: Caller(told),
+            caller: Caller(sender),
         });
         Ok(Entry::Waits { id, answer })
     }
@@ -178,10 +178,10 @@ impl<W: Work> Queue<W> {
             let lane = Lane {
                 queue: Some(Arc::clone(&self)),
             };
-            match next.caller.0.send(Told::Lead(lane)) {
+            match next.caller.0.send(Reply::Lead(lane)) {
                 Ok(()) => return,
-                Err(Told::Lead(mut lane)) => lane.queue = None,
-                Err(Told::Answer(_)) => {}
+                Err(Reply::Lead(mut lane)) => lane.queue = None,
+                Err(Reply::Answer(_)) => {}
             }
         }
     }

@@ -134,7 +134,7 @@ impl Serve {
         let command = ExecCommand::new(question.iter().copied());
         let command = command.with_cmd_ready_condition(CmdWaitFor::exit_code(0));
         let printed = container.exec(command).await?.stdout_to_vec().await?;
-        let product = Product::told(self.server.product(), &String::from_utf8_lossy(&printed));
+        let product = Product::returned(self.server.product(), &String::from_utf8_lossy(&printed));
         match product.version {
             Some(_) => Ok(product),
             None => Err("the server does not answer yet".into()),

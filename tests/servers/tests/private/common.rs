@@ -72,8 +72,8 @@ fn is_fast_and_named(database: &Database) -> Outcome {
     let ask = |question| (database.ask)(instance.url(), question);
     assert_eq!(instance.product().name, server(database.name)?.product());
     let version = instance.product().version.clone().ok_or("no version")?;
-    let told = ask(database.version)?;
-    assert!(told.contains(&version), "{told} is not {version}");
+    let returned = ask(database.version)?;
+    assert!(returned.contains(&version), "{returned} is not {version}");
     for (question, answer) in database.fast {
         assert_eq!(ask(question)?, *answer);
     }

@@ -66,10 +66,10 @@ fn takes_settings() -> Outcome {
         .with_setting("maxmemory", "3mb")
         .with_setting("maxmemory-policy", "allkeys-random");
     let instance = start_private("redis", &options)?;
-    let told = ask(&instance, "CONFIG GET maxmemory*")?;
+    let returned = ask(&instance, "CONFIG GET maxmemory*")?;
     assert!(
-        told.contains("3145728") && told.contains("allkeys-random"),
-        "{told}"
+        returned.contains("3145728") && returned.contains("allkeys-random"),
+        "{returned}"
     );
     let refused = start_private("mariadb", &options).err().ok_or("ignored")?;
     assert_eq!(refused.kind(), ErrorKind::Setting);
@@ -113,9 +113,9 @@ fn sentinel_hands_over() -> Outcome {
         &replica,
         &format!("REPLICAOF 127.0.0.1 {}", port(master.url())),
     )?;
-    let follows = |told: &str| told.contains("master_link_status:up");
+    let follows = |returned: &str| returned.contains("master_link_status:up");
     eventually("the replica follows", || {
-        ask(&replica, "INFO replication").is_ok_and(|told| follows(&told))
+        ask(&replica, "INFO replication").is_ok_and(|returned| follows(&returned))
     })?;
     ask(&master, "SET k 1")?;
     assert_eq!(ask(&master, "WAIT 1 10000")?, "1");
@@ -124,19 +124,19 @@ fn sentinel_hands_over() -> Outcome {
     let sentinel = start_private("redis-sentinel", &options)?;
     assert_eq!(sentinel.product().name, "Redis Sentinel");
     let question = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {}", RedisSentinel::MASTER);
-    let told = ask(&sentinel, &question)?;
-    assert_eq!(told.lines().nth(1), Some(port(master.url()).as_str()));
+    let returned = ask(&sentinel, &question)?;
+    assert_eq!(returned.lines().nth(1), Some(port(master.url()).as_str()));
     master.kill()?;
     eventually("the replica takes over", || {
         ask(&replica, "SET k 2").is_ok()
     })?;
     let successor = port(replica.url());
     eventually("the sentinel says so", || {
-        ask(&sentinel, &question).is_ok_and(|told| told.lines().nth(1) == Some(&successor))
+        ask(&sentinel, &question).is_ok_and(|returned| returned.lines().nth(1) == Some(&successor))
     })?;
     master.restart()?;
     eventually("the old master follows the new one", || {
         ask(&master, "GET k").is_ok_and(|value| value == "2")
-            && ask(&master, "INFO replication").is_ok_and(|told| follows(&told))
+            && ask(&master, "INFO replication").is_ok_and(|returned| follows(&returned))
     })
 }

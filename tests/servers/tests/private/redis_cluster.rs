@@ -35,8 +35,8 @@ fn ask(cluster: &Cluster, node: usize, command: &str) -> Outcome<String> {
 }
 
 fn role(cluster: &Cluster, node: usize) -> Outcome<String> {
-    let told = ask(cluster, node, "ROLE")?;
-    Ok(told.lines().next().unwrap_or_default().to_owned())
+    let returned = ask(cluster, node, "ROLE")?;
+    Ok(returned.lines().next().unwrap_or_default().to_owned())
 }
 
 fn replica_takes_over() -> Outcome {
@@ -87,8 +87,8 @@ fn all_come_back() -> Outcome {
         .with_durability(Durability::Durable)
         .with_setting("maxmemory", "7mb");
     let mut cluster = start_private_cluster("redis-cluster", &options)?;
-    let told = ask(&cluster, 5, "CONFIG GET maxmemory")?;
-    assert_eq!(told, "maxmemory\n7340032");
+    let returned = ask(&cluster, 5, "CONFIG GET maxmemory")?;
+    assert_eq!(returned, "maxmemory\n7340032");
     ask(&cluster, MASTER, "SET k 1")?;
     assert_eq!(ask(&cluster, MASTER, "WAIT 1 10000")?, "1");
     cluster.kill_all()?;
@@ -101,8 +101,8 @@ fn all_come_back() -> Outcome {
 fn nothing_is_left() -> Outcome {
     let cluster = start_private_cluster("redis-cluster", &Options::new())?;
     let urls = cluster.urls();
-    let told = ask(&cluster, 0, "CONFIG GET dir")?;
-    let folder = Path::new(told.lines().nth(1).ok_or("no folder")?);
+    let returned = ask(&cluster, 0, "CONFIG GET dir")?;
+    let folder = Path::new(returned.lines().nth(1).ok_or("no folder")?);
     let folder = folder.parent().ok_or("no folder")?;
     assert!(folder.join("5").exists(), "{}", folder.display());
     drop(cluster);

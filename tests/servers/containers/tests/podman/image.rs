@@ -77,8 +77,8 @@ fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
         .filter(|word| word.starts_with('/'));
     let linked = linked.filter(|word| !word.ends_with(':'));
     paths.extend(linked.map(PathBuf::from));
-    let told = |what| output(Command::new(programs.join("pg_config")).arg(what));
-    for entry in fs::read_dir(told("--pkglibdir")?)? {
+    let returned = |what| output(Command::new(programs.join("pg_config")).arg(what));
+    for entry in fs::read_dir(returned("--pkglibdir")?)? {
         let module = entry?.path();
         let name = module.file_name().unwrap_or_default().to_string_lossy();
         // Libraries that `initdb` loads. The compiler for queries is larger than everything else.
@@ -87,7 +87,7 @@ fn contents(programs: &Path) -> Result<Vec<PathBuf>, Failed> {
             paths.push(module);
         }
     }
-    paths.push(told("--sharedir")?.into());
+    paths.push(returned("--sharedir")?.into());
     paths.push("/usr/share/zoneinfo".into());
     // Programs share libraries.
     paths.sort();

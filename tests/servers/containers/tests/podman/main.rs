@@ -15,7 +15,7 @@ use engine::{Podman, output};
 use idem_servers::Server;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -86,12 +86,12 @@ fn first_line(child: &mut Child) -> Result<String, Failed> {
         sender.send(BufReader::new(output).read_line(&mut line).map(|_| line))
     });
     Ok(receiver
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .map_err(|_| "idem-containers says nothing")??)
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, Failed> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait()? {
             return Ok(status);

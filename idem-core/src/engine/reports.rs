@@ -10,7 +10,7 @@ use crate::{Key, Record, Result};
 
 impl Context {
     /// Reports that a claim is lost, once.
-    pub(super) fn tell_loss(&self, lease: &Lease, loss: LeaseLoss) {
+    pub(super) fn report_loss(&self, lease: &Lease, loss: LeaseLoss) {
         if lease.is_first_loss() {
             let key = lease.with_claim(|claim| claim.key().clone());
             self.observers.lease_lost(&key, loss);
@@ -18,47 +18,47 @@ impl Context {
     }
 
     /// Reports the same if the lease is over by the clock.
-    pub(super) fn tell_expiry(&self, lease: &Lease) {
+    pub(super) fn report_expiry(&self, lease: &Lease) {
         if lease.has_passed() {
-            self.tell_loss(lease, LeaseLoss::Expired);
+            self.report_loss(lease, LeaseLoss::Expired);
         }
     }
 
     /// Reports the result of a claim's last step.
-    pub(super) fn tell_ended(&self, lease: &Lease, ending: &Ending, result: &Result<()>) {
+    pub(super) fn report_ended(&self, lease: &Lease, ending: &Ending, result: &Result<()>) {
         if self.observers.is_empty() {
             return;
         }
         let key = lease.with_claim(|claim| claim.key().clone());
-        let told = match (ending, result) {
+        let ended = match (ending, result) {
             (_, Err(error)) => {
                 if error.is_claim_lost() && !matches!(ending, Ending::Release) {
-                    self.tell_loss(lease, LeaseLoss::Overtaken);
+                    self.report_loss(lease, LeaseLoss::Overtaken);
                 }
                 observe::Ending::Unsettled
             }
             (Ending::Complete(_), Ok(())) => {
                 return match lease.first_seen() {
                     Some(first) => self.observers.sealed(&key, Some(first.elapsed())),
-                    None => self.tell_sealed_at_last(key),
+                    None => self.report_sealed_at_last(key),
                 };
             }
             (Ending::Fail(_), Ok(())) => observe::Ending::Failed,
             (Ending::Release, Ok(())) => observe::Ending::Released,
-            (Ending::LetExpire, Ok(())) => observe::Ending::Lapsed,
+            (Ending::LetExpire, Ok(())) => observe::Ending::LetExpire,
         };
         let error = result.as_ref().err().map(crate::Error::kind);
-        self.observers.ended_without(&key, told, error);
+        self.observers.ended_without(&key, ended, error);
     }
 
     /// Reports the seal of a key that another process or attempt saw first: the record knows when.
-    fn tell_sealed_at_last(&self, key: Key) {
+    fn report_sealed_at_last(&self, key: Key) {
         let context = self.clone();
-        let telling = async move {
+        let report = async move {
             let since = context.since_first_seen(&key).await;
             context.observers.sealed(&key, since);
         };
-        self.runtime.spawn(self.observers.around(telling));
+        self.runtime.spawn(self.observers.around(report));
     }
 
     async fn since_first_seen(&self, key: &Key) -> Option<Duration> {
