@@ -82,6 +82,9 @@ impl MssqlStore {
     /// version, and their columns, keys, indexes and triggers and this user's privileges must be as
     /// the statements need them. Only reads.
     ///
+    /// A server may hide a trigger from a user who has no right to its definition. Babelfish hides it
+    /// from everybody except its owner. Run this as the owner of the tables to see every difference.
+    ///
     /// # Errors
     ///
     /// `Misconfigured` with the remedy; `Unavailable` as usual.
@@ -91,11 +94,14 @@ impl MssqlStore {
         if self.is_complete().await.map_err(at)? {
             return self.verify_shape().await.map_err(at);
         }
-        Err(at(misconfigured(
-            "a table is missing, not this crate's, or not to be seen by this user; run `migrate()` or the printed \
-             schema, and grant SELECT on the table of the version, too"
-                .to_owned(),
-        )))
+        let config = &self.operations.config;
+        Err(at(misconfigured(format!(
+            "{}, {} or {} is missing, not this crate's, or not to be seen by this user; run `migrate()` or the \
+             printed schema, or GRANT SELECT ON each of them TO the user",
+            config.qualified_table(),
+            config.qualified_marks(),
+            config.qualified_version_table(),
+        ))))
     }
 
     async fn check_server(&self) -> Result<()> {

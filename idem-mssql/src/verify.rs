@@ -191,6 +191,13 @@ fn text(row: &Columns<'_>, index: usize) -> Result<String> {
 }
 
 fn compare_columns(name: &str, table: &Table, found: &[Found]) -> Result<()> {
+    // Babelfish shows a table only to a user who may SELECT from it.
+    if found.is_empty() {
+        return Err(differs(format!(
+            "{name} is missing, or this user may not SELECT from it; run the printed schema, or \
+             GRANT SELECT ON {name} TO the user"
+        )));
+    }
     for column in table.columns {
         let shape = shape(column);
         let Some(found) = found

@@ -4,12 +4,17 @@
 
 /// Table (0: records, 1: watermarks), name, type, length in bytes, whether it takes NULL, whether
 /// the server fills it in.
+///
+/// `sys.all_columns` and not `sys.columns`: on Babelfish that one is a function that reads the
+/// columns of every table in the database, and fails if another session drops one of them
+/// meanwhile. This one is a view, into which the condition goes.
 pub(crate) const COLUMNS_OF_TABLES: &str =
-    "SELECT t.n, c.name, TYPE_NAME(c.user_type_id), c.max_length,
+    "SELECT CASE c.object_id WHEN OBJECT_ID(N'{table}', N'U') THEN 0 ELSE 1 END,
+    c.name, TYPE_NAME(c.user_type_id), c.max_length,
     CASE WHEN c.is_nullable = 1 THEN 1 ELSE 0 END,
     CASE WHEN c.default_object_id <> 0 OR c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END
-FROM (VALUES (0, N'{table}'), (1, N'{marks}')) AS t (n, name)
-INNER JOIN sys.columns AS c ON c.object_id = OBJECT_ID(t.name, N'U');
+FROM sys.all_columns AS c
+WHERE c.object_id IN (OBJECT_ID(N'{table}', N'U'), OBJECT_ID(N'{marks}', N'U'));
 ";
 
 /// Table, index, whether it is the primary key, and a column of it; in order.

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod reads;
+mod rights;
 mod schema;
 mod settings;
 mod transactions;
@@ -25,6 +26,9 @@ pub(crate) const ALL: &[Case] = &[
     schema::A_SCHEMA_IS_CREATED_WITH_ITS_TABLE,
     schema::A_MISSING_TABLE_IS_NAMED_WITH_ITS_CURE,
     schema::A_LATER_SCHEMA_IS_REFUSED,
+    rights::A_MISSING_PRIVILEGE_IS_NAMED,
+    rights::THE_GRANTED_PRIVILEGES_ARE_ENOUGH,
+    rights::A_TRIGGER_IS_NAMED,
     transactions::RECORD_AND_BUSINESS_ROW_COMMIT_TOGETHER,
     transactions::A_ROLLBACK_LEAVES_NEITHER,
     transactions::RACING_TRANSACTIONS_PAY_ONCE_PER_KEY,
@@ -34,6 +38,7 @@ pub(crate) const ALL: &[Case] = &[
     transactions::THE_DRIVERS_OWN_TRANSACTION_WILL_DO,
     settings::HOSTILE_SESSIONS_CHANGE_NO_LAW,
     settings::WHAT_IS_MISSING_IS_NAMED,
+    settings::OTHER_TABLES_DO_NOT_MATTER,
     settings::A_TOKEN_THAT_CANNOT_GROW_IS_NAMED,
     waits::A_CLAIM_WAITS_SHORTLY_FOR_THE_TRANSACTION_THAT_CLAIMED,
     waits::THE_CALLERS_SETTINGS_ARE_THE_SAME_AFTER_AN_OPERATION,

@@ -20,6 +20,10 @@ pub(super) const WHAT_IS_MISSING_IS_NAMED: Case =
     case(11, "verify_names_what_differs_from_the_schema", |cx| {
         Box::pin(verify_names_what_differs_from_the_schema(cx))
     });
+pub(super) const OTHER_TABLES_DO_NOT_MATTER: Case =
+    case(14, "verify_passes_while_other_tables_change", |cx| {
+        Box::pin(verify_passes_while_other_tables_change(cx))
+    });
 pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_NAMED: Case = case(
     5,
     "a_token_that_cannot_grow_is_named_and_spoils_no_batch",
@@ -116,6 +120,24 @@ async fn verify_names_what_differs_from_the_schema(cx: &Context) -> CaseResult {
             "theirs",
             format!("ALTER TABLE [{table}] DROP COLUMN theirs;"),
         ),
+        (
+            format!("ALTER TABLE [{table}] ALTER COLUMN token int;"),
+            "token",
+            format!("ALTER TABLE [{table}] ALTER COLUMN token bigint;"),
+        ),
+        (
+            format!("ALTER TABLE [{table}] DROP CONSTRAINT [{table}_key];"),
+            "primary key",
+            format!(
+                "ALTER TABLE [{table}] ADD CONSTRAINT [{table}_key]
+                 PRIMARY KEY CLUSTERED (scope, operation, id);"
+            ),
+        ),
+        (
+            format!("ALTER TABLE [{table}_watermarks] ALTER COLUMN version int;"),
+            "version",
+            format!("ALTER TABLE [{table}_watermarks] ALTER COLUMN version bigint;"),
+        ),
     ] {
         harness.run(table, &change).await?;
         let error = store.verify().await.unwrap_err();
@@ -125,6 +147,34 @@ async fn verify_names_what_differs_from_the_schema(cx: &Context) -> CaseResult {
         store.verify().await?;
     }
     Ok(())
+}
+
+/// Babelfish's `sys.columns` reads the columns of every table in the database, and fails if another
+/// session drops one of them meanwhile.
+async fn verify_passes_while_other_tables_change(cx: &Context) -> CaseResult {
+    let harness = support::harness(cx)?;
+    let (store, table) = (harness.store(cx.namespace())?, cx.namespace());
+    let other = format!("[{table}_payments]");
+    let create = format!("CREATE TABLE {other} (id int NOT NULL PRIMARY KEY);");
+    harness.run(table, &create).await?;
+    let changes = async {
+        loop {
+            let add = format!("ALTER TABLE {other} ADD note int NULL;");
+            harness.run(table, &add).await?;
+            let drop = format!("ALTER TABLE {other} DROP COLUMN note;");
+            harness.run(table, &drop).await?;
+        }
+    };
+    let verifies = async {
+        for _ in 0..30 {
+            store.verify().await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        verified = verifies => verified,
+        failed = changes => failed,
+    }
 }
 
 async fn a_token_that_cannot_grow_is_named_and_spoils_no_batch(cx: &Context) -> CaseResult {

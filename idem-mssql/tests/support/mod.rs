@@ -109,6 +109,23 @@ impl MssqlHarness {
         Ok(MssqlStore::with_config(pool, self.config(namespace)?))
     }
 
+    /// Opens the same as another user, with a pool of its own.
+    pub(crate) fn store_as(
+        &self,
+        user: &str,
+        password: &str,
+        namespace: &str,
+    ) -> Result<MssqlStore, BoxError> {
+        let mut url = Url::parse(&self.url)?;
+        let taken = url.set_username(user);
+        taken
+            .and_then(|()| url.set_password(Some(password)))
+            .map_err(|()| "no user in the URL")?;
+        let manager = Manager::from_url(url.as_str())?;
+        let pool = Pool::builder(manager).max_size(2).build()?;
+        Ok(MssqlStore::with_config(pool, self.config(namespace)?))
+    }
+
     /// Runs a script of the tests' own; returns all rows of all results.
     pub(crate) async fn run(&self, namespace: &str, sql: &str) -> Result<Vec<Row>, BoxError> {
         let pool = self.pool(namespace)?;
