@@ -18,7 +18,7 @@ use super::protocol::{Order, Report};
 use super::worker::say;
 
 /// How long a delivery may wait for an unreachable store or for another's claim.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest work, in milliseconds.
 const MAX_WORK: u64 = 4;

@@ -3,17 +3,22 @@
 use std::io::{BufRead, Write, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_core::BoxError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep};
 
-use super::backend::{self, Place};
-use super::desk::Desk;
+use super::backend::{self, Backend, Place};
+use super::desk::{Desk, PATIENCE};
 use super::protocol::{Order, Report, Setup, line};
 use super::stop::{Stop, chain};
 
 /// The argument that makes the command a worker.
 pub(crate) const ARGUMENT: &str = "storm-worker";
+
+/// The pause before a worker tries again to reach the store.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Returns whether this process was started as a worker.
 pub(crate) fn is_asked_for() -> bool {
@@ -84,7 +89,7 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
         worker: setup.worker.clone(),
     };
     let desk = Arc::new(Desk {
-        backend: backend::open(&place).await?,
+        backend: open(&place).await?,
         lease: setup.lease,
         sabotage: setup.sabotage,
         worker: setup.worker,
@@ -102,6 +107,18 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
         });
     }
     Ok(())
+}
+
+/// Opens the store. The parent has reached it before, so an error means that the server is away for
+/// a while: a worker is often started while it restarts.
+async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
+    let begun = Instant::now();
+    loop {
+        match backend::open(place).await {
+            Err(_) if begun.elapsed() < PATIENCE => sleep(PAUSE).await,
+            opened => return opened,
+        }
+    }
 }
 
 /// Writes the report at once. The parent always reads, so this does not block for long; if the

@@ -11,6 +11,7 @@ const STORES: &[Store] = &[
     ("mysql", &["mysql"], "MySQL "),
     ("galera", &["galera"], "MariaDB "),
     ("mongo", &["mongo"], "MongoDB"),
+    ("mssql", &["mssql"], " SQL "),
     ("redis", &["redis"], "Redis "),
     ("valkey", &["valkey"], "Valkey "),
     ("redis-cluster", &["redis-cluster"], " cluster"),
