@@ -207,7 +207,7 @@ async fn a_trigger_is_named(cx: &Context) -> CaseResult {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{create}: {error}");
         let text = error.to_string();
         assert!(text.contains("has a trigger"), "{create}: {error}");
-        assert!(text.contains("drop or disable it"), "{create}: {error}");
+        assert!(text.contains("drop or disable"), "{create}: {error}");
         let disable = format!("DISABLE TRIGGER [{trigger}] ON [{table}];");
         harness.run(namespace, &disable).await?;
         store.verify().await?;
