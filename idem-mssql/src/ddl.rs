@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use idem_sql::schema::Table;
+
 use crate::config::Config;
 
 /// The version of the schema that this crate works with.
 pub const SCHEMA_VERSION: u32 = 1;
 
-const TEMPLATE: &str = include_str!("schema.sql");
+const RECORDS: &str = include_str!("schema.sql");
+const MARKS: &str = include_str!("schema_marks.sql");
 
 /// Returns the DDL as text, for applications that run their own migrations;
 /// [`MssqlStore::migrate`](crate::MssqlStore::migrate) runs the same.
@@ -27,17 +30,13 @@ pub fn schema_sql(config: &Config) -> String {
             format!("IF SCHEMA_ID(N'{schema}') IS NULL\nBEGIN\n    EXEC sp_executesql N'CREATE SCHEMA [{schema}]';\nEND;\n")
         })
         .unwrap_or_default();
-    let table = config.table();
-    let ddl = TEMPLATE
-        .replace("{table}", &config.qualified_table())
-        .replace("{version_table}", &config.qualified_version_table())
-        .replace("{primary_key}", &format!("[{table}_key]"))
-        .replace("{purge_index}", &format!("[{table}_purge_at]"))
-        .replace("{sweep_index}", &format!("[{table}_sweep_at]"))
-        .replace("{marks}", &config.qualified_marks())
-        .replace("{marks_key}", &format!("[{table}_mark_key]"))
-        .replace("{marks_index}", &format!("[{table}_marks_at]"));
-    schema + &ddl
+    schema + &tables(config).map(|table| table.ddl).concat()
+}
+
+pub(crate) fn tables(config: &Config) -> [Table; 2] {
+    let quoted = [config.qualified_table(), config.qualified_marks()];
+    let records = RECORDS.replace("{version_table}", &config.qualified_version_table());
+    Table::both(config.table(), quoted, [&records, MARKS])
 }
 
 /// Returns how long the server waits for the lock of a migration: nine tenths of the client's time.
@@ -96,5 +95,14 @@ mod tests {
         assert!(sql.contains(&format!("VALUES ({SCHEMA_VERSION})")));
         assert!(!sql.contains('{'));
         assert!(!schema_sql(&Config::new()).contains("SCHEMA_ID"));
+    }
+
+    #[test]
+    fn the_needed_columns_are_read_from_the_ddl() {
+        let [records, marks] = tables(&Config::new());
+        assert_eq!((records.columns().len(), marks.columns().len()), (16, 5));
+        let (first, last) = (&records.columns()[0], &records.columns()[15]);
+        assert_eq!(first.definition, "varbinary(255) NOT NULL");
+        assert_eq!((last.name, last.is_nullable), ("result", true));
     }
 }

@@ -19,7 +19,6 @@ mod statements;
 mod store;
 mod tx;
 mod url;
-mod verify;
 
 pub use config::{ClaimMethod, Config};
 pub use ddl::{SCHEMA_VERSION, schema_sql};

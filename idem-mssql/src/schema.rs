@@ -1,20 +1,29 @@
-//! The migration that creates the tables, and the check that they exist.
+//! The migration of the tables and their verification.
 
-use idem_core::{Effect, Error, ErrorKind, Result};
-use idem_sql::schema::{MAX_TRIES, is_current, misconfigured};
+use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
+use idem_sql::schema::{
+    self, CatalogueRow, NeededColumn, Schema, Table, create_once_more, differs, lacks_privileges,
+    misconfigured,
+};
+use tiberius::Row;
 
-use crate::ddl::{SCHEMA_VERSION, create_script};
+use crate::ddl::{SCHEMA_VERSION, create_script, tables};
 use crate::error::{Access, classify, is_created_elsewhere};
 use crate::row::Columns;
 use crate::session::{ConnectionGuard, Query};
+use crate::sql;
+use crate::statements::Statement;
 use crate::store::{BACKEND, MssqlStore};
 
 /// The first release that is still supported and has everything that the statements use.
 const MIN_RELEASE: u32 = 2017;
 
+/// In the order of the server's answer.
+const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+
 impl MssqlStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are
-    /// missing, and checks server and version. An existing table is left alone, so an installation
+    /// missing, and checks server and tables. An existing table is left alone, so an installation
     /// without a table of watermarks gets one while it stays in use. Safe when many processes start
     /// at once; when there is nothing to do it only reads.
     ///
@@ -26,9 +35,10 @@ impl MssqlStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than SQL Server 2017, a permission is missing, or
-    /// the table is of a later version; `Contention` when others hold the lock for too long;
-    /// `Unavailable` as usual.
+    /// - `Misconfigured` when the server is older than SQL Server 2017 or a permission is missing;
+    ///   when a table is of a later version, is not this crate's, or lacks a part that the
+    ///   statements need.
+    /// - `Contention` when others hold the lock for too long; `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -36,16 +46,23 @@ impl MssqlStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        if self.is_complete().await.map_err(at)? {
-            return Ok(());
-        }
-        for _ in 1..MAX_TRIES {
-            match self.create().await {
-                Err(error) if is_created_elsewhere(&error) => {}
-                result => return result.map_err(at),
-            }
-        }
-        self.create().await.map_err(at)
+        schema::migrate(&MssqlSchema(self)).await.map_err(at)
+    }
+
+    /// Checks that the server and the tables suit this crate. The tables must exist, in this
+    /// version, and their columns, keys, indexes and triggers and this user's privileges must be as
+    /// the statements need them. Only reads.
+    ///
+    /// A server may hide a trigger from a user who has no right to its definition. Babelfish hides it
+    /// from everybody except its owner. Run this as the owner of the tables to see every difference.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with the remedy; `Unavailable` as usual.
+    pub async fn verify(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "verify");
+        self.check_server().await.map_err(at)?;
+        schema::verify(&MssqlSchema(self)).await.map_err(at)
     }
 
     /// Runs one script with one transaction in it, so that nothing is left open when this future is
@@ -78,32 +95,6 @@ impl MssqlStore {
         ))
     }
 
-    /// Checks that the server and the tables suit this crate. The tables must exist, in this
-    /// version, and their columns, keys, indexes and triggers and this user's privileges must be as
-    /// the statements need them. Only reads.
-    ///
-    /// A server may hide a trigger from a user who has no right to its definition. Babelfish hides it
-    /// from everybody except its owner. Run this as the owner of the tables to see every difference.
-    ///
-    /// # Errors
-    ///
-    /// `Misconfigured` with the remedy; `Unavailable` as usual.
-    pub async fn verify(&self) -> Result<()> {
-        let at = |error: Error| error.at(BACKEND, "verify");
-        self.check_server().await.map_err(at)?;
-        if self.is_complete().await.map_err(at)? {
-            return self.verify_shape().await.map_err(at);
-        }
-        let config = &self.operations.config;
-        Err(at(misconfigured(format!(
-            "{}, {} or {} is missing, not this crate's, or not to be seen by this user; run `migrate()` or the \
-             printed schema, or GRANT SELECT ON each of them TO the user",
-            config.qualified_table(),
-            config.qualified_marks(),
-            config.qualified_version_table(),
-        ))))
-    }
-
     async fn check_server(&self) -> Result<()> {
         let version = self.operations.server_version(&mut self.session()).await?;
         match release(&version) {
@@ -113,17 +104,73 @@ impl MssqlStore {
             _ => Ok(()),
         }
     }
+}
 
-    /// Returns whether the tables exist in this version, by the table that holds the version.
-    async fn is_complete(&self) -> Result<bool> {
-        let query = Query::new(&self.operations.sql.schema_version);
-        let rows = self.session().rows(query, Access::Read).await?;
-        let Some(row) = rows.first() else {
-            return Ok(false);
+struct MssqlSchema<'s>(&'s MssqlStore);
+
+#[async_trait]
+impl Schema for MssqlSchema<'_> {
+    const VERSION: u32 = SCHEMA_VERSION;
+    const COLUMNS: &'static str = sql::COLUMNS_OF_TABLE;
+    const INDEX_COLUMNS: &'static str = sql::INDEX_COLUMNS_OF_TABLE;
+
+    fn tables(&self) -> [Table; 2] {
+        tables(&self.0.operations.config)
+    }
+
+    async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
+        let version_table = self.0.operations.config.qualified_version_table();
+        let statement = Statement::plain(query.replace("{version_table}", &version_table));
+        let query = Query::new(&statement).bind(&*table.quoted);
+        let rows = self.0.session().rows(query, Access::Read).await?;
+        let read = |row: &Row| {
+            CatalogueRow::read(row.len(), |index| {
+                if let Ok(number) = Columns(row).optional_number(index) {
+                    return Ok(number.unwrap_or_default().to_string());
+                }
+                let text = Columns(row).optional_text(index)?;
+                Ok(text.unwrap_or_default().to_owned())
+            })
         };
-        let has_marks = Columns(row).number(1)? == 1;
-        let version = u32::try_from(Columns(row).number(0)?).ok();
-        Ok(is_current(version, SCHEMA_VERSION)? && has_marks)
+        rows.iter().map(read).collect()
+    }
+
+    async fn version(&self, table: &Table) -> Result<Option<u32>> {
+        let rows = self.rows(sql::VERSION_OF_TABLE, table).await?;
+        Ok(rows.first().and_then(|row| row.text(0).parse().ok()))
+    }
+
+    fn alter(table: &str, column: &NeededColumn<'_>) -> String {
+        format!(
+            "ALTER TABLE {table} ALTER COLUMN {} {}",
+            column.name, column.definition
+        )
+    }
+
+    async fn check_access(&self, table: &Table) -> Result<()> {
+        let row = self.row(sql::ACCESS_TO_TABLE, table).await?;
+        if row.text(0) == "READ_ONLY" {
+            return Err(misconfigured(
+                "the database only reads; connect to the primary, without read-only intent",
+            ));
+        }
+        if row.number(1) > 0 {
+            let difference = "it has a trigger, and the statements cannot run beside one (334); \
+                              drop or disable it";
+            return Err(differs(table, difference));
+        }
+        let privileges = PRIVILEGES.iter().zip(3..);
+        let lacks = privileges.filter(|(_, column)| row.number(*column) != 1);
+        let lacks: Vec<_> = lacks.map(|(privilege, _)| *privilege).collect();
+        match lacks.is_empty() {
+            true => Ok(()),
+            false => Err(lacks_privileges(table, row.text(2), &lacks.join(", "))),
+        }
+    }
+
+    /// The script asks again which tables are missing, under its lock.
+    async fn create(&self, _missing: &[Table]) -> Result<()> {
+        create_once_more(|| self.0.create(), is_created_elsewhere).await
     }
 }
 

@@ -19,23 +19,10 @@ BEGIN
         attempt_id    varbinary(16)  NOT NULL,  -- who holds it; zeros: nobody
         metadata      nvarchar(max)  NULL,      -- JSON
         result        varbinary(max) NULL,      -- the sealed response or failure; while in flight, the last checkpoint
-        CONSTRAINT {primary_key} PRIMARY KEY CLUSTERED (scope, operation, id)
+        CONSTRAINT [{prefix}_key] PRIMARY KEY CLUSTERED (scope, operation, id)
     );
-    CREATE INDEX {purge_index} ON {table} (purge_at);
-    CREATE INDEX {sweep_index} ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;
+    CREATE INDEX [{prefix}_purge_at] ON {table} (purge_at);
+    CREATE INDEX [{prefix}_sweep_at] ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;
     CREATE TABLE {version_table} (version int NOT NULL);
     INSERT INTO {version_table} (version) VALUES (1);
-END;
--- idem watermarks, schema version 1: the latest version of each source.
-IF OBJECT_ID(N'{marks}', N'U') IS NULL
-BEGIN
-    CREATE TABLE {marks} (
-        scope         varbinary(255) NOT NULL,
-        operation     varbinary(128) NOT NULL,
-        id            varbinary(255) NOT NULL,
-        version       bigint         NOT NULL,
-        expires_at    bigint         NOT NULL,  -- the source has no mark from here on
-        CONSTRAINT {marks_key} PRIMARY KEY CLUSTERED (scope, operation, id)
-    );
-    CREATE INDEX {marks_index} ON {marks} (expires_at);
 END;

@@ -48,11 +48,6 @@ idem_sql::statements! {
     plain: Statement, of &str {
         server: "SELECT @@VERSION;",
         babelfish: "SELECT CAST(SERVERPROPERTY(N'Babelfish') AS nvarchar(128));",
-        schema_version: "IF OBJECT_ID(N'{version_table}', N'U') IS NOT NULL
-SELECT version, CASE WHEN OBJECT_ID(N'{marks}', N'U') IS NULL THEN 0 ELSE 1 END FROM {version_table};",
-        columns: sql::COLUMNS_OF_TABLES,
-        indexes: sql::INDEXES_OF_TABLES,
-        rights: sql::RIGHTS,
     }
 }
 
@@ -61,7 +56,6 @@ impl Statements {
         let tables = [
             ("{table}", config.qualified_table()),
             ("{marks}", config.qualified_marks()),
-            ("{version_table}", config.qualified_version_table()),
         ];
         let text = |template: &str, values: &[(String, String)]| {
             let text = expand(template, values);
@@ -159,7 +153,7 @@ impl Statement {
         }
     }
 
-    fn plain(text: String) -> Self {
+    pub(crate) fn plain(text: String) -> Self {
         Self { text, wait: None }
     }
 

@@ -69,6 +69,15 @@ fn scripts() -> BTreeMap<String, String> {
         let text = statement.in_transaction(Wait::Shortly).into_owned();
         scripts.insert(format!("{name} in a transaction"), text);
     }
+    for (name, text) in [
+        ("version of a table", sql::VERSION_OF_TABLE),
+        ("columns of a table", sql::COLUMNS_OF_TABLE),
+        ("index columns of a table", sql::INDEX_COLUMNS_OF_TABLE),
+        ("access to a table", sql::ACCESS_TO_TABLE),
+    ] {
+        let text = text.replace("{version_table}", &config.qualified_version_table());
+        scripts.insert(name.to_owned(), text);
+    }
     scripts.insert("printed schema".to_owned(), ddl::schema_sql(&config));
     scripts.insert("migration".to_owned(), ddl::create_script(&config));
     scripts
@@ -99,10 +108,6 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
         ),
         ("server", &statements.server),
         ("babelfish", &statements.babelfish),
-        ("schema version", &statements.schema_version),
-        ("columns", &statements.columns),
-        ("indexes", &statements.indexes),
-        ("rights", &statements.rights),
     ]
     .map(|(name, statement)| (name.to_owned(), statement))
     .into();

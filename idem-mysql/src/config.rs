@@ -101,14 +101,9 @@ impl Config {
         self.qualified(&self.table)
     }
 
-    /// Returns the name of the table of watermarks.
-    pub(crate) fn marks(&self) -> String {
-        format!("{}_watermarks", self.table)
-    }
-
-    /// Returns the same, quoted, with the database if one is set.
+    /// Returns the same for the table of watermarks.
     pub(crate) fn qualified_marks(&self) -> String {
-        self.qualified(&self.marks())
+        self.qualified(&format!("{}_watermarks", self.table))
     }
 
     fn qualified(&self, table: &str) -> String {

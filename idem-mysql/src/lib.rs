@@ -23,7 +23,6 @@ mod store;
 mod transaction;
 mod transaction_retry;
 mod tx;
-mod verify;
 
 pub use config::Config;
 pub use counters::Contention;

@@ -1,7 +1,8 @@
-//! The tables and their indexes, and the migration that creates them.
+//! The tables and their indexes, their migration and their verification.
 
-use idem_core::{Error, Result};
-use idem_sql::schema::{is_current, misconfigured};
+use idem_core::{Effect, Error, ErrorKind, Result, async_trait};
+use idem_sql::schema::{self, CatalogueRow, NeededColumn, Schema, Table, differs};
+use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, Executor, Row};
 
 use crate::config::Config;
@@ -12,8 +13,7 @@ use crate::store::{BACKEND, MySqlStore};
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-const RECORDS: &str = include_str!("schema.sql");
-const MARKS: &str = include_str!("schema_marks.sql");
+const TEMPLATES: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_marks.sql")];
 
 /// Returns the DDL as text, for applications that run their own migrations; [`MySqlStore::migrate`]
 /// runs the same.
@@ -21,25 +21,17 @@ const MARKS: &str = include_str!("schema_marks.sql");
 /// The text may run any number of times.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
-    let tables = [RECORDS, MARKS].map(|template| table_sql(config, template));
-    let statements = database_sql(config).into_iter().chain(tables);
-    statements.map(|sql| sql + ";\n").collect()
+    database_sql(config).unwrap_or_default() + &tables(config).map(|table| table.ddl).concat()
 }
 
 fn database_sql(config: &Config) -> Option<String> {
     let database = config.database()?;
-    Some(format!("CREATE DATABASE IF NOT EXISTS `{database}`"))
+    Some(format!("CREATE DATABASE IF NOT EXISTS `{database}`;\n"))
 }
 
-fn table_sql(config: &Config, template: &str) -> String {
-    let table = config.table();
-    template
-        .trim_end()
-        .trim_end_matches(';')
-        .replace("{table}", &config.qualified_table())
-        .replace("{purge_index}", &format!("`{table}_purge_at`"))
-        .replace("{marks}", &config.qualified_marks())
-        .replace("{marks_index}", &format!("`{table}_marks_at`"))
+fn tables(config: &Config) -> [Table; 2] {
+    let quoted = [config.qualified_table(), config.qualified_marks()];
+    Table::both(config.table(), quoted, TEMPLATES)
 }
 
 impl MySqlStore {
@@ -68,12 +60,7 @@ impl MySqlStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        let missing = self.missing().await.map_err(at)?;
-        if !missing.is_empty() {
-            self.create(missing).await.map_err(at)?;
-            self.check_version().await.map_err(at)?;
-        }
-        self.check_tables().await.map_err(at)
+        schema::migrate(&MySqlSchema(self)).await.map_err(at)
     }
 
     /// Checks that the server and the tables suit this crate. The tables must exist, in this
@@ -87,54 +74,110 @@ impl MySqlStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        self.check_version().await.map_err(at)?;
-        self.check_tables().await.map_err(at)?;
-        self.check_privileges().await.map_err(at)
+        schema::verify(&MySqlSchema(self)).await.map_err(at)
     }
 
     async fn check_server(&self) -> Result<()> {
         let server = Server::read(&mut self.session()).await?;
         server.check(self.config())
     }
+}
 
-    async fn check_version(&self) -> Result<()> {
-        if self.missing().await?.is_empty() {
-            return Ok(());
-        }
-        Err(misconfigured(
-            "a table is missing, not this crate's, or hidden from a user without a privilege on it; run `migrate()` or \
-             the printed schema, or grant SELECT, INSERT, UPDATE and DELETE on both tables"
-                .to_owned(),
-        ))
+struct MySqlSchema<'s>(&'s MySqlStore);
+
+#[async_trait]
+impl Schema for MySqlSchema<'_> {
+    const VERSION: u32 = SCHEMA_VERSION;
+
+    const COLUMNS: &'static str = "SELECT CAST(column_name AS BINARY),
+            CAST(CONCAT(data_type, IF(column_type LIKE '%unsigned%', ' unsigned', '')) AS BINARY),
+            CAST(COALESCE(character_octet_length, 0) AS SIGNED), is_nullable = 'YES',
+            column_default IS NOT NULL OR LENGTH(extra) > 0, 0
+        FROM information_schema.columns
+        WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
+
+    // Batches are in the order of keys, in which the server locks the rows of the printed primary
+    // key: with another order two batches could wait for each other. A part of a column (`sub_part`)
+    // takes different keys for equal.
+    const INDEX_COLUMNS: &'static str = "SELECT CAST(index_name AS BINARY), seq_in_index = 1,
+            index_name = 'PRIMARY' AND sub_part IS NULL
+                AND column_name = ELT(seq_in_index, 'scope', 'operation', 'id'),
+            CAST(column_name AS BINARY)
+        FROM information_schema.statistics
+        WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
+
+    fn tables(&self) -> [Table; 2] {
+        tables(self.0.config())
     }
 
-    /// Returns the statements that create the tables that are missing in this version.
-    async fn missing(&self) -> Result<Vec<String>> {
-        let config = self.config();
-        let tables = [
-            (config.table().to_owned(), "idem records", RECORDS),
-            (config.marks(), "idem watermarks", MARKS),
-        ];
-        let mut missing = Vec::new();
-        for (table, what, template) in tables {
-            if !is_current(self.schema_version(&table, what).await?, SCHEMA_VERSION)? {
-                missing.push(table_sql(config, template));
-            }
+    async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
+        let database = self.0.config().database();
+        let query = || sqlx::query(query).bind(database).bind(&*table.name);
+        let rows = self.0.session().rows(query, Access::Read).await?;
+        let read = |row: &MySqlRow| {
+            CatalogueRow::read(row.len(), |index| {
+                if let Ok(number) = row.try_get::<Option<i64>, usize>(index) {
+                    return Ok(number.unwrap_or_default().to_string());
+                }
+                let bytes: Option<&[u8]> = row.try_get_unchecked(index).map_err(decode)?;
+                Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn version(&self, table: &Table) -> Result<Option<u32>> {
+        let query = "SELECT CAST(table_comment AS BINARY), CAST(engine AS BINARY)
+            FROM information_schema.tables
+            WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
+        let rows = self.rows(query, table).await?;
+        let version = rows
+            .first()
+            .and_then(|row| table.marked_version(row.text(0)));
+        if version.is_some() && rows.iter().any(|row| row.text(1) != "InnoDB") {
+            let set = format!("ALTER TABLE {} ENGINE = InnoDB", table.quoted);
+            let not_kept = "it is no table of InnoDB, which keeps what was committed";
+            return Err(differs(table, &format!("{not_kept}; {set}")));
         }
-        Ok(missing)
+        Ok(version)
+    }
+
+    fn alter(table: &str, column: &NeededColumn<'_>) -> String {
+        format!(
+            "ALTER TABLE {table} MODIFY {} {}",
+            column.name, column.definition
+        )
+    }
+
+    /// Sends a statement of each kind that meets no row, so that the server reports missing
+    /// privileges.
+    async fn check_access(&self, table: &Table) -> Result<()> {
+        let names: Vec<_> = table.columns().iter().map(|column| column.name).collect();
+        let (table, column, names) = (&table.quoted, names[0], names.join(", "));
+        for sql in [
+            format!("SELECT {names} FROM {table} WHERE 0 = 1 FOR UPDATE"),
+            format!("INSERT INTO {table} ({names}) SELECT {names} FROM {table} WHERE 0 = 1"),
+            format!("UPDATE {table} SET {column} = {column} WHERE 0 = 1"),
+            format!("DELETE FROM {table} WHERE 0 = 1"),
+        ] {
+            let query = || sqlx::query(AssertSqlSafe(sql.clone())).persistent(false);
+            let kind = sql.split(' ').next().unwrap_or_default();
+            let rows = self.0.session().rows(query, Access::Read).await;
+            rows.map_err(|error| refused(error, kind, table))?;
+        }
+        Ok(())
     }
 
     /// Runs in its own task, on a connection that is closed afterwards: statements that define data
     /// take time, and a future of the driver must not be dropped half-way.
-    async fn create(&self, tables: Vec<String>) -> Result<()> {
-        let (pool, config) = (self.pool.clone(), self.config().clone());
+    async fn create(&self, missing: &[Table]) -> Result<()> {
+        let (pool, database) = (self.0.pool.clone(), database_sql(self.0.config()));
+        let tables = missing.iter().map(|table| table.ddl.clone());
+        let script: Vec<_> = database.into_iter().chain(tables).collect();
         let created = tokio::spawn(async move {
             let mut connection = pool.acquire().await?;
             connection.close_on_drop();
-            if let Some(sql) = database_sql(&config) {
-                connection.execute(AssertSqlSafe(sql)).await?;
-            }
-            for sql in tables {
+            for sql in script {
                 connection.execute(AssertSqlSafe(sql)).await?;
             }
             Ok(())
@@ -142,27 +185,17 @@ impl MySqlStore {
         let created = created.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
         created.map_err(|error| classify(error, Access::Write))
     }
+}
 
-    /// Returns the version in the table's comment; `None` when there is no such table or comment.
-    async fn schema_version(&self, table: &str, what: &str) -> Result<Option<u32>> {
-        let config = self.config();
-        let query = || {
-            sqlx::query(
-                "SELECT CAST(table_comment AS BINARY) FROM information_schema.tables
-                WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?",
-            )
-            .bind(config.database())
-            .bind(table)
-        };
-        let rows = self.session().rows(query, Access::Read).await?;
-        let comment: &[u8] = match rows.first() {
-            Some(row) => row.try_get_unchecked(0).map_err(decode)?,
-            None => return Ok(None),
-        };
-        let comment = String::from_utf8_lossy(comment);
-        let version = comment.strip_prefix(&format!("{what}, schema version "));
-        Ok(version.and_then(|version| version.parse().ok()))
+/// Says which statement was refused.
+fn refused(error: Error, kind: &str, table: &str) -> Error {
+    if error.kind() != ErrorKind::Misconfigured {
+        return error;
     }
+    let message = format!(
+        "the user may not {kind} on {table}: {error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO this user"
+    );
+    Error::new(ErrorKind::Misconfigured, Effect::None, message).with_source(error)
 }
 
 #[cfg(test)]

@@ -18,6 +18,6 @@ CREATE TABLE IF NOT EXISTS {table} (
     metadata      MEDIUMBLOB     NULL     COMMENT 'JSON, UTF-8',
     result        LONGBLOB       NULL     COMMENT 'the sealed response or failure; while in flight, the last checkpoint',
     PRIMARY KEY (scope, operation, id),
-    KEY {purge_index} (purge_at)
+    KEY `{prefix}_purge_at` (purge_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET = utf8mb4
   COMMENT = 'idem records, schema version 1';

@@ -8,7 +8,6 @@ mod config;
 mod connection;
 mod defaults;
 mod error;
-mod inspection;
 mod listen;
 mod listen_hub;
 mod operations;

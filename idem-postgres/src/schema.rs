@@ -1,21 +1,22 @@
-//! The tables and their indexes, and the migration that creates them.
+//! The tables and their indexes, their migration and their verification.
 
-use idem_core::{Error, Result};
-use idem_sql::schema::{MAX_TRIES, fnv_1a, is_current, misconfigured};
+use idem_core::{Error, Result, async_trait};
+use idem_sql::schema::{
+    self, CatalogueRow, NeededColumn, Schema, Table, create_once_more, differs, fnv_1a,
+    lacks_privileges, misconfigured,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::config::{Config, StatementMode};
 use crate::defaults::{SESSION, SessionState};
 use crate::error::{Access, classify, decode};
-use crate::inspection::no_row;
 use crate::store::{BACKEND, PostgresStore};
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-const RECORDS: &str = include_str!("schema.sql");
-const MARKS: &str = include_str!("schema_marks.sql");
+const TEMPLATES: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_marks.sql")];
 
 /// Returns the DDL as text, for applications that run their own migrations;
 /// [`PostgresStore::migrate`] runs the same.
@@ -39,7 +40,7 @@ const MARKS: &str = include_str!("schema_marks.sql");
 /// `autovacuum_vacuum_cost_limit` on the server if it does not keep up.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
-    schema_ddl(config) + &ddl(config, RECORDS) + &ddl(config, MARKS)
+    schema_ddl(config) + &tables(config).map(|table| table.ddl).concat()
 }
 
 fn schema_ddl(config: &Config) -> String {
@@ -47,19 +48,14 @@ fn schema_ddl(config: &Config) -> String {
     config.schema().map(create).unwrap_or_default()
 }
 
-fn ddl(config: &Config, template: &str) -> String {
-    let table = config.table();
-    template
-        .replace("{table}", &config.qualified_table())
-        .replace("{purge_index}", &format!("\"{table}_purge_at\""))
-        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""))
-        .replace("{marks}", &config.qualified_marks())
-        .replace("{marks_index}", &format!("\"{table}_marks_at\""))
+fn tables(config: &Config) -> [Table; 2] {
+    let quoted = [config.qualified_table(), config.qualified_marks()];
+    Table::both(config.table(), quoted, TEMPLATES)
 }
 
 impl PostgresStore {
     /// Creates the schema (if one is configured), the tables and their indexes where they are
-    /// missing, and checks server and version. An existing table is left alone, so an installation
+    /// missing, and checks server and tables. An existing table is left alone, so an installation
     /// without a table of watermarks gets one while it stays in use. Safe when many processes start
     /// at once; when there is nothing to do it only reads.
     ///
@@ -70,8 +66,10 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is not
-    /// UTF8, a privilege is missing, or a table is of a later version; `Unavailable` as usual.
+    /// - `Misconfigured` when the server is older than PostgreSQL 12, the database's encoding is
+    ///   not UTF8, or a privilege is missing; when a table is of a later version, is not this
+    ///   crate's, or lacks a part that the statements need.
+    /// - `Unavailable` as usual.
     ///
     /// # Cancellation
     ///
@@ -79,53 +77,7 @@ impl PostgresStore {
     pub async fn migrate(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "migrate");
         self.check_server().await.map_err(at)?;
-        let missing = self.missing().await.map_err(at)?;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        for _ in 1..MAX_TRIES {
-            match self.create(&missing).await {
-                Err(error) if is_created_elsewhere(&error) => {}
-                result => return result.map_err(|error| at(classify(error, Access::Write))),
-            }
-        }
-        self.create(&missing)
-            .await
-            .map_err(|error| at(classify(error, Access::Write)))
-    }
-
-    /// Returns the DDL of the tables that are missing in this version.
-    async fn missing(&self) -> Result<String> {
-        let config = &self.operations.config;
-        let tables = [
-            (config.qualified_table(), RECORDS),
-            (config.qualified_marks(), MARKS),
-        ];
-        let mut missing = String::new();
-        for (table, template) in tables {
-            if !is_current(self.schema_version(table).await?, SCHEMA_VERSION)? {
-                missing += &ddl(config, template);
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Sends one simple query, which is one transaction: no BEGIN stays open when this future is
-    /// dropped, and the lock ends with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is
-    /// not safe against a concurrent one. The read of a catalogue makes the server notice commits
-    /// that happened while it waited for the lock; taking an advisory lock does not.
-    async fn create(&self, missing: &str) -> Result<(), sqlx::Error> {
-        let config = &self.operations.config;
-        let script = format!(
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n\
-             SET LOCAL lock_timeout = 0;\n\
-             SELECT pg_catalog.pg_advisory_xact_lock({});\n\
-             SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace;\n{}{missing}",
-            lock_number(config),
-            schema_ddl(config)
-        );
-        let script = sqlx::raw_sql(AssertSqlSafe(script));
-        script.execute(&self.pool).await.map(drop)
+        schema::migrate(&PostgresSchema(self)).await.map_err(at)
     }
 
     /// Checks that the server, the session's defaults and the tables suit this crate. The tables
@@ -138,50 +90,143 @@ impl PostgresStore {
     pub async fn verify(&self) -> Result<()> {
         let at = |error: Error| error.at(BACKEND, "verify");
         self.check_server().await.map_err(at)?;
-        if !self.missing().await.map_err(at)?.is_empty() {
-            return Err(at(misconfigured(
-                "a table is missing or not this crate's; run `migrate()` or the printed schema",
-            )));
-        }
-        let config = self.config();
-        for (table, template) in [
-            (config.qualified_table(), RECORDS),
-            (config.qualified_marks(), MARKS),
-        ] {
-            self.verify_table(&table, template).await.map_err(at)?;
-        }
-        Ok(())
+        schema::verify(&PostgresSchema(self)).await.map_err(at)
     }
 
     async fn check_server(&self) -> Result<()> {
-        let rows = self.read(SESSION.to_owned()).await?;
-        let row = rows.first().ok_or_else(|| no_row("the session"))?;
-        let session = SessionState::of(row)?;
+        let rows = self.read(SESSION).await?;
+        let row = rows.first();
+        let session = SessionState::of(row.ok_or_else(|| Error::corrupt("no session"))?)?;
         session.check_server()?;
         // Unprepared statements run in transactions that set their own characteristics.
         session.check_defaults(self.config().statement_mode() == StatementMode::Prepared)
     }
 
-    /// Returns the version in the table's comment; `None` when there is no such table or comment.
-    async fn schema_version(&self, table: String) -> Result<Option<u32>> {
-        // Letters, digits and underscores, in quotes.
-        let sql = format!(
-            "SELECT pg_catalog.obj_description(pg_catalog.to_regclass('{table}'), 'pg_class')"
-        );
-        let rows = self.read(sql).await?;
-        let comment: Option<String> = match rows.first() {
-            Some(row) => row.try_get(0).map_err(decode)?,
-            None => None,
-        };
-        Ok(comment.and_then(|comment| comment.rsplit(' ').next()?.parse().ok()))
-    }
-
     /// Sends a simple query, which no pooler mixes up with another.
-    pub(crate) async fn read(&self, sql: String) -> Result<Vec<PgRow>> {
-        let query = sqlx::raw_sql(AssertSqlSafe(sql));
+    async fn read(&self, sql: impl Into<String>) -> Result<Vec<PgRow>> {
+        let query = sqlx::raw_sql(AssertSqlSafe(sql.into()));
         let rows = tokio::time::timeout(self.config().timeout(), query.fetch_all(&self.pool)).await;
         let rows = rows.map_err(|_| Access::Read.timed_out(self.config().timeout()))?;
         rows.map_err(|error| classify(error, Access::Read))
+    }
+}
+
+struct PostgresSchema<'s>(&'s PostgresStore);
+
+#[async_trait]
+impl Schema for PostgresSchema<'_> {
+    const VERSION: u32 = SCHEMA_VERSION;
+
+    // With `quote_all_identifiers` the server quotes names of types and columns, too.
+    const COLUMNS: &'static str = "SELECT a.attname,
+        pg_catalog.btrim(pg_catalog.format_type(a.atttypid, NULL), '\"'), 0,
+        CAST(NOT a.attnotnull AS integer), CAST(a.atthasdef OR a.attidentity <> '' AS integer),
+        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_collation AS l
+            WHERE l.oid = a.attcollation AND NOT l.collisdeterministic)
+        FROM pg_catalog.pg_attribute AS a
+        WHERE a.attrelid = pg_catalog.to_regclass('{table}') AND a.attnum > 0 AND NOT a.attisdropped";
+
+    const INDEX_COLUMNS: &'static str = "SELECT i.indexrelid, CAST(k = 1 AS integer),
+        CAST(i.indisunique AND i.indimmediate AND i.indpred IS NULL AS integer),
+        pg_catalog.btrim(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), '\"')
+        FROM pg_catalog.pg_index AS i, pg_catalog.generate_series(1, i.indnkeyatts) AS k
+        WHERE i.indrelid = pg_catalog.to_regclass('{table}') AND i.indisvalid";
+
+    fn tables(&self) -> [Table; 2] {
+        tables(self.0.config())
+    }
+
+    /// The name in the text is letters, digits and underscores, in quotes. Answers to simple
+    /// queries are text.
+    async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
+        let rows = self.0.read(query.replace("{table}", &table.quoted)).await?;
+        let read = |row: &PgRow| {
+            CatalogueRow::read(row.len(), |index| {
+                let value: Option<String> = row.try_get_unchecked(index).map_err(decode)?;
+                Ok(value.unwrap_or_default())
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn version(&self, table: &Table) -> Result<Option<u32>> {
+        let query =
+            "SELECT pg_catalog.obj_description(c.oid, 'pg_class'), c.relkind, c.relpersistence
+            FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass('{table}')";
+        let rows = self.rows(query, table).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let version = table.marked_version(row.text(0));
+        let difference = match (row.text(1), row.text(2)) {
+            _ if version.is_none() => return Ok(None),
+            ("r", "p") => return Ok(version),
+            ("r", "u") => {
+                let set = format!("ALTER TABLE {} SET LOGGED", table.quoted);
+                format!("it is UNLOGGED, so a crash of the server empties it; {set}")
+            }
+            ("r", _) => "it is a temporary table, which nobody else sees; name the schema of the \
+                 right one"
+                .to_owned(),
+            (kind, _) => {
+                format!(
+                    "it is no plain table (relkind {kind}), which the statements need; rename it"
+                )
+            }
+        };
+        Err(differs(table, &difference))
+    }
+
+    fn alter(table: &str, column: &NeededColumn<'_>) -> String {
+        let (name, kind) = (column.name, column.definition.trim_end_matches(" NOT NULL"));
+        let set = if column.is_nullable { "DROP" } else { "SET" };
+        format!(
+            "ALTER TABLE {table} ALTER COLUMN {name} TYPE {kind}, ALTER COLUMN {name} {set} NOT NULL"
+        )
+    }
+
+    async fn check_access(&self, table: &Table) -> Result<()> {
+        let query = "SELECT CAST(pg_catalog.row_security_active(c.oid) AS integer),
+            pg_catalog.concat_ws(', ',
+                CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN 'SELECT' END,
+                CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'INSERT') THEN 'INSERT' END,
+                CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'UPDATE') THEN 'UPDATE' END,
+                CASE WHEN NOT pg_catalog.has_table_privilege(c.oid, 'DELETE') THEN 'DELETE' END),
+            current_user
+            FROM pg_catalog.pg_class AS c WHERE c.oid = pg_catalog.to_regclass('{table}')";
+        let row = self.row(query, table).await?;
+        let (table_name, role) = (&table.quoted, format!("\"{}\"", row.text(2)));
+        if !row.text(1).is_empty() {
+            return Err(lacks_privileges(table, &role, row.text(1)));
+        }
+        match row.number(0) {
+            0 => Ok(()),
+            _ => Err(misconfigured(format!(
+                "row security is active on {table_name} for the role {role}: it may not see every \
+                 record; ALTER TABLE {table_name} DISABLE ROW LEVEL SECURITY"
+            ))),
+        }
+    }
+
+    /// Sends one simple query, which is one transaction: no BEGIN stays open when this future is
+    /// dropped, and the lock ends with it, behind a pooler too. CREATE … IF NOT EXISTS by itself is
+    /// not safe against a concurrent one. The read of a catalogue makes the server notice commits
+    /// that happened while it waited for the lock; taking an advisory lock does not.
+    async fn create(&self, missing: &[Table]) -> Result<()> {
+        let config = self.0.config();
+        let ddl: String = missing.iter().map(|table| &*table.ddl).collect();
+        let script = format!(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n\
+             SET LOCAL lock_timeout = 0;\n\
+             SELECT pg_catalog.pg_advisory_xact_lock({});\n\
+             SELECT pg_catalog.count(*) FROM pg_catalog.pg_namespace;\n{}{ddl}",
+            lock_number(config),
+            schema_ddl(config)
+        );
+        let create = || sqlx::raw_sql(AssertSqlSafe(script.clone())).execute(&self.0.pool);
+        let created = create_once_more(create, is_created_elsewhere).await;
+        created.map_err(|error| classify(error, Access::Write))?;
+        Ok(())
     }
 }
 

@@ -23,6 +23,6 @@ CREATE TABLE IF NOT EXISTS {table} (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.02
 );
-CREATE INDEX IF NOT EXISTS {purge_index} ON {table} (purge_at);
-CREATE INDEX IF NOT EXISTS {sweep_index} ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "{prefix}_purge_at" ON {table} (purge_at);
+CREATE INDEX IF NOT EXISTS "{prefix}_sweep_at" ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;
 COMMENT ON TABLE {table} IS 'idem records, schema version 1';

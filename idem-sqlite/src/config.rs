@@ -42,14 +42,9 @@ impl Config {
         format!("\"{}\"", self.table)
     }
 
-    /// Returns the name of the table of watermarks.
-    pub(crate) fn marks(&self) -> String {
-        format!("{}_watermarks", self.table)
-    }
-
-    /// Returns the same, quoted.
+    /// Returns the same for the table of watermarks.
     pub(crate) fn quoted_marks(&self) -> String {
-        format!("\"{}\"", self.marks())
+        format!("\"{}_watermarks\"", self.table)
     }
 }
 

@@ -13,12 +13,12 @@ mod pools;
 mod row;
 mod schema;
 mod session;
+mod settings;
 mod sql;
 mod statements;
 mod store;
 mod transaction;
 mod tx;
-mod verify;
 mod wait;
 mod write;
 

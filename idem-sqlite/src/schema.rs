@@ -1,70 +1,25 @@
-//! The tables and their indexes, and the migration that creates them.
+//! The tables and their indexes, their migration and their verification.
 
 use std::time::Duration;
 
-use idem_core::{Error, ErrorKind, Result};
-use sqlx::AssertSqlSafe;
+use idem_core::{Error, ErrorKind, Result, async_trait};
+use idem_sql::schema::{self, CatalogueRow, NeededColumn, Schema, Table, differs};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Row};
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::error::{Access, classify};
+use crate::error::{Access, classify, decode};
 use crate::store::{BACKEND, SqliteStore};
 use crate::transaction::WriteTransaction;
 
 /// The version of the schema that this crate works with, of each of its tables.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The required shape of a table.
-#[derive(Debug)]
-pub(crate) struct Needed {
-    /// Name, type, and whether it may be NULL.
-    pub(crate) columns: &'static [(&'static str, &'static str, Null)],
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Null {
-    Never,
-    Allowed,
-}
-
-/// The same for both tables, in any order: earlier versions had another order.
-pub(crate) const KEY: [&str; 3] = ["id", "operation", "scope"];
-
-pub(crate) const RECORDS: &Needed = &Needed {
-    columns: &[
-        ("scope", "TEXT", Null::Never),
-        ("operation", "TEXT", Null::Never),
-        ("id", "TEXT", Null::Never),
-        ("token", "INTEGER", Null::Never),
-        ("state", "INTEGER", Null::Never),
-        ("attempts", "INTEGER", Null::Never),
-        ("created_at", "INTEGER", Null::Never),
-        ("lease_ends_at", "INTEGER", Null::Never),
-        ("expires_at", "INTEGER", Null::Never),
-        ("purge_at", "INTEGER", Null::Never),
-        ("sealed_at", "INTEGER", Null::Allowed),
-        ("sweep_at", "INTEGER", Null::Allowed),
-        ("fingerprint", "BLOB", Null::Never),
-        ("attempt_id", "BLOB", Null::Never),
-        ("metadata", "TEXT", Null::Allowed),
-        ("result", "BLOB", Null::Allowed),
-    ],
-};
-
-pub(crate) const MARKS: &Needed = &Needed {
-    columns: &[
-        ("scope", "TEXT", Null::Never),
-        ("operation", "TEXT", Null::Never),
-        ("id", "TEXT", Null::Never),
-        ("version", "INTEGER", Null::Never),
-        ("expires_at", "INTEGER", Null::Never),
-    ],
-};
+const TEMPLATES: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_marks.sql")];
 
 /// The pause between two tries for the write lock.
 const PAUSE: Duration = Duration::from_millis(10);
-
-const TEMPLATE: &str = include_str!("schema.sql");
 
 /// Returns the DDL as text, for applications that run their own migrations;
 /// [`SqliteStore::migrate`] runs the same.
@@ -76,13 +31,12 @@ const TEMPLATE: &str = include_str!("schema.sql");
 /// before.
 #[must_use]
 pub fn schema_sql(config: &Config) -> String {
-    let table = config.table();
-    TEMPLATE
-        .replace("{table}", &config.quoted_table())
-        .replace("{purge_index}", &format!("\"{table}_purge_at\""))
-        .replace("{sweep_index}", &format!("\"{table}_sweep_at\""))
-        .replace("{marks}", &config.quoted_marks())
-        .replace("{marks_index}", &format!("\"{table}_marks_at\""))
+    tables(config).map(|table| table.ddl).concat()
+}
+
+fn tables(config: &Config) -> [Table; 2] {
+    let quoted = [config.quoted_table(), config.quoted_marks()];
+    Table::both(config.table(), quoted, TEMPLATES)
 }
 
 impl SqliteStore {
@@ -93,45 +47,122 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` when the file cannot be written or a table is of a later version;
+    /// `Misconfigured` when the file cannot be written or a table is not as the statements need it;
     /// `Contention` when the write lock was not free in time.
     ///
     /// # Cancellation
     ///
     /// All of it happens, or nothing.
     pub async fn migrate(&self) -> Result<()> {
-        let at = |error: Error| error.at(BACKEND, "migrate");
-        if self.is_complete().await.map_err(at)? {
+        let migrated = schema::migrate(&SqliteSchema(self)).await;
+        migrated.map_err(|error| error.at(BACKEND, "migrate"))
+    }
+
+    /// Checks the tables, and the settings of one connection of [`pool`](Self::pool). Of the tables
+    /// it checks columns, their types, which may be NULL, collations, primary keys and indexes, and
+    /// that they have no foreign trigger or constraint. Only reads.
+    ///
+    /// # Errors
+    ///
+    /// `Misconfigured` with the remedy.
+    pub async fn verify(&self) -> Result<()> {
+        let at = |error: Error| error.at(BACKEND, "verify");
+        // First, because with some of them nothing can be read.
+        self.check_settings().await.map_err(at)?;
+        schema::verify(&SqliteSchema(self)).await.map_err(at)
+    }
+}
+
+struct SqliteSchema<'s>(&'s SqliteStore);
+
+#[async_trait]
+impl Schema for SqliteSchema<'_> {
+    const VERSION: u32 = SCHEMA_VERSION;
+
+    // Bytes are compared as they are: another collation would take different keys for one.
+    const COLUMNS: &'static str = "SELECT json_group_array(json_array(
+            name, lower(type), 0, NOT \"notnull\", dflt_value IS NOT NULL, name IN (
+                SELECT c.name FROM pragma_index_list(?1) AS i, pragma_index_xinfo(i.name) AS c
+                WHERE i.origin = 'pk' AND c.key AND c.coll <> 'BINARY' COLLATE NOCASE)))
+        FROM pragma_table_info(?1)";
+
+    const INDEX_COLUMNS: &'static str = "SELECT json_group_array(json_array(
+            i.name, c.seqno = 0, i.origin = 'pk', c.name))
+        FROM pragma_index_list(?1) AS i, pragma_index_xinfo(i.name) AS c WHERE c.key";
+
+    fn tables(&self) -> [Table; 2] {
+        tables(&self.0.operations.config)
+    }
+
+    /// The rows come as one JSON text.
+    async fn rows(&self, query: &'static str, table: &Table) -> Result<Vec<CatalogueRow>> {
+        let query = sqlx::query(query).bind(&*table.name);
+        let row = self.0.session().read(query).await?;
+        let row = row.ok_or_else(|| Error::corrupt("an aggregate has no row"))?;
+        let json: String = row.try_get_unchecked(0).map_err(decode)?;
+        let rows: Vec<Vec<Value>> = serde_json::from_str(&json)
+            .map_err(|error| differs(table, "it cannot be read").with_source(error))?;
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let row = |row: Vec<Value>| CatalogueRow(row.into_iter().map(text).collect());
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// SQLite keeps no comment that could mark a table, so each table of that name counts.
+    async fn version(&self, table: &Table) -> Result<Option<u32>> {
+        let query = "SELECT json_group_array(json_array(name)) FROM sqlite_schema
+            WHERE name = ?1 COLLATE NOCASE";
+        let rows = self.rows(query, table).await?;
+        Ok(rows.first().map(|_| SCHEMA_VERSION))
+    }
+
+    fn alter(_: &str, _: &NeededColumn<'_>) -> String {
+        "SQLite cannot alter it, so copy the rows to a table as `schema_sql` prints it".to_owned()
+    }
+
+    /// Checks that no foreign trigger or unique index judges the store's rows.
+    async fn check_access(&self, table: &Table) -> Result<()> {
+        let query = "SELECT json_group_array(json_array(part)) FROM (
+                SELECT 'trigger' AS part FROM sqlite_schema
+                WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+            UNION ALL
+                SELECT 'unique index beside its primary key' FROM pragma_index_list(?1)
+                WHERE \"unique\" AND origin <> 'pk')";
+        let rows = self.rows(query, table).await?;
+        let Some(part) = rows.first().map(|row| row.text(0)) else {
             return Ok(());
-        }
-        let config = &self.operations.config;
+        };
+        let writes = "which may refuse or change what the store writes";
+        Err(differs(
+            table,
+            &format!("it has a {part}, {writes}; drop that {part}"),
+        ))
+    }
+
+    async fn create(&self, missing: &[Table]) -> Result<()> {
+        let config = &self.0.operations.config;
         // Other processes may create the tables at this moment, which justifies a longer wait than
         // a claim does.
         let deadline = Instant::now() + config.timeout();
         let mut open = loop {
-            match WriteTransaction::begin(&self.pools, config).await {
+            match WriteTransaction::begin(&self.0.pools, config).await {
                 Err(error)
                     if error.kind() == ErrorKind::Contention && Instant::now() < deadline =>
                 {
                     sleep(PAUSE).await;
                 }
-                begun => break begun.map_err(at)?,
+                begun => break begun?,
             }
         };
-        sqlx::raw_sql(AssertSqlSafe(schema_sql(config)))
-            .execute(open.connection().map_err(at)?)
+        let ddl: String = missing.iter().map(|table| &*table.ddl).collect();
+        let created = sqlx::raw_sql(AssertSqlSafe(ddl)).execute(open.connection()?);
+        created
             .await
-            .map_err(|error| at(classify(error, Access::Write)))?;
-        open.commit().await.map_err(at)
-    }
-
-    /// Returns whether both tables exist; an error when one exists, but is not what the statements
-    /// need.
-    async fn is_complete(&self) -> Result<bool> {
-        let config = &self.operations.config;
-        let records = self.has(config.table().to_owned(), RECORDS).await?;
-        let marks = self.has(config.marks(), MARKS).await?;
-        Ok(records && marks)
+            .map_err(|error| classify(error, Access::Write))?;
+        open.commit().await
     }
 }
 

@@ -19,16 +19,5 @@ CREATE TABLE IF NOT EXISTS {table} (
     result        BLOB,              -- the sealed response or failure; while in flight, the last checkpoint
     PRIMARY KEY (id, operation, scope)  -- ids differ most, so most comparisons end with them
 );
-CREATE INDEX IF NOT EXISTS {purge_index} ON {table} (purge_at);
-CREATE INDEX IF NOT EXISTS {sweep_index} ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;
-
--- idem watermarks, schema version 1: the latest version of each source.
-CREATE TABLE IF NOT EXISTS {marks} (
-    scope         TEXT    NOT NULL COLLATE BINARY,
-    operation     TEXT    NOT NULL COLLATE BINARY,
-    id            TEXT    NOT NULL COLLATE BINARY,
-    version       INTEGER NOT NULL,
-    expires_at    INTEGER NOT NULL,  -- the source has no mark from here on
-    PRIMARY KEY (scope, operation, id)
-);
-CREATE INDEX IF NOT EXISTS {marks_index} ON {marks} (expires_at);
+CREATE INDEX IF NOT EXISTS "{prefix}_purge_at" ON {table} (purge_at);
+CREATE INDEX IF NOT EXISTS "{prefix}_sweep_at" ON {table} (sweep_at) WHERE sweep_at IS NOT NULL;

@@ -203,6 +203,23 @@ const CHANGES: &[(&str, &str)] = &[
         "idem_records DROP PRIMARY KEY, ADD PRIMARY KEY (scope, operation)",
         "primary key",
     ),
+    (
+        "idem_records DROP PRIMARY KEY, ADD PRIMARY KEY (operation, scope, id)",
+        "primary key",
+    ),
+    (
+        "idem_records DROP PRIMARY KEY, ADD PRIMARY KEY (scope, operation, id(100))",
+        "primary key",
+    ),
+    ("idem_records MODIFY token BIGINT NULL", "BIGINT NOT NULL"),
+    (
+        "idem_records MODIFY token BIGINT UNSIGNED NOT NULL",
+        "unsigned",
+    ),
+    (
+        "idem_records MODIFY attempt_id BINARY(20) NOT NULL",
+        "binary(20)",
+    ),
     ("idem_records DROP INDEX idem_records_purge_at", "purge_at"),
     ("idem_records ENGINE = MyISAM", "InnoDB"),
     ("idem_records_watermarks DROP COLUMN version", "version"),

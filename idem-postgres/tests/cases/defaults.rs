@@ -261,12 +261,12 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
         (
             format!("ALTER TABLE {records} RENAME COLUMN metadata TO m"),
             format!("ALTER TABLE {records} RENAME COLUMN m TO metadata"),
-            "no column metadata (text)",
+            "no column metadata text; add it",
         ),
         (
             format!("ALTER TABLE {records} ALTER COLUMN attempts TYPE bigint"),
             format!("ALTER TABLE {records} ALTER COLUMN attempts TYPE integer"),
-            "attempts TYPE integer",
+            "ALTER COLUMN attempts TYPE integer, ALTER COLUMN attempts SET NOT NULL",
         ),
         (
             format!("ALTER TABLE {records} ADD COLUMN extra text NOT NULL"),
@@ -281,12 +281,17 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
         (
             format!("ALTER TABLE {marks} DROP CONSTRAINT idem_records_watermarks_pkey"),
             format!("ALTER TABLE {marks} ADD PRIMARY KEY (scope, operation, id)"),
-            "ADD PRIMARY KEY",
+            "PRIMARY KEY (scope, operation, id)",
         ),
         (
             format!("DROP INDEX \"{}\".idem_records_purge_at", cx.namespace()),
             format!("CREATE INDEX idem_records_purge_at ON {records} (purge_at)"),
             "no index on purge_at",
+        ),
+        (
+            format!("ALTER TABLE {records} ALTER COLUMN token DROP NOT NULL"),
+            format!("ALTER TABLE {records} ALTER COLUMN token SET NOT NULL"),
+            "SET NOT NULL",
         ),
         (
             format!("ALTER TABLE {records} SET UNLOGGED"),

@@ -144,28 +144,40 @@ async fn a_file_that_is_no_database_is_named_so(cx: &Context) -> CaseResult {
 
 /// The schema with one change each, and the message of `verify()` about it.
 const CHANGES: &[(&str, &str, &str)] = &[
-    ("token         INTEGER", "token         TEXT", "`token`"),
-    ("token         INTEGER", "token         REAL", "`token`"),
-    ("attempt_id    BLOB", "attempt_id    TEXT", "`attempt_id`"),
+    (
+        "token         INTEGER",
+        "token         TEXT",
+        "column token",
+    ),
+    (
+        "token         INTEGER",
+        "token         REAL",
+        "column token",
+    ),
+    (
+        "attempt_id    BLOB",
+        "attempt_id    TEXT",
+        "column attempt_id",
+    ),
     (
         "sealed_at     INTEGER",
         "sealed_at     INTEGER NOT NULL",
-        "`sealed_at`",
+        "column sealed_at",
     ),
     (
         "result        BLOB",
         "result        BLOB NOT NULL",
-        "`result`",
+        "column result",
     ),
     (
         "    metadata      TEXT,              -- JSON\n",
         "",
-        "missing",
+        "no column metadata",
     ),
     (
         "version       INTEGER NOT NULL",
         "version       TEXT NOT NULL",
-        "`version`",
+        "column version",
     ),
     (
         "id            TEXT    NOT NULL COLLATE BINARY",
@@ -175,7 +187,7 @@ const CHANGES: &[(&str, &str, &str)] = &[
     (
         "PRIMARY KEY (id, operation, scope)",
         "PRIMARY KEY (id, operation)",
-        "`scope`",
+        "no primary key (id, operation, scope)",
     ),
     (
         "PRIMARY KEY (id, operation, scope)",
@@ -190,14 +202,14 @@ const CHANGES: &[(&str, &str, &str)] = &[
     (
         "    PRIMARY KEY (id, operation, scope)",
         "    mine TEXT NOT NULL, PRIMARY KEY (id, operation, scope)",
-        "somebody else's",
+        "column mine is not this crate's",
     ),
 ];
 
 const STATEMENTS: &[(&str, &str)] = &[
-    ("DROP INDEX idem_records_purge_at", "`purge_at`"),
-    ("DROP INDEX idem_records_sweep_at", "`sweep_at`"),
-    ("DROP INDEX idem_records_marks_at", "`expires_at`"),
+    ("DROP INDEX idem_records_purge_at", "no index on purge_at"),
+    ("DROP INDEX idem_records_sweep_at", "no index on sweep_at"),
+    ("DROP INDEX idem_records_marks_at", "no index on expires_at"),
     ("DROP TABLE idem_records_watermarks", "is missing"),
     (
         "CREATE TRIGGER t BEFORE UPDATE ON idem_records BEGIN SELECT RAISE(IGNORE); END",
@@ -205,7 +217,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "ALTER TABLE idem_records RENAME COLUMN sweep_at TO swept",
-        "missing",
+        "no column sweep_at",
     ),
 ];
 
