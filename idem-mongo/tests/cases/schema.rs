@@ -1,9 +1,8 @@
 //! Migration and names.
 
-use std::process::{Command, Stdio};
-
-use idem_conformance::{Case, CaseError, CaseResult, Context, Harness};
-use idem_core::{BoxError, Effect, Error, ErrorKind, IdempotencyStore};
+use idem_conformance::migration::{self, is_misconfigured};
+use idem_conformance::{Case, CaseResult, Context, Harness};
+use idem_core::{BoxError, IdempotencyStore};
 use idem_mongo::mongodb::bson::{Bson, Document, doc};
 use idem_mongo::{MongoStore, schema_commands};
 
@@ -39,53 +38,23 @@ pub(super) const THE_INDEXES_ARE_AS_PRINTED: Case = case(8, "the_indexes_are_as_
     Box::pin(the_indexes_are_as_printed(cx))
 });
 
-/// The database that a child process migrates.
-const CHILD: &str = "IDEM_TEST_MIGRATE";
-
-/// Returns the result of a child process that was started to migrate.
+/// Returns the result of a child process that was started to migrate the database of its job.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
-    let namespace = std::env::var(CHILD).ok()?;
-    let migrate = async {
+    migration::migrate_as_child(async |namespace| {
         let harness = MongoHarness::found().map_err(|missing| missing.to_string())?;
         let store = harness.store(&namespace).await?;
         store.migrate().await?;
-        store.verify().await?;
-        Ok(())
-    };
-    let runtime = tokio::runtime::Runtime::new();
-    Some(
-        runtime
-            .map_err(BoxError::from)
-            .and_then(|runtime| runtime.block_on(migrate)),
-    )
+        Ok(store.verify().await?)
+    })
 }
 
 async fn many_processes_migrate_at_once(cx: &Context) -> CaseResult {
     let harness = support::harness()?;
     let namespace = format!("{}_new", cx.namespace());
-    let start = || {
-        Command::new(std::env::current_exe()?)
-            .env(CHILD, &namespace)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
-    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
-        children
-            .into_iter()
-            .map(std::process::Child::wait_with_output)
-            .collect::<Vec<_>>()
-    })
-    .await?;
+    let migrated = migration::sixteen_processes(&namespace).await;
     let verified = harness.store(&namespace).await?.verify().await;
     harness.destroy(&namespace).await?;
-    for output in outputs {
-        let output = output?;
-        if !output.status.success() {
-            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
-        }
-    }
+    migrated?;
     Ok(verified?)
 }
 
@@ -97,13 +66,6 @@ async fn store_on(cx: &Context, collection: &str) -> CaseResult<MongoStore> {
         .with_collection(collection)?;
     let client = harness.store(cx.namespace()).await?.client().clone();
     Ok(MongoStore::with_config(client, config))
-}
-
-fn is_misconfigured(error: &Error, text: &str) {
-    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
-    assert_eq!(error.effect(), Effect::None);
-    assert!(!error.is_retryable());
-    assert!(error.to_string().contains(text), "{error}");
 }
 
 async fn a_missing_collection_is_named_with_its_cure(cx: &Context) -> CaseResult {

@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{
-    Advance, BatchStore, BoxError, Checkpoint, CheckpointStore, ErrorKind, IdempotencyStore,
-    Response, Result, WatermarkStore,
-};
+use idem_conformance::{Case, CaseResult, Context, migration};
+use idem_core::{BoxError, ErrorKind, Result};
 use idem_mssql::MssqlStore;
 
 use super::case;
@@ -159,30 +156,7 @@ async fn with_all_privileges(cx: &Context, limited: &Limited<'_>) -> CaseResult 
     let store = limited.store()?;
     store.verify().await?;
     store.migrate().await?;
-    let request = cx.request(&cx.key("one"));
-    let claim = store.claim(&request).await?.acquired().expect("free");
-    let claim = store.renew(&claim, Duration::from_secs(700)).await?;
-    let half = Checkpoint::new("half", "data")?;
-    store.checkpoint(&claim, &half).await?;
-    assert!(store.last_checkpoint(&claim).await?.is_some());
-    let done = Response::new(200, "done");
-    store.complete(&claim, &done, cx.short()).await?;
-    let requests = ["two", "three"].map(|id| cx.request(&cx.key(id)));
-    for outcome in store.claim_many(&requests).await {
-        store.release(&outcome?.acquired().expect("free")).await?;
-    }
-    cx.until_free(&cx.key("one")).await?;
-    assert_eq!(store.delete_expired(10).await?, 3);
-    assert_eq!(store.fail_abandoned(10).await?, 0);
-    let source = cx.key("source");
-    for version in [1, 2] {
-        let told = store.advance(&source, version, cx.short()).await?;
-        assert_eq!(told, Advance::Advanced);
-    }
-    while store.watermark(&source).await?.is_some() {
-        tokio::time::sleep(cx.short() / 4).await;
-    }
-    assert_eq!(store.delete_expired_watermarks(10).await?, 1);
+    migration::every_operation(cx, &store).await?;
     store.pool().close();
     Ok(())
 }

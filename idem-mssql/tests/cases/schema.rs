@@ -1,9 +1,7 @@
 //! Migration and names.
 
-use std::process::{Command, Stdio};
-
-use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore};
+use idem_conformance::{Case, CaseResult, Context, migration};
+use idem_core::{BoxError, IdempotencyStore};
 use idem_mssql::{MssqlStore, schema_sql};
 
 use super::case;
@@ -29,54 +27,26 @@ pub(super) const A_LATER_SCHEMA_IS_REFUSED: Case = case(11, "a_later_schema_is_r
     Box::pin(a_later_schema_is_refused(cx))
 });
 
-/// The table that a child process migrates, and through which backend.
-const CHILD: &str = "IDEM_TEST_MIGRATE";
-
-/// Migrates, if this is a child process that was started for that.
+/// Migrates, if this is a child process that was started for that. Its job names the backend and the
+/// table.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
-    let job = std::env::var(CHILD).ok()?;
-    let migrate = async {
+    migration::migrate_as_child(async |job| {
         let (backend, namespace) = job.split_once(' ').ok_or("no namespace")?;
         let harness = MssqlHarness::of(backend).map_err(|missing| missing.to_string())?;
         let store = harness.store(namespace)?;
         store.migrate().await?;
-        store.verify().await?;
-        Ok(())
-    };
-    let runtime = tokio::runtime::Runtime::new();
-    Some(
-        runtime
-            .map_err(BoxError::from)
-            .and_then(|runtime| runtime.block_on(migrate)),
-    )
+        Ok(store.verify().await?)
+    })
 }
 
 async fn sixteen_processes_migrate_at_once(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let namespace = format!("{}_new", cx.namespace());
-    let start = || {
-        Command::new(std::env::current_exe()?)
-            .env(CHILD, format!("{} {namespace}", cx.harness().name()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
-    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
-        children
-            .into_iter()
-            .map(std::process::Child::wait_with_output)
-            .collect::<Vec<_>>()
-    })
-    .await?;
+    let job = format!("{} {namespace}", cx.harness().name());
+    let migrated = migration::sixteen_processes(&job).await;
     let verified = harness.store(&namespace)?.verify().await;
     cx.harness().destroy(&namespace).await?;
-    for output in outputs {
-        let output = output?;
-        if !output.status.success() {
-            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
-        }
-    }
+    migrated?;
     Ok(verified?)
 }
 
@@ -127,10 +97,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
         store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
-        assert_eq!(error.effect(), Effect::None);
-        assert!(!error.is_retryable());
-        assert!(error.to_string().contains("migrate()"), "{error}");
+        migration::is_misconfigured(&error, "migrate()");
     }
     Ok(())
 }
@@ -144,8 +111,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
         store.migrate().await.unwrap_err(),
         store.verify().await.unwrap_err(),
     ] {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("upgrade the crate"), "{error}");
+        migration::is_misconfigured(&error, "upgrade the crate");
     }
     Ok(())
 }

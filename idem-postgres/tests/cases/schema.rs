@@ -1,12 +1,7 @@
 //! Migration, names and privileges.
 
-use std::process::{Command, Stdio};
-
-use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::{
-    Advance, BatchStore, BoxError, Checkpoint, CheckpointStore, Effect, ErrorKind,
-    IdempotencyStore, Response, WatermarkStore,
-};
+use idem_conformance::{Case, CaseResult, Context, migration};
+use idem_core::{Advance, BatchStore, BoxError, IdempotencyStore, Response, WatermarkStore};
 use idem_postgres::{Config, PostgresStore, schema_sql};
 
 use super::case;
@@ -40,56 +35,28 @@ pub(super) const FOUR_PRIVILEGES_ARE_ENOUGH: Case = case(11, "four_privileges_ar
     Box::pin(four_privileges_are_enough(cx))
 });
 
-/// The schema that a child process migrates, and through which backend.
-const CHILD: &str = "IDEM_TEST_MIGRATE";
-
-/// Migrates, if this is a child process that was started for that.
+/// Migrates, if this is a child process that was started for that. Its job names the backend and the
+/// schema.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
-    let job = std::env::var(CHILD).ok()?;
-    let migrate = async {
+    migration::migrate_as_child(async |job| {
         let (backend, namespace) = job.split_once(' ').ok_or("no namespace")?;
         let harness = PostgresHarness::of(backend).map_err(|missing| missing.to_string())?;
         let store = harness.store(namespace).await?;
         store.migrate().await?;
-        store.verify().await?;
-        Ok(())
-    };
-    let runtime = tokio::runtime::Runtime::new();
-    Some(
-        runtime
-            .map_err(BoxError::from)
-            .and_then(|runtime| runtime.block_on(migrate)),
-    )
+        Ok(store.verify().await?)
+    })
 }
 
 async fn sixteen_processes_migrate_at_once(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let namespace = format!("{}_new", cx.namespace());
-    let start = || {
-        Command::new(std::env::current_exe()?)
-            .env(CHILD, format!("{} {namespace}", cx.harness().name()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
-    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
-        children
-            .into_iter()
-            .map(std::process::Child::wait_with_output)
-            .collect::<Vec<_>>()
-    })
-    .await?;
+    let job = format!("{} {namespace}", cx.harness().name());
+    let migrated = migration::sixteen_processes(&job).await;
     let verified = harness.store(&namespace).await?.verify().await;
     harness
         .execute(format!("DROP SCHEMA IF EXISTS \"{namespace}\" CASCADE"))
         .await?;
-    for output in outputs {
-        let output = output?;
-        if !output.status.success() {
-            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
-        }
-    }
+    migrated?;
     Ok(verified?)
 }
 
@@ -158,10 +125,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
         store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert_eq!(error.effect(), Effect::None);
-        assert!(!error.is_retryable());
-        assert!(error.to_string().contains("migrate()"), "{error}");
+        migration::is_misconfigured(&error, "migrate()");
     }
     Ok(())
 }
@@ -178,8 +142,7 @@ async fn a_later_schema_is_refused(cx: &Context) -> CaseResult {
         store.migrate().await.unwrap_err(),
         store.verify().await.unwrap_err(),
     ] {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("upgrade the crate"), "{error}");
+        migration::is_misconfigured(&error, "upgrade the crate");
     }
     Ok(())
 }
@@ -200,8 +163,7 @@ async fn an_installation_without_watermarks_gets_their_table(cx: &Context) -> Ca
         store.delete_expired_watermarks(1).await.unwrap_err(),
     ];
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
-        assert!(error.to_string().contains("migrate()"), "{error}");
+        migration::is_misconfigured(&error, "migrate()");
     }
     let mut migrations = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -238,31 +200,7 @@ async fn four_privileges_are_enough(cx: &Context) -> CaseResult {
 async fn as_role(cx: &Context, harness: &PostgresHarness, role: &str) -> CaseResult {
     let store = harness.store_as(role, cx.namespace()).await?;
     store.migrate().await?;
-    let claim = store.claim(&cx.request(&cx.key("one"))).await?.acquired();
-    let claim = store
-        .renew(&claim.expect("free"), std::time::Duration::from_secs(700))
-        .await?;
-    store
-        .checkpoint(&claim, &Checkpoint::new("half", "data")?)
-        .await?;
-    assert!(store.last_checkpoint(&claim).await?.is_some());
-    store
-        .complete(&claim, &Response::new(200, "done"), cx.short())
-        .await?;
-    let claim = store.claim(&cx.request(&cx.key("two"))).await?.acquired();
-    store.release(&claim.expect("free")).await?;
-    cx.until_free(&cx.key("one")).await?;
-    assert_eq!(store.delete_expired(10).await?, 2);
-    assert_eq!(store.fail_abandoned(10).await?, 0);
-    let source = cx.key("source");
-    for version in [1, 2] {
-        let returned = store.advance(&source, version, cx.short()).await?;
-        assert_eq!(returned, Advance::Advanced);
-    }
-    while store.watermark(&source).await?.is_some() {
-        tokio::time::sleep(cx.short() / 4).await;
-    }
-    assert_eq!(store.delete_expired_watermarks(10).await?, 1);
+    migration::every_operation(cx, &store).await?;
     store.pool().close().await;
     Ok(())
 }

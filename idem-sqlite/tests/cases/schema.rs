@@ -1,9 +1,7 @@
 //! Opening, migration and names.
 
-use std::process::{Command, Stdio};
-
-use idem_conformance::{Case, CaseError, CaseResult, Context};
-use idem_core::{BoxError, Effect, ErrorKind, IdempotencyStore};
+use idem_conformance::{Case, CaseResult, Context, migration};
+use idem_core::{BoxError, IdempotencyStore};
 use idem_sqlite::{Config, SqliteStore, schema_sql};
 
 use super::case;
@@ -55,49 +53,20 @@ async fn a_clock_that_was_set_back_takes_no_token_back(cx: &Context) -> CaseResu
     Ok(())
 }
 
-/// The folder whose database a child process migrates.
-const CHILD: &str = "IDEM_TEST_MIGRATE";
-
-/// Migrates, if this is a child process that was started for that.
+/// Migrates, if this is a child process that was started for that. Its job is the folder of the
+/// database.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
-    let folder = std::env::var(CHILD).ok()?;
-    let migrate = async {
+    migration::migrate_as_child(async |folder| {
         let store = support::store(&folder).await?;
         store.migrate().await?;
         Ok(store.verify().await?)
-    };
-    let runtime = tokio::runtime::Runtime::new();
-    Some(
-        runtime
-            .map_err(BoxError::from)
-            .and_then(|runtime| runtime.block_on(migrate)),
-    )
+    })
 }
 
 async fn sixteen_processes_open_and_migrate_at_once(cx: &Context) -> CaseResult {
     let folder = format!("{}/new", cx.namespace());
     std::fs::create_dir(&folder)?;
-    let start = || {
-        Command::new(std::env::current_exe()?)
-            .env(CHILD, &folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children: Vec<_> = (0..16).map(|_| start()).collect::<Result<_, _>>()?;
-    let outputs: Vec<_> = tokio::task::spawn_blocking(|| {
-        children
-            .into_iter()
-            .map(std::process::Child::wait_with_output)
-            .collect::<Vec<_>>()
-    })
-    .await?;
-    for output in outputs {
-        let output = output?;
-        if !output.status.success() {
-            return Err(CaseError::new(String::from_utf8_lossy(&output.stderr)));
-        }
-    }
+    migration::sixteen_processes(&folder).await?;
     Ok(support::store(&folder).await?.verify().await?)
 }
 
@@ -132,9 +101,7 @@ async fn a_missing_table_is_named_with_its_cure(cx: &Context) -> CaseResult {
         store.delete_expired(1).await.unwrap_err(),
     ];
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert_eq!(error.effect(), Effect::None);
-        assert!(error.to_string().contains("migrate()"), "{error}");
+        migration::is_misconfigured(&error, "migrate()");
     }
     Ok(())
 }
@@ -149,8 +116,7 @@ async fn another_table_of_that_name_is_refused(cx: &Context) -> CaseResult {
         store.migrate().await.unwrap_err(),
         store.verify().await.unwrap_err(),
     ] {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("with_table"), "{error}");
+        migration::is_misconfigured(&error, "with_table");
     }
     Ok(())
 }
