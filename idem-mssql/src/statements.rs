@@ -114,7 +114,7 @@ pub(crate) enum Wait {
 /// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT`
 /// would end a batch early. SQL Server restores the settings of `sp_executesql` at its end:
 /// <https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql#considerations>.
-const SETTINGS: &str = "SET XACT_ABORT ON;
+pub(crate) const SETTINGS: &str = "SET XACT_ABORT ON;
 SET IMPLICIT_TRANSACTIONS OFF;
 SET ROWCOUNT 0;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -159,13 +159,11 @@ impl Statement {
 
     /// Returns the text for a connection of the pool.
     pub(crate) fn alone(&self, wait: Wait) -> Cow<'_, str> {
-        let Some(millis) = self.millis(wait) else {
-            return Cow::Borrowed(&self.text);
-        };
-        Cow::Owned(format!(
-            "{SETTINGS}SET LOCK_TIMEOUT {millis};\n{}",
-            self.text
-        ))
+        let text = &self.text;
+        Cow::Owned(match self.millis(wait) {
+            Some(millis) => format!("{SETTINGS}SET LOCK_TIMEOUT {millis};\n{text}"),
+            None => format!("{SETTINGS}{text}"),
+        })
     }
 
     /// Returns the text for a caller's transaction.

@@ -1,5 +1,5 @@
 //! Runs the suite, and this crate's own cases, against a T-SQL server: with its own claim method,
-//! and, where that is MERGE, with the other.
+//! where that is MERGE, with the other; and the suite with hostile settings of the sessions.
 
 mod cases;
 mod support;
@@ -22,5 +22,6 @@ fn main() -> ExitCode {
     idem_conformance::main(vec![
         Target::new("mssql", || async { MssqlHarness::made_for() }).with_cases(cases::ALL),
         Target::new("mssql-insert", MssqlHarness::forced).with_cases(cases::ALL),
+        Target::new("mssql-hostile", || async { MssqlHarness::hostile() }),
     ])
 }

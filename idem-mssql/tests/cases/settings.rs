@@ -6,8 +6,7 @@ use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
     BatchStore, ClaimOutcome, Effect, ErrorKind, Failure, IdempotencyStore, Record, Response,
 };
-use idem_mssql::deadpool::managed::{Hook, HookError};
-use idem_mssql::{MssqlStore, Pool};
+use idem_mssql::MssqlStore;
 
 use super::case;
 use crate::support;
@@ -32,23 +31,11 @@ pub(super) const A_TOKEN_THAT_CANNOT_GROW_IS_NAMED: Case = case(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Settings that a server, a database, a login, or the connection's former user may leave. Above
-/// READ COMMITTED, Babelfish has only SNAPSHOT by default.
-const HOSTILE: &str = "SET XACT_ABORT ON; SET LOCK_TIMEOUT 0; SET ROWCOUNT 1; SET NOCOUNT ON;
-SET DATEFORMAT dmy; SET ANSI_WARNINGS ON; SET TRANSACTION ISOLATION LEVEL SNAPSHOT; SET IMPLICIT_TRANSACTIONS ON;";
-
 /// The core of the laws on connections that get these settings after they were opened; another
 /// connection checks the records.
 async fn hostile_session_settings_change_no_law(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
-    let hostile = Hook::async_fn(|connection: &mut idem_mssql::Connection, _| {
-        Box::pin(async move {
-            let set = connection.run_script(HOSTILE).await;
-            set.map(drop).map_err(HookError::Backend)
-        })
-    });
-    let pool = Pool::builder(harness.manager()?).max_size(4);
-    let pool = pool.post_create(hostile).build()?;
+    let pool = harness.hostile_pool(4)?;
     let store = MssqlStore::with_config(pool, harness.config(cx.namespace())?);
 
     let request = cx.request(&cx.key("one"));

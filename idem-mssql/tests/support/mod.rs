@@ -12,8 +12,11 @@ use idem_core::{
     AttemptId, BatchStore, BoxError, Claim, ClaimOutcome, ClaimRequest, Error, IdempotencyStore,
     Response, async_trait,
 };
+use idem_mssql::deadpool::managed::{Hook, HookError};
 use idem_mssql::tiberius::Row;
-use idem_mssql::{ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction};
+use idem_mssql::{
+    ClaimMethod, Config, Connection, Isolation, Manager, MssqlStore, Pool, Transaction,
+};
 use url::Url;
 
 /// A server, and the claim method on it. Each namespace is a table of that name, with the tables
@@ -23,6 +26,11 @@ pub(crate) struct MssqlHarness {
     method: ClaimMethod,
     url: String,
 }
+
+/// Settings that a server, a database, a login, or the connection's former user may leave. Above
+/// READ COMMITTED, Babelfish has only SNAPSHOT by default.
+const HOSTILE: &str = "SET XACT_ABORT ON; SET LOCK_TIMEOUT 0; SET ROWCOUNT 1; SET NOCOUNT ON;
+SET DATEFORMAT dmy; SET ANSI_WARNINGS ON; SET TRANSACTION ISOLATION LEVEL SNAPSHOT; SET IMPLICIT_TRANSACTIONS ON;";
 
 /// Connecting may cost a third of a second, so the handles of a namespace share a pool. A namespace
 /// belongs to one case, and a case to one runtime.
@@ -54,6 +62,14 @@ impl MssqlHarness {
         })
     }
 
+    /// Creates the harness for connections that begin with hostile settings.
+    pub(crate) fn hostile() -> Result<Self, Missing> {
+        Ok(Self {
+            name: "mssql-hostile",
+            ..Self::made_for()?
+        })
+    }
+
     /// Creates the harness of this name.
     pub(crate) fn of(name: &str) -> Result<Self, Missing> {
         let harness = Self::made_for()?;
@@ -63,8 +79,13 @@ impl MssqlHarness {
                 method: ClaimMethod::InsertWhereNotExists,
                 ..harness
             },
+            "mssql-hostile" => Self::hostile()?,
             _ => harness,
         })
+    }
+
+    fn is_hostile(&self) -> bool {
+        self.name == "mssql-hostile"
     }
 
     async fn version(&self) -> Result<String, BoxError> {
@@ -92,9 +113,24 @@ impl MssqlHarness {
         if let Some(pool) = pools.get(namespace) {
             return Ok(pool.clone());
         }
-        let pool = Pool::builder(self.manager()?).max_size(12).build()?;
+        let pool = match self.is_hostile() {
+            true => self.hostile_pool(12)?,
+            false => Pool::builder(self.manager()?).max_size(12).build()?,
+        };
         pools.insert(namespace.to_owned(), pool.clone());
         Ok(pool)
+    }
+
+    /// Returns a pool whose connections get hostile settings after they were opened.
+    pub(crate) fn hostile_pool(&self, max: usize) -> Result<Pool, BoxError> {
+        let hostile = Hook::async_fn(|connection: &mut Connection, _| {
+            Box::pin(async move {
+                let set = connection.run_script(HOSTILE).await;
+                set.map(drop).map_err(HookError::Backend)
+            })
+        });
+        let pool = Pool::builder(self.manager()?).max_size(max);
+        Ok(pool.post_create(hostile).build()?)
     }
 
     /// Opens a store of the concrete type.
@@ -128,7 +164,10 @@ impl MssqlHarness {
 
     /// Runs a script of the tests' own; returns all rows of all results.
     pub(crate) async fn run(&self, namespace: &str, sql: &str) -> Result<Vec<Row>, BoxError> {
-        let pool = self.pool(namespace)?;
+        let pool = match self.is_hostile() {
+            true => Pool::builder(self.manager()?).max_size(1).build()?,
+            false => self.pool(namespace)?,
+        };
         let mut connection = pool.get().await?;
         Ok(connection
             .run_script(sql)
@@ -183,18 +222,21 @@ impl Harness for MssqlHarness {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new()
-            .shared_between_processes()
-            .durable()
-            .password()
-            .server_clock()
-            .network()
+        let core = Profile::new()
             .batch()
             .checkpoints()
             .watermarks()
             .transactions()
             .row_locks()
-            .with_shortest_lease(Duration::from_millis(150))
+            .with_shortest_lease(Duration::from_millis(150));
+        if self.is_hostile() {
+            return core;
+        }
+        core.shared_between_processes()
+            .durable()
+            .password()
+            .server_clock()
+            .network()
     }
 
     async fn product(&self) -> Result<Product, BoxError> {
@@ -249,7 +291,10 @@ impl Harness for MssqlHarness {
     async fn begin(&self, namespace: &str) -> Result<Option<Box<dyn CallerTransaction>>, BoxError> {
         let store = self.store(namespace)?;
         // On its own connection, so that the store's callers do not wait for it.
-        let manager = Pool::builder(self.manager()?).max_size(1).build()?;
+        let manager = match self.is_hostile() {
+            true => self.hostile_pool(1)?,
+            false => Pool::builder(self.manager()?).max_size(1).build()?,
+        };
         let transaction = Transaction::begin(&manager, Isolation::ReadCommitted).await?;
         Ok(Some(Box::new(Open { store, transaction })))
     }

@@ -26,6 +26,8 @@ pub(crate) struct MySqlHarness {
     /// Whether claims insert first, where this is fixed.
     inserts_first: Option<bool>,
     product: &'static str,
+    /// Whether the sessions of stores begin with hostile settings.
+    is_hostile: bool,
     urls: Vec<String>,
     next: AtomicUsize,
 }
@@ -36,7 +38,9 @@ impl MySqlHarness {
         let (name, server, product) = match name {
             "mysql" => ("mysql", "mysql", "MySQL"),
             "mysql-insert-first" => ("mysql-insert-first", "mysql", "MySQL"),
+            "mysql-hostile" => ("mysql-hostile", "mysql", "MySQL"),
             "mariadb-insert-first" => ("mariadb-insert-first", "mariadb", "MariaDB"),
+            "mariadb-hostile" => ("mariadb-hostile", "mariadb", "MariaDB"),
             "galera" => ("galera", "galera", "MariaDB Galera, three nodes"),
             "galera-node" => ("galera-node", "galera", "MariaDB Galera, one node"),
             _ => ("mariadb", "mariadb", "MariaDB"),
@@ -52,9 +56,19 @@ impl MySqlHarness {
             name,
             inserts_first,
             product,
+            is_hostile: name.ends_with("-hostile"),
             urls: urls.split(',').take(nodes).map(str::to_owned).collect(),
             next: AtomicUsize::new(rand::random_range(0..1000)),
         })
+    }
+
+    /// Creates the harness for stores whose sessions begin with settings that change the meaning or
+    /// the course of statements: those that `init_connect` sets for the user [`HOSTILE_USER`].
+    pub(crate) async fn hostile(name: &str) -> Result<Self, Missing> {
+        let harness = Self::of(name)?;
+        let set = harness.execute(hostile_settings(harness.product)).await;
+        set.map_err(|error| Missing::new(format!("no hostile settings: {error}")))?;
+        Ok(harness)
     }
 
     /// Returns another node each time.
@@ -82,7 +96,15 @@ impl MySqlHarness {
 
     /// Opens a store of the concrete type.
     pub(crate) async fn store(&self, namespace: &str) -> Result<MySqlStore, BoxError> {
-        Ok(MySqlStore::connect(self.url(), self.config(namespace)?).await?)
+        let mut url = self.url().to_owned();
+        if self.is_hostile {
+            let options = self
+                .options()?
+                .username(HOSTILE_USER)
+                .password(HOSTILE_USER);
+            url = options.to_url_lossy().into();
+        }
+        Ok(MySqlStore::connect(&url, self.config(namespace)?).await?)
     }
 
     /// Opens the same, whose claims send this statement first.
@@ -149,6 +171,71 @@ impl MySqlHarness {
     }
 }
 
+/// A user without the privilege that passes over `init_connect`. It stays on the server.
+const HOSTILE_USER: &str = "hostile";
+
+/// Settings of a session. The last one changes how the others would be read.
+const HOSTILE: &[(&str, &str)] = &[
+    ("autocommit", "0"),
+    ("completion_type", "'CHAIN'"),
+    ("sql_select_limit", "1"),
+    ("sql_safe_updates", "1"),
+    ("sql_auto_is_null", "1"),
+    ("unique_checks", "0"),
+    ("foreign_key_checks", "0"),
+    ("wait_timeout", "20"),
+    ("lock_wait_timeout", "1"),
+    ("innodb_lock_wait_timeout", "1"),
+    ("group_concat_max_len", "4"),
+    ("div_precision_increment", "0"),
+    ("auto_increment_increment", "7"),
+    ("max_join_size", "100000"),
+    ("time_zone", "'-11:30'"),
+    ("character_set_connection", "'latin1'"),
+    ("collation_connection", "'latin1_swedish_ci'"),
+];
+
+/// Returns the statements that create the user and its settings. All users without SUPER run
+/// `init_connect`; for others than this one it keeps the settings.
+fn hostile_settings(product: &str) -> String {
+    let own = match product {
+        "MySQL" => [
+            ("transaction_isolation", "'SERIALIZABLE'"),
+            ("transaction_read_only", "1"),
+            (
+                "sql_mode",
+                "'ANSI,NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH'",
+            ),
+        ],
+        _ => [
+            ("tx_isolation", "'SERIALIZABLE'"),
+            ("tx_read_only", "1"),
+            (
+                "sql_mode",
+                "'ORACLE,EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'",
+            ),
+        ],
+    };
+    let init: String = HOSTILE
+        .iter()
+        .chain(&own)
+        .map(|(name, value)| {
+            let set = format!("IF(USER() LIKE '{HOSTILE_USER}@%', {value}, @@SESSION.{name})");
+            match value.starts_with('\'') {
+                true => format!("SET SESSION {name} = {set};"),
+                false => format!("SET SESSION {name} = CAST({set} AS UNSIGNED);"),
+            }
+        })
+        .collect();
+    format!(
+        "CREATE USER IF NOT EXISTS {HOSTILE_USER}@'%' IDENTIFIED BY '{HOSTILE_USER}';
+        GRANT SELECT ON idem.* TO {HOSTILE_USER}@'%';
+        GRANT ALL ON `idem\\_test\\_%`.* TO {HOSTILE_USER}@'%';
+        SET GLOBAL init_connect = '{}'",
+        init.replace('\'', "''")
+    )
+}
+
 struct InTransaction {
     store: MySqlStore,
     transaction: Transaction,
@@ -192,15 +279,16 @@ impl Harness for MySqlHarness {
     }
 
     fn profile(&self) -> Profile {
-        let profile = Profile::new()
+        let core = Profile::new().batch().checkpoints().watermarks();
+        if self.is_hostile {
+            return core.transactions().row_locks();
+        }
+        let profile = core
             .shared_between_processes()
             .durable()
             .password()
             .server_clock()
-            .network()
-            .batch()
-            .checkpoints()
-            .watermarks();
+            .network();
         // A node locks nothing on another: there a claim wins, and the open transaction fails to
         // commit.
         match self.name {
@@ -226,8 +314,13 @@ impl Harness for MySqlHarness {
     async fn create(&self) -> Result<String, BoxError> {
         let random = u128::from_be_bytes(*AttemptId::random().as_bytes());
         let namespace = format!("idem_test_{random:032x}");
+        if self.is_hostile {
+            let database = format!("CREATE DATABASE `{namespace}`");
+            self.execute(database).await?;
+        }
         let store = self.store(&namespace).await?;
         store.migrate().await?;
+        store.verify().await?;
         store.pool().close().await;
         // A statement is prepared before its node waits for the others' commits.
         for url in &self.urls {
