@@ -53,7 +53,7 @@ const TOML: &[Bad] = &[
         "the retention is 315446400 s, at most 315360000 s are allowed",
     ),
     (
-        "[default]\npatience = \"0s\"",
+        "[default]\nretry_timeout = \"0s\"",
         Some((2, 1)),
         Some("default.retry_timeout"),
         "the retry_timeout is zero; it is the time that the store is given to answer",
