@@ -89,9 +89,12 @@ struct MySqlSchema<'s>(&'s MySqlStore);
 impl Schema for MySqlSchema<'_> {
     const VERSION: u32 = SCHEMA_VERSION;
 
+    // Texts are compared as bytes: any other text would have the collation of the session.
     const COLUMNS: &'static str = "SELECT CAST(column_name AS BINARY),
-            CAST(CONCAT(data_type, IF(column_type LIKE '%unsigned%', ' unsigned', '')) AS BINARY),
-            CAST(COALESCE(character_octet_length, 0) AS SIGNED), is_nullable = 'YES',
+            CONCAT(CAST(data_type AS BINARY),
+                IF(CAST(column_type AS BINARY) LIKE _binary'%unsigned%', _binary' unsigned', _binary'')),
+            CAST(COALESCE(character_octet_length, 0) AS SIGNED),
+            CAST(is_nullable AS BINARY) = _binary'YES',
             column_default IS NOT NULL OR LENGTH(extra) > 0, 0
         FROM information_schema.columns
         WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
@@ -100,8 +103,9 @@ impl Schema for MySqlSchema<'_> {
     // key: with another order two batches could wait for each other. A part of a column (`sub_part`)
     // takes different keys for equal.
     const INDEX_COLUMNS: &'static str = "SELECT CAST(index_name AS BINARY), seq_in_index = 1,
-            index_name = 'PRIMARY' AND sub_part IS NULL
-                AND column_name = ELT(seq_in_index, 'scope', 'operation', 'id'),
+            CAST(index_name AS BINARY) = _binary'PRIMARY' AND sub_part IS NULL
+                AND CAST(column_name AS BINARY)
+                    = ELT(seq_in_index, _binary'scope', _binary'operation', _binary'id'),
             CAST(column_name AS BINARY)
         FROM information_schema.statistics
         WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
