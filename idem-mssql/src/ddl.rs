@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_sql::schema::Table;
 
 use crate::config::Config;
-use crate::statements::SETTINGS;
+use crate::statements::{END_AT_AN_ERROR, SETTINGS};
 
 /// The version of the schema that this crate works with.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -50,7 +50,7 @@ fn wait(config: &Config) -> Duration {
 /// transaction.
 pub(crate) fn create_script(config: &Config) -> String {
     format!(
-        "{SETTINGS}BEGIN TRANSACTION;
+        "{END_AT_AN_ERROR}{SETTINGS}BEGIN TRANSACTION;
 DECLARE @locked int;
 EXEC @locked = sp_getapplock @Resource = N'idem {}', @LockMode = N'Exclusive', @LockOwner = N'Transaction', \
          @LockTimeout = {};

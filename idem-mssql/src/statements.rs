@@ -114,14 +114,13 @@ pub(crate) enum Wait {
 /// transaction that begins by itself (`IMPLICIT_TRANSACTIONS`) would never be committed, `ROWCOUNT`
 /// would end a batch early. SQL Server restores the settings of `sp_executesql` at its end:
 /// <https://learn.microsoft.com/sql/t-sql/statements/set-statements-transact-sql#considerations>.
-pub(crate) const SETTINGS: &str = "SET XACT_ABORT ON;
-SET IMPLICIT_TRANSACTIONS OFF;
+pub(crate) const SETTINGS: &str = "SET IMPLICIT_TRANSACTIONS OFF;
 SET ROWCOUNT 0;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 ";
 
-/// The same before a statement in a caller's transaction, which keeps its isolation level.
-const IN_TRANSACTION: &str = "SET XACT_ABORT ON;
+/// Ends a request that writes at its first error, in a caller's transaction too.
+pub(crate) const END_AT_AN_ERROR: &str = "SET XACT_ABORT ON;
 ";
 
 /// Before a statement in a caller's transaction on Babelfish, which keeps a request's settings.
@@ -161,7 +160,9 @@ impl Statement {
     pub(crate) fn alone(&self, wait: Wait) -> Cow<'_, str> {
         let text = &self.text;
         Cow::Owned(match self.millis(wait) {
-            Some(millis) => format!("{SETTINGS}SET LOCK_TIMEOUT {millis};\n{text}"),
+            Some(millis) => {
+                format!("{END_AT_AN_ERROR}{SETTINGS}SET LOCK_TIMEOUT {millis};\n{text}")
+            }
             None => format!("{SETTINGS}{text}"),
         })
     }
@@ -173,7 +174,7 @@ impl Statement {
         };
         let text = &self.text;
         Cow::Owned(format!(
-            "{IN_TRANSACTION}SET LOCK_TIMEOUT {millis};\n{text}"
+            "{END_AT_AN_ERROR}SET LOCK_TIMEOUT {millis};\n{text}"
         ))
     }
 
@@ -184,7 +185,7 @@ impl Statement {
         };
         let text = &self.text;
         Cow::Owned(format!(
-            "{SAVE}{IN_TRANSACTION}SET LOCK_TIMEOUT {millis};\n{text}{RESTORE}"
+            "{SAVE}{END_AT_AN_ERROR}SET LOCK_TIMEOUT {millis};\n{text}{RESTORE}"
         ))
     }
 

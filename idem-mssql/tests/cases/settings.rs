@@ -151,14 +151,17 @@ async fn verify_passes_while_other_tables_change(cx: &Context) -> CaseResult {
     let harness = support::harness(cx)?;
     let (store, table) = (harness.store(cx.namespace())?, cx.namespace());
     let other = format!("[{table}_payments]");
-    let create = format!("CREATE TABLE {other} (id int NOT NULL PRIMARY KEY);");
-    harness.run(table, &create).await?;
     let changes = async {
         loop {
-            let add = format!("ALTER TABLE {other} ADD note int NULL;");
-            harness.run(table, &add).await?;
-            let drop = format!("ALTER TABLE {other} DROP COLUMN note;");
-            harness.run(table, &drop).await?;
+            let changes = [
+                format!("CREATE TABLE {other} (id int NOT NULL PRIMARY KEY);"),
+                format!("ALTER TABLE {other} ADD note int NULL;"),
+                format!("ALTER TABLE {other} DROP COLUMN note;"),
+                format!("DROP TABLE {other};"),
+            ];
+            for change in changes {
+                harness.run(table, &change).await?;
+            }
         }
     };
     let verifies = async {
