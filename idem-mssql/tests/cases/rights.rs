@@ -108,10 +108,10 @@ impl<'a> Limited<'a> {
 /// A user that lacks one of the privileges, or all of them.
 async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
     let limited = Limited::create(cx).await?;
-    let told = without_privileges(&limited).await;
+    let returned = without_privileges(&limited).await;
     limited.remove().await?;
-    for (privilege, table, told) in told? {
-        let error = told.expect_err(privilege);
+    for (privilege, table, returned) in returned? {
+        let error = returned.expect_err(privilege);
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         let text = error.to_string();
         for named in ["GRANT", privilege, &table] {
@@ -121,17 +121,17 @@ async fn a_missing_privilege_is_named(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Returns each privilege, its table, and what the user is told without that privilege; at last
-/// without any.
+/// Returns each privilege with its table, and what `verify()` returns to a user without it. The last
+/// entry is for a user without any privilege.
 async fn without_privileges(
     limited: &Limited<'_>,
 ) -> CaseResult<Vec<(&'static str, String, Result<()>)>> {
     let store = limited.store()?;
     store.verify().await?;
-    let mut told = Vec::new();
+    let mut returned = Vec::new();
     for (privilege, table) in &limited.granted {
         limited.revoke(privilege, table).await?;
-        told.push((*privilege, table.clone(), store.verify().await));
+        returned.push((*privilege, table.clone(), store.verify().await));
         limited.grant(privilege, table).await?;
     }
     store.verify().await?;
@@ -139,9 +139,9 @@ async fn without_privileges(
         limited.revoke(privilege, table).await?;
     }
     let (privilege, table) = &limited.granted[0];
-    told.push((*privilege, table.clone(), store.verify().await));
+    returned.push((*privilege, table.clone(), store.verify().await));
     store.pool().close();
-    Ok(told)
+    Ok(returned)
 }
 
 /// With what the README grants, a user can do everything except migrate.

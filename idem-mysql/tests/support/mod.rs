@@ -66,9 +66,24 @@ impl MySqlHarness {
     /// the course of statements: those that `init_connect` sets for the user [`HOSTILE_USER`].
     pub(crate) async fn hostile(name: &str) -> Result<Self, Missing> {
         let harness = Self::of(name)?;
-        let set = harness.execute(hostile_settings(harness.product)).await;
+        let set = harness.set_hostile().await;
         set.map_err(|error| Missing::new(format!("no hostile settings: {error}")))?;
         Ok(harness)
+    }
+
+    /// Creates the user and its settings, unless the server's owner has an `init_connect`.
+    async fn set_hostile(&self) -> Result<(), BoxError> {
+        let mut connection = MySqlConnection::connect_with(&self.options()?).await?;
+        let row = sqlx::raw_sql("SELECT CAST(@@GLOBAL.init_connect AS CHAR)")
+            .fetch_one(&mut connection)
+            .await?;
+        let there: Option<String> = row.try_get(0)?;
+        let there = there.unwrap_or_default();
+        if !there.is_empty() && !there.contains(HOSTILE_USER) {
+            return Err("the server has an init_connect of its own".into());
+        }
+        connection.close().await?;
+        self.execute(hostile_settings(self.product)).await
     }
 
     /// Returns another node each time.
