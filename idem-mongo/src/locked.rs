@@ -21,7 +21,7 @@
 //! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 //!
 //! At most one caller of a process waits for one key. A key that was found locked is refused
-//! without a wait for 100 ms to 1 s, and looked up once in 25 ms. On secantusd, a write outside
+//! without a wait for 100 ms to 1 s, and read every 10 ms. On secantusd, a write outside
 //! waits for the transaction's end or its `maxTimeMS` (50). There a write inside another
 //! transaction gets 112 at once, and an upsert of a key that is being inserted conflicts likewise.
 //! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).

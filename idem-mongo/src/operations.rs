@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_core::backend::{DuplicateEstimator, FinalResult, StoredRecord, check, encode_failure};
+use idem_core::backend::{
+    DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, check, encode_failure,
+};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Response,
     Result,
@@ -89,6 +91,10 @@ impl Operations {
     ) -> Result<ClaimOutcome> {
         let asked = ClaimParams::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
+        if self.is_locked(session, request.key()) {
+            let locked = LockedKeys::error();
+            return self.lost_or(session, &asked, Access::Read, locked).await;
+        }
         let seen = match self.looks_first(request.key()) {
             true => self.look(session, &asked, Access::Read).await?,
             false => None,
@@ -138,17 +144,9 @@ impl Operations {
                 .await
             {
                 Ok(changed) => changed,
-                // A read beside an open transaction sees committed data, which may decide the
-                // claim.
                 Err(locked) if Self::is_readable(session, &locked) => {
-                    self.records.was_locked(key);
-                    if self.records.may_look(key)
-                        && let Some(row) = self.look(session, asked, sent).await?
-                        && row.is_held_against(asked)?
-                    {
-                        return row.loses(asked);
-                    }
-                    return Err(since(locked, sent));
+                    let locked = since(locked, sent);
+                    return self.lost_or(session, asked, sent, locked).await;
                 }
                 Err(error) => return Err(since(error, sent)),
             };
@@ -185,6 +183,31 @@ impl Operations {
     /// inside a caller's transaction it cannot.
     fn is_readable(session: &Session<'_>, error: &Error) -> bool {
         error.kind() == ErrorKind::Contention && !session.is_in_transaction()
+    }
+
+    /// Answers the claim from the committed record, although an open transaction has locked it;
+    /// otherwise returns this error.
+    async fn lost_or(
+        &self,
+        session: &mut Session<'_>,
+        asked: &ClaimParams<'_>,
+        sent: Access,
+        locked: Error,
+    ) -> Result<ClaimOutcome> {
+        let lost = async {
+            match self.look(session, asked, sent).await? {
+                Some(row) if row.is_held_against(asked)? => row.loses(asked).map(Some),
+                Some(_) | None => Ok(None),
+            }
+        };
+        let lost = self.records.locked.read(asked.request.key(), lost).await?;
+        lost.ok_or(locked)
+    }
+
+    /// Returns whether the key is known to be locked, and this session writes outside the
+    /// transaction that may hold it.
+    pub(crate) fn is_locked(&self, session: &Session<'_>, key: &Key) -> bool {
+        !session.is_in_transaction() && self.records.locked.is_locked(key)
     }
 
     /// Returns whether a claim reads the record before it writes.

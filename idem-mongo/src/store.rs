@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::{LockedKeys, check};
+use idem_core::backend::check;
 use idem_core::{
     BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
     Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
@@ -111,28 +111,17 @@ impl MongoStore {
     /// Claims a key. Where keys mostly have a record and there are many concurrent claims, their
     /// lookups share one command.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        if !self.operations.records.may_look(request.key()) {
-            return Err(LockedKeys::error());
-        }
-        let outcome = self.claim_from_look(request).await;
-        if outcome.is_ok() {
-            self.operations.records.was_answered(request.key());
-        }
-        outcome
-    }
-
-    async fn claim_from_look(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (operations, looks) = (&self.operations, &self.looks.0);
+        let (operations, looks, key) = (&self.operations, &self.looks.0, request.key());
         let mut session = self.session();
         let underway = looks.enter();
         let is_batched = operations.config.batching() && underway.is_in_company();
-        if !is_batched || !operations.looks_first(request.key()) {
+        if !is_batched || operations.is_locked(&session, key) || !operations.looks_first(key) {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;
         let asked = ClaimParams::new(request, checked);
         operations.ready(&session).await?;
-        let looked = session.waits_for(looks.ask(request.key().path())).await?;
+        let looked = session.waits_for(looks.ask(key.path())).await?;
         let seen = match looked {
             Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Some(Ok(row)) => row,

@@ -60,7 +60,7 @@ impl Operations {
             let checked = check::claim(request, &limits)?;
             Ok(ClaimParams { request, checked })
         });
-        batch.take_turns(&self.locked.turns);
+        batch.take_turns(&self.locked);
         while let Some(round) = batch.next_round(LIMITS) {
             let answers = self.claim_round(session, &round.items).await;
             batch.settle(round, answers, is_asked_singly);
@@ -122,7 +122,7 @@ impl Operations {
     ) -> Vec<Result<()>> {
         let limits = self.config.limits();
         let mut batch = Batch::new(completions, |item| CheckedCompletion::new(item, &limits));
-        batch.take_turns(&self.locked.turns);
+        batch.take_turns(&self.locked);
         while let Some(round) = batch.next_round(LIMITS) {
             let done = self.complete_round(session, &round.items).await;
             batch.settle(round, done.map(sealed), is_asked_singly);

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use idem_core::backend::{LockedKeys, TryTurn, Turn};
+use idem_core::backend::{LockedKeys, TryTurn};
 use idem_core::{Error, Key, Result};
 use tiberius::Row;
 use tokio::time::Instant;
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout};
-use crate::operations::{Gate, Operations, with_key};
+use crate::operations::{Operations, with_key};
 use crate::session::{Query, Session};
 use crate::statements::Wait;
 
 /// Returns the answer for a locked key, with the server's error as the source.
-fn locked(error: Error) -> Error {
+fn is_held(error: Error) -> Error {
     LockedKeys::error().with_source(error)
 }
 
@@ -25,24 +25,24 @@ impl Operations {
     pub(crate) async fn in_turn(
         &self,
         session: &mut Session<'_>,
-        gate: &Gate,
+        locked: &LockedKeys,
         key: &Key,
         query: Query<'_>,
         sent: Access,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, gate, key, query, sent).await;
+            return in_transaction(session, locked, key, query, sent).await;
         }
         let begun = Instant::now();
         let turn = loop {
-            if let Some(turn) = gate.turns.turn(key, self.left(begun)).await? {
+            if let Some(turn) = locked.turn(key, self.left(begun)).await? {
                 break turn;
             }
         };
         match session.rows(query, sent).await {
             Err(error) if is_lock_timeout(&error) => {
                 turn.found_locked();
-                Err(locked(error))
+                Err(is_held(error))
             }
             answer => answer,
         }
@@ -54,22 +54,22 @@ impl Operations {
     pub(crate) async fn look_or_in_turn<'q>(
         &self,
         session: &mut Session<'_>,
-        gate: &Gate,
+        locked: &LockedKeys,
         key: &Key,
         look: impl Fn() -> Query<'q>,
         query: impl Fn() -> Query<'q>,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, gate, key, query(), Access::Write).await;
+            return in_transaction(session, locked, key, query(), Access::Write).await;
         }
         let begun = Instant::now();
         loop {
-            match gate.turns.try_turn(key) {
+            match locked.try_turn(key) {
                 TryTurn::Turn(turn) => {
                     return match session.rows(query(), Access::Write).await {
                         Err(error) if is_lock_timeout(&error) => {
                             turn.found_locked();
-                            Err(locked(error))
+                            Err(is_held(error))
                         }
                         answer => answer,
                     };
@@ -81,20 +81,15 @@ impl Operations {
                     }
                 }
                 TryTurn::Locked(error) => {
-                    // Of the callers that would find nothing, one reads, and the others rely on it
-                    // for a moment: many concurrent callers of one locked key must not use up the
-                    // connections.
-                    let turn = gate.lookups.turn(key, self.left(begun)).await?;
-                    let rows = look_at_once(session, look()).await?;
-                    if !rows.is_empty() {
-                        return Ok(rows);
-                    }
-                    turn.map_or_else(|| gate.lookups.found_locked(key), Turn::found_locked);
-                    return Err(error);
+                    let read = async {
+                        let rows = look_at_once(session, look()).await?;
+                        Ok((!rows.is_empty()).then_some(rows))
+                    };
+                    return locked.read(key, read).await?.ok_or(error);
                 }
             }
             // A turn that becomes free is given back, so that only one branch sends.
-            drop(gate.turns.turn(key, self.left(begun)).await?);
+            drop(locked.turn(key, self.left(begun)).await?);
         }
     }
 
@@ -108,17 +103,18 @@ impl Operations {
     pub(crate) async fn read(
         &self,
         session: &mut Session<'_>,
-        gate: &Gate,
+        locked: &LockedKeys,
         key: &Key,
         query: Query<'_>,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
-            return in_transaction(session, gate, key, query, Access::Read).await;
+            return in_transaction(session, locked, key, query, Access::Read).await;
         }
         let at_once = query.clone().waiting(Wait::Not);
         match session.rows(at_once, Access::Read).await {
             Err(error) if is_lock_timeout(&error) => {
-                self.in_turn(session, gate, key, query, Access::Read).await
+                self.in_turn(session, locked, key, query, Access::Read)
+                    .await
             }
             answer => answer,
         }
@@ -158,19 +154,19 @@ async fn look_at_once(session: &mut Session<'_>, look: Query<'_>) -> Result<Vec<
 
 async fn in_transaction(
     session: &mut Session<'_>,
-    gate: &Gate,
+    locked: &LockedKeys,
     key: &Key,
     query: Query<'_>,
     sent: Access,
 ) -> Result<Vec<Row>> {
-    let wait = match gate.turns.is_locked(key) {
+    let wait = match locked.is_locked(key) {
         true => Wait::Not,
         false => Wait::Shortly,
     };
     match session.rows(query.waiting(wait), sent).await {
         Err(error) if is_lock_timeout(&error) => {
-            gate.turns.found_locked(key);
-            Err(locked(error))
+            locked.found_locked(key);
+            Err(is_held(error))
         }
         answer => answer,
     }

@@ -25,23 +25,14 @@ use crate::statements::{Statement, Statements};
 /// locks at which the server locks the table.
 const MAX_LOCKED_ROWS: u32 = 1_000;
 
-/// The keys of one table that are known to be locked by open transactions.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// The turns to wait for a key's lock.
-    pub(crate) turns: LockedKeys,
-    /// For keys that are known to be locked: the turns to read the committed record.
-    pub(crate) lookups: LockedKeys,
-}
-
 /// The state that all operations need beside a session.
 #[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) sql: Statements,
     /// The keys of records, and sources of watermarks, that open transactions hold locked.
-    pub(crate) locked: Gate,
-    pub(crate) locked_marks: Gate,
+    pub(crate) locked: LockedKeys,
+    pub(crate) locked_marks: LockedKeys,
     server: OnceCell<Server>,
 }
 
@@ -49,8 +40,8 @@ impl Operations {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             sql: Statements::new(&config),
-            locked: Gate::default(),
-            locked_marks: Gate::default(),
+            locked: LockedKeys::new(),
+            locked_marks: LockedKeys::new(),
             server: OnceCell::new(),
             config,
         }

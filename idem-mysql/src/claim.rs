@@ -19,7 +19,6 @@ use idem_core::{
 };
 use idem_sql::step::{MAX_RETRIES, key_changed_hands};
 use sqlx::mysql::MySqlRow;
-use tokio::time::Instant;
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_null_refused};
@@ -73,18 +72,12 @@ impl Operations {
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
         let params = ClaimParams::new(request, &self.config)?;
-        if !session.is_transaction()
-            && let Some(pause) = self.locked.read_pause(request.key())
-        {
-            tokio::time::sleep(pause).await;
-            return Err(LockedKeys::error());
+        let key = request.key();
+        if !session.is_transaction() && self.locked.is_locked(key) {
+            let lost = self.locked.read(key, self.lost(session, &params)).await?;
+            return lost.ok_or_else(LockedKeys::error);
         }
-        let begun = Instant::now();
-        let refused = |error, has_written| {
-            self.locked.read_in_vain(request.key(), begun);
-            after(has_written, error)
-        };
-        let mut absent = !session.is_transaction() && self.inserts_first(request.key());
+        let mut absent = !session.is_transaction() && self.inserts_first(key);
         let (mut has_looked, mut has_written) = (false, false);
         for _ in 0..MAX_RETRIES {
             if absent {
@@ -96,7 +89,7 @@ impl Operations {
                     Ok(Inserted::Perhaps) => has_written = true,
                     Ok(Inserted::Nothing) => {}
                     Err(error) if has_looked || !is_refused(&error) => {
-                        return Err(refused(error, has_written));
+                        return Err(after(has_written, error));
                     }
                     // The record may exist, and be locked.
                     Err(_) => {}
@@ -110,7 +103,7 @@ impl Operations {
                 Ok(Met::Answer(outcome)) => return Ok(outcome),
                 Ok(Met::Written) => has_written = true,
                 Ok(Met::Again) => {}
-                Err(error) => return Err(refused(error, has_written)),
+                Err(error) => return Err(after(has_written, error)),
             }
         }
         Err(key_changed_hands(Effect::Unknown))
@@ -120,6 +113,22 @@ impl Operations {
     pub(crate) fn inserts_first(&self, key: &Key) -> bool {
         let fixed = self.config.inserts_first();
         fixed.unwrap_or_else(|| !self.estimator.expects_duplicate(key))
+    }
+
+    /// Answers the claim from the committed record, if the record answers it without a write.
+    async fn lost(
+        &self,
+        session: &mut Session<'_>,
+        params: &ClaimParams<'_>,
+    ) -> Result<Option<ClaimOutcome>> {
+        let Some(seen) = self.lookup(session, params, false).await? else {
+            return Ok(None);
+        };
+        let columns = Columns::of(&seen)?;
+        match columns.state_for(params.request) {
+            RecordState::Held => columns.stored()?.loses(params.request).map(Some),
+            RecordState::Own | RecordState::Free | RecordState::Abandoned => Ok(None),
+        }
     }
 
     /// Answers the claim from the record, or changes the record.

@@ -114,16 +114,14 @@ impl Operations {
         request: &ClaimRequest,
         error: Error,
     ) -> Result<ClaimOutcome> {
-        if let Some(pause) = self.locked.read_pause(request.key()) {
-            tokio::time::sleep(pause).await;
-            return Err(error);
-        }
-        let begun = Instant::now();
-        if let Lookup::Lost(outcome) = self.lookup(session, request).await? {
-            return Ok(outcome);
-        }
-        self.locked.read_in_vain(request.key(), begun);
-        Err(error)
+        let lost = async {
+            match self.lookup(session, request).await? {
+                Lookup::Lost(outcome) => Ok(Some(outcome)),
+                Lookup::Absent | Lookup::Acquirable => Ok(None),
+            }
+        };
+        let lost = self.locked.read(request.key(), lost).await?;
+        lost.ok_or(error)
     }
 
     /// Inserts the claim, if the key has no record.

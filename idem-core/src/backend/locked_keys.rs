@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
+use std::future::Future;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +44,8 @@ const SHARDS: usize = 64;
 ///   with `Contention` without a wait, for 100 ms at first and 1 s at most; then one caller tries
 ///   again;
 /// * a record that was committed before the key was locked answers a claim without a lock. So
-///   claims of a locked key read it, one caller at a time: [`read_pause`](Self::read_pause).
+///   claims of a locked key [`read`](Self::read) it. While reads do not answer, one caller reads,
+///   every 10 ms.
 ///
 /// It is a hint and proves nothing: decisions come from the server alone. A keyed hash of 64 bits
 /// tells keys apart; two keys with the same hash share their turns. Clones share their state.
@@ -61,7 +63,7 @@ struct State {
     turn: Option<Arc<Notify>>,
     /// How long the key is refused, while it counts as locked.
     locked: Option<Lock>,
-    /// When the read of the locked key began that did not answer.
+    /// When the last read of the locked key began, if reads do not answer.
     read: Option<Instant>,
 }
 
@@ -180,8 +182,9 @@ impl LockedKeys {
         }
     }
 
-    /// Returns whether a wait for the key's lock was in vain a moment ago: for statements in a
-    /// caller's transaction, which takes no turn because it may hold the lock itself.
+    /// Returns whether a wait for the key's lock was in vain a moment ago, or a caller tests whether
+    /// the key is still locked. A statement in a caller's transaction takes no turn, because the
+    /// transaction may hold the lock itself; it does not wait for the lock of such a key.
     #[must_use]
     pub fn is_locked(&self, key: &Key) -> bool {
         self.0.is_locked(self.0.hash(key))
@@ -195,28 +198,36 @@ impl LockedKeys {
         locked.is_some_and(|lock| lock.is_recent(Instant::now()))
     }
 
-    /// Returns how long no caller reads the record of this key, because it is locked and a recent
-    /// read did not answer; up to 10 ms.
+    /// Reads the record of a locked key with `read`, which waits for no lock. `None`: no committed
+    /// record answers; return [`error`](Self::error).
     ///
-    /// A claim that gets a pause waits for as long, without a connection, and returns `Contention`.
-    /// The next claim finds what was committed meanwhile.
-    #[must_use]
-    pub fn read_pause(&self, key: &Key) -> Option<Duration> {
+    /// After a read that did not answer, one caller reads again, 10 ms later. The others wait for
+    /// up to 10 ms, without a connection, and get `None`; their next claims find what was committed
+    /// meanwhile. So many callers of a locked key do not use up the connections.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    ///
+    /// # Cancellation
+    ///
+    /// As for `read`.
+    pub async fn read<T>(
+        &self,
+        key: &Key,
+        read: impl Future<Output = Result<Option<T>>>,
+    ) -> Result<Option<T>> {
         let hash = self.0.hash(key);
-        let state = self.0.shard(hash);
-        let state = state.get(&hash).filter(|state| state.locked.is_some())?;
-        let left = READ_PAUSE.saturating_sub(state.read?.elapsed());
-        (!left.is_zero()).then_some(left)
-    }
-
-    /// Remembers that a read of a locked key, begun at this moment, did not answer. Remembers
-    /// nothing of a key that is not known to be locked.
-    pub fn read_in_vain(&self, key: &Key, begun: Instant) {
-        let hash = self.0.hash(key);
-        let mut shard = self.0.shard(hash);
-        if let Some(state) = shard.get_mut(&hash).filter(|state| state.locked.is_some()) {
-            state.read = Some(begun);
+        if let Some(pause) = self.0.read_pause(hash) {
+            tokio::time::sleep(pause).await;
+            return Ok(None);
         }
+        let begun = Instant::now();
+        let answer = read.await?;
+        if let Some(state) = self.0.shard(hash).get_mut(&hash) {
+            state.read = answer.is_none().then_some(begun);
+        }
+        Ok(answer)
     }
 
     /// Remembers that a wait for the key's lock was in vain, where no turn was taken.
@@ -292,15 +303,11 @@ impl Inner {
                     return Admission::Locked;
                 }
                 known.locked = known.locked.filter(|lock| lock.is_recent(now));
-                match (&known.turn, known.locked) {
-                    // One caller tests whether it still is locked; nobody waits for that one.
-                    (Some(_), Some(_)) => return Admission::Locked,
-                    (Some(turn), None) => return Admission::Busy(Arc::clone(turn)),
-                    (None, locked) => {
-                        known.turn = Some(Arc::default());
-                        locked.map(|lock| lock.pause)
-                    }
+                if let Some(turn) = &known.turn {
+                    return Admission::Busy(Arc::clone(turn));
                 }
+                known.turn = Some(Arc::default());
+                known.locked.map(|lock| lock.pause)
             }
         };
         Admission::Turn(Turn {
@@ -309,6 +316,18 @@ impl Inner {
             pause,
             ends_with: None,
         })
+    }
+
+    /// Returns how long the caller leaves the read of the record to another one. `None`: it reads,
+    /// and is the only one for the next 10 ms if reads do not answer.
+    fn read_pause(&self, hash: u64) -> Option<Duration> {
+        let mut shard = self.shard(hash);
+        let state = shard.get_mut(&hash)?;
+        let left = READ_PAUSE.saturating_sub(state.read?.elapsed());
+        if left.is_zero() {
+            state.read = Some(Instant::now());
+        }
+        (!left.is_zero()).then_some(left)
     }
 
     fn is_turn(&self, hash: u64, turn: &Arc<Notify>) -> bool {
@@ -342,8 +361,12 @@ impl Inner {
 }
 
 impl State {
+    /// Returns whether a wait for the lock was in vain a moment ago, or one caller tests whether
+    /// the key is still locked: nobody waits for that one.
     fn is_locked(&self, now: Instant) -> bool {
-        self.locked.is_some_and(|lock| now < lock.until)
+        let is_tested = self.turn.is_some();
+        self.locked
+            .is_some_and(|lock| now < lock.until || is_tested && lock.is_recent(now))
     }
 }
 
@@ -381,6 +404,8 @@ impl fmt::Debug for LockedKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn key(id: &str) -> Key {
@@ -444,22 +469,52 @@ mod tests {
         assert!(matches!(keys.try_turn(&key), TryTurn::Turn(_)), "free");
     }
 
+    /// Reads with 64 callers; returns how many of them have read, and when the last one returned.
+    async fn reads(keys: &LockedKeys, key: &Key, answer: Option<u32>) -> (usize, Duration) {
+        let (begun, count) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let (keys, key, count) = (keys.clone(), key.clone(), Arc::clone(&count));
+            callers.spawn(async move {
+                let read = async {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    Ok(answer)
+                };
+                keys.read(&key, read).await.unwrap()
+            });
+        }
+        for returned in callers.join_all().await {
+            assert!(returned.is_none() || returned == answer);
+        }
+        (count.load(Ordering::Relaxed), begun.elapsed())
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_read_of_a_locked_key_that_did_not_answer_spares_the_others_theirs() {
+    async fn while_reads_of_a_locked_key_do_not_answer_one_caller_reads() {
         let (keys, key) = (LockedKeys::new(), key("one"));
-        keys.read_in_vain(&key, Instant::now());
-        assert_eq!(keys.read_pause(&key), None, "not locked");
         turn(&keys, &key).await.found_locked();
-        assert_eq!(keys.read_pause(&key), None, "not read");
-        keys.read_in_vain(&key, Instant::now());
-        tokio::time::advance(Duration::from_millis(4)).await;
-        assert_eq!(keys.read_pause(&key), Some(Duration::from_millis(6)));
-        tokio::time::advance(Duration::from_millis(6)).await;
-        assert_eq!(keys.read_pause(&key), None);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        drop(turn(&keys, &key).await);
-        keys.read_in_vain(&key, Instant::now());
-        assert_eq!(keys.read_pause(&key), None, "free again");
+        let at = Duration::from_millis;
+        assert_eq!(reads(&keys, &key, None).await, (64, at(1)), "nobody knows");
+        assert_eq!(reads(&keys, &key, None).await, (0, at(9)), "all wait");
+        assert_eq!(reads(&keys, &key, None).await, (1, at(10)), "for one");
+        assert_eq!(reads(&keys, &key, Some(7)).await, (1, at(10)), "it answers");
+        assert_eq!(reads(&keys, &key, Some(7)).await, (64, at(1)), "to each");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_is_dropped_or_fails_is_followed_by_another() {
+        let (keys, key) = (LockedKeys::new(), key("one"));
+        turn(&keys, &key).await.found_locked();
+        assert_eq!(reads(&keys, &key, None).await.0, 64);
+        tokio::time::advance(READ_PAUSE).await;
+        let dropped = keys.read(&key, std::future::pending::<Result<Option<()>>>());
+        assert!(timeout(Duration::ZERO, dropped).await.is_err());
+        assert_eq!(reads(&keys, &key, None).await.0, 0);
+        let failed = keys.read(&key, async { Err::<Option<()>, _>(Error::claim_lost()) });
+        assert!(failed.await.is_err());
+        assert_eq!(reads(&keys, &key, None).await.0, 0);
+        assert_eq!(reads(&keys, &key, None).await.0, 1);
     }
 
     #[tokio::test(start_paused = true)]
