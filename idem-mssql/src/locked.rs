@@ -56,8 +56,8 @@ impl Operations {
         session: &mut Session<'_>,
         locked: &LockedKeys,
         key: &Key,
-        look: impl Fn() -> Query<'q>,
-        query: impl Fn() -> Query<'q>,
+        look: impl Fn() -> Query<'q> + Sync,
+        query: impl Fn() -> Query<'q> + Sync,
     ) -> Result<Vec<Row>> {
         if !session.repeats() {
             return in_transaction(session, locked, key, query(), Access::Write).await;
@@ -81,10 +81,10 @@ impl Operations {
                     }
                 }
                 TryTurn::Locked(error) => {
-                    let read = async {
+                    let read = Box::pin(async {
                         let rows = look_at_once(session, look()).await?;
                         Ok((!rows.is_empty()).then_some(rows))
-                    };
+                    });
                     return locked.read(key, read).await?.ok_or(error);
                 }
             }
