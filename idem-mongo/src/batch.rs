@@ -28,10 +28,10 @@ type Answer<T> = (usize, Result<T>);
 /// Returns the positions of each key; those of one key are handled one after the other.
 fn by_key<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut places: HashMap<&Key, usize> = HashMap::new();
+    let mut indexes: HashMap<&Key, usize> = HashMap::new();
     for (position, key) in keys.enumerate() {
-        let place = *places.entry(key).or_insert(groups.len());
-        match groups.get_mut(place) {
+        let index = *indexes.entry(key).or_insert(groups.len());
+        match groups.get_mut(index) {
             Some(group) => group.push(position),
             None => groups.push(vec![position]),
         }
@@ -57,11 +57,11 @@ impl Operations {
         let groups = by_key(requests.iter().map(ClaimRequest::key));
         let checked = check::batch_items(requests.len());
         for groups in groups.chunks(MAX_ITEMS) {
-            let looked = match &checked {
-                Ok(()) => self.look_many(requests, groups).await,
+            let found = match &checked {
+                Ok(()) => self.lookup_many(requests, groups).await,
                 Err(_) => check::batch_items(requests.len()).map(|()| HashMap::new()),
             };
-            match looked {
+            match found {
                 Ok(mut seen) => {
                     let claims = groups.iter().map(|group| {
                         let first = group.first().and_then(|&position| requests.get(position));
@@ -82,7 +82,7 @@ impl Operations {
     }
 
     /// Reads the records of the keys to look up, each by its `_id`.
-    async fn look_many(
+    async fn lookup_many(
         &self,
         requests: &[ClaimRequest],
         groups: &[Vec<usize>],
@@ -91,7 +91,7 @@ impl Operations {
         let first = groups.iter().filter_map(|group| group.first());
         let keys: Vec<_> = first
             .filter_map(|&position| requests.get(position).map(ClaimRequest::key))
-            .filter(|key| self.looks_first(key))
+            .filter(|key| self.looks_up_first(key))
             .map(Key::path)
             .collect();
         match keys.is_empty() {
@@ -108,16 +108,16 @@ impl Operations {
         mut seen: Option<Row>,
     ) -> Vec<Answer<ClaimOutcome>> {
         let mut answers = Vec::with_capacity(group.len());
-        for (place, &position) in group.iter().enumerate() {
+        for (index, &position) in group.iter().enumerate() {
             let Some(request) = requests.get(position) else {
                 continue;
             };
             let mut session = Session::alone(&self.config);
-            let answer = if place == 0 {
+            let answer = if index == 0 {
                 match check::claim(request, &self.config.limits()) {
                     Ok(checked) => {
-                        let asked = ClaimParams::new(request, checked);
-                        self.claim_from(&mut session, &asked, seen.take()).await
+                        let params = ClaimParams::new(request, checked);
+                        self.claim_from(&mut session, &params, seen.take()).await
                     }
                     Err(error) => Err(error),
                 }
@@ -148,12 +148,12 @@ impl Operations {
             let Some(item) = completions.get(position) else {
                 continue;
             };
-            let sealing = check::batch_items(completions.len())
+            let result = check::batch_items(completions.len())
                 .and_then(|()| self.response(&item.response, item.retention));
-            let answer = match sealing {
-                Ok(sealing) => {
+            let answer = match result {
+                Ok(result) => {
                     let mut session = Session::alone(&self.config);
-                    self.seal(&mut session, &item.claim, &sealing).await
+                    self.seal(&mut session, &item.claim, &result).await
                 }
                 Err(error) => Err(error),
             };

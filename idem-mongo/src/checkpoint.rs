@@ -11,7 +11,7 @@ use crate::store::{MongoStore, at};
 
 impl Operations {
     /// Returns the checkpoint in stored form.
-    pub(crate) fn noted(&self, checkpoint: &Checkpoint) -> Result<Bytes> {
+    pub(crate) fn encoded_checkpoint(&self, checkpoint: &Checkpoint) -> Result<Bytes> {
         checkpoint.encode(&self.config.limits())
     }
 
@@ -58,7 +58,7 @@ impl CheckpointStore for MongoStore {
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
         let stored = self
             .operations
-            .noted(checkpoint)
+            .encoded_checkpoint(checkpoint)
             .map_err(at("checkpoint"))?;
         self.operations
             .checkpoint(&mut self.session(), claim, &stored)

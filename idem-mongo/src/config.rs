@@ -59,7 +59,7 @@ impl Durability {
 }
 
 /// The longest time-out: servers take time-outs as 32-bit milliseconds.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// MongoDB's limit for a document, including result and metadata.
 const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 /// More than a record takes without result and metadata, including the command around it: the
@@ -149,7 +149,7 @@ impl Config {
     /// already sent may still take effect.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.min(LONGEST);
+        self.timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
@@ -231,13 +231,13 @@ mod tests {
 
     #[test]
     fn limits_that_fit_into_no_document_are_refused() {
-        let most = Limits::DEFAULT.with_max_result_bytes(15 << 20);
-        assert_eq!(Config::new().with_limits(most).unwrap().limits(), most);
+        let max = Limits::DEFAULT.with_max_result_bytes(15 << 20);
+        assert_eq!(Config::new().with_limits(max).unwrap().limits(), max);
         for bytes in [16 << 20, usize::MAX] {
             let limits = Limits::DEFAULT.with_max_result_bytes(bytes);
             assert!(Config::new().with_limits(limits).is_err());
         }
-        let limits = most.with_max_metadata_bytes(1 << 20);
+        let limits = max.with_max_metadata_bytes(1 << 20);
         assert!(Config::new().with_limits(limits).is_err());
     }
 

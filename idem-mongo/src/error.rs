@@ -55,8 +55,8 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
             let (kind, _, message) = by_code(error.code);
             (kind, Effect::Unknown, message)
         }
-        // The driver reports these three only if nothing was sent: after a try whose answer was
-        // lost it reports that one's error (retryable writes).
+        // The driver reports these three only if it has sent nothing: after a try whose answer was
+        // lost, it reports the error of that try (retryable writes).
         MongoKind::ServerSelection { .. } | MongoKind::DnsResolve { .. } => (
             Unavailable,
             Effect::None,
@@ -111,7 +111,7 @@ fn meaning_of_kind(error: &MongoError) -> Meaning {
     }
 }
 
-/// A label, if there is one, says more than the code:
+/// Returns the meaning of a label, which says more than the code:
 /// <https://www.mongodb.com/docs/manual/core/transactions-in-applications/#transaction-error-handling>.
 fn by_label(error: &MongoError) -> Option<Meaning> {
     if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
@@ -128,7 +128,7 @@ fn by_label(error: &MongoError) -> Option<Meaning> {
     ))
 }
 
-/// The error of a deployment without transactions.
+/// Returns the error of a deployment without transactions.
 pub(crate) fn no_transactions() -> Error {
     let (kind, effect, message) = NO_TRANSACTIONS;
     Error::new(kind, effect, message)

@@ -3,8 +3,8 @@
 use idem_core::{Effect, Error, ErrorKind, Result};
 use mongodb::bson::{Bson, Document};
 
-/// Keys are compared byte for byte, which only the simple collation does, and nothing can be
-/// deleted from a capped collection.
+/// Refuses an unsuitable collection. Only the simple collation compares keys byte for byte, and no
+/// document can be deleted from a capped collection.
 pub(crate) fn check_collection(collection: &Document) -> Result<()> {
     if collection.get_str("type").unwrap_or("collection") != "collection" {
         return Err(misconfigured(
@@ -64,8 +64,8 @@ pub(crate) fn is_index(index: &Document, field: &str) -> bool {
         && (field != "purge_at" || expires == Some(0))
 }
 
-/// Refuses foreign indexes that break what the store promises: one that keeps documents of two keys
-/// apart, and one by which the server deletes live records.
+/// Refuses a foreign index that breaks a promise of the store. Under a unique index, the records of
+/// two keys may exclude each other. Under a TTL index, the server may delete live records.
 pub(crate) fn check_index(index: &Document) -> Result<()> {
     let name = index.get_str("name").unwrap_or("?");
     let keys = index.get_document("key");
@@ -87,7 +87,7 @@ pub(crate) fn check_index(index: &Document) -> Result<()> {
 /// Returns whether a server with this greeting has transactions: a member of a replica set, or a
 /// `mongos`.
 pub(crate) fn has_transactions(hello: &Document) -> bool {
-    hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|told| told == "isdbgrid")
+    hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|found| found == "isdbgrid")
 }
 
 /// Reads a number of any type: servers and shells write different ones.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_refuse_or_delete_records_is_refused() {
+    fn validators_and_indexes_that_threaten_records_are_refused() {
         let with = |options: Document| check_collection(&doc! { "options": options });
         let validator = doc! { "token": { "$type": "string" } };
         assert!(with(doc! { "validator": validator.clone() }).is_err());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_known_by_what_it_does() {
+    fn an_index_is_recognized_by_its_definition() {
         let index =
             |expires: Bson| doc! { "key": { "purge_at": 1.0 }, "expireAfterSeconds": expires };
         assert!(is_index(&index(0.into()), "purge_at"));

@@ -8,7 +8,7 @@ mod documents;
 mod error;
 mod inspect;
 mod locked;
-mod looks;
+mod lookup_batcher;
 mod maintenance;
 mod operations;
 mod row;

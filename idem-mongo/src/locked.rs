@@ -9,7 +9,7 @@
 //!
 //! * members that confirm slowly: the server answers with the document and a write concern error.
 //!   The store repeats the write, which changes nothing, with all the remaining time, and gives
-//!   later writes longer ([`Patience`](crate::documents::Patience));
+//!   later writes longer ([`WriteTimeout`](crate::documents::WriteTimeout));
 //! * a slow server: the write ended before it wrote. To distinguish this from a lock, a transaction
 //!   of the store's own touches the document and is aborted, because in a transaction the server
 //!   answers a conflict at once (112). Without a conflict, the store repeats the write with more
@@ -20,11 +20,13 @@
 //! that is still under way cannot take effect after it:
 //! <https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md>.
 //!
-//! At most one caller of a process waits for one key. A key that was found locked is refused
-//! without a wait for 100 ms to 1 s, and read every 10 ms. On secantusd, a write outside
-//! waits for the transaction's end or its `maxTimeMS` (50). There a write inside another
-//! transaction gets 112 at once, and an upsert of a key that is being inserted conflicts likewise.
-//! A `mongos` passes `maxTimeMS` to the shards from 5.0 on (SERVER-46187).
+//! At most one caller of a process waits for one key. After the store has found a key locked, it
+//! refuses the key without a wait for 100 ms to 1 s, and reads its record every 10 ms.
+//!
+//! On secantusd, a write outside a transaction waits for the transaction's end or its `maxTimeMS`
+//! (50). There a write inside another transaction gets 112 at once, and an upsert of a key that is
+//! being inserted conflicts likewise. A `mongos` passes `maxTimeMS` to the shards from 5.0 on
+//! (SERVER-46187).
 
 use std::sync::atomic::Ordering;
 
@@ -42,8 +44,8 @@ use crate::operations::Operations;
 use crate::session::{Change, Changed, Session, Tried};
 use crate::statements;
 
-/// How often a write that ended before it wrote is repeated, each time with four times the time.
-const MORE_TIME: u32 = 4;
+/// The factor by which a write gets more time after each try that ended before it wrote.
+const TIMEOUT_FACTOR: u32 = 4;
 
 impl Operations {
     /// Writes the document of this key. In a caller's transaction a conflict returns `Contention`
@@ -67,7 +69,7 @@ impl Operations {
             return Ok(Changed::AfterAnother);
         };
         let mut own = self.own_session(session).await?;
-        let mut within = self.patience.get();
+        let mut within = self.write_timeout.get();
         loop {
             let begun = Instant::now();
             let tried;
@@ -76,11 +78,11 @@ impl Operations {
                 .await?;
             match tried {
                 Tried::Changed(changed) => {
-                    self.patience.learn(begun.elapsed());
+                    self.write_timeout.record_confirmed(begun.elapsed());
                     return Ok(changed);
                 }
                 Tried::Unconfirmed => {
-                    self.patience.was_too_short(within);
+                    self.write_timeout.record_unconfirmed(within);
                     within = session.left();
                 }
                 Tried::OutOfTime => {
@@ -92,7 +94,7 @@ impl Operations {
                         turn.found_locked();
                         return Err(LockedKeys::error());
                     }
-                    within = within.saturating_mul(MORE_TIME);
+                    within = within.saturating_mul(TIMEOUT_FACTOR);
                 }
             }
         }
@@ -109,8 +111,8 @@ impl Operations {
         if session.is_in_transaction() || !self.has_transactions.load(Ordering::Relaxed) {
             return Ok(Some(Error::claim_lost()));
         }
-        let look = statements::token(claim.key());
-        let found = self.one(session, look, Access::Read).await?;
+        let pipeline = statements::token(claim.key());
+        let found = self.one(session, pipeline, Access::Read).await?;
         let latest = found.map_or(Ok(0), |row| row.number("token"))?;
         // A later acquisition is committed: no commit brings this claim back.
         if latest > claim.token().as_i64() {
@@ -127,7 +129,7 @@ impl Operations {
         Ok(is_gone.then(Error::claim_lost))
     }
 
-    /// Starts a session of the store's own; that sends nothing.
+    /// Starts a session of the store's own, without a message to the server.
     async fn own_session(&self, session: &Session<'_>) -> Result<ClientSession> {
         let client = self.client.clone();
         let started = session

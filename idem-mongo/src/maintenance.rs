@@ -45,8 +45,8 @@ impl Operations {
         let failure = encode_failure(&Failure::abandoned())?;
         let change = Change::Update(statements::fail_abandoned(&failure));
         self.ready(session).await?;
-        let (records, stale) = (&self.records.collection, statements::sweepable);
-        self.in_rounds(session, records, limit, stale, &change)
+        let (records, abandoned) = (&self.records.collection, statements::abandoned);
+        self.in_rounds(session, records, limit, abandoned, &change)
             .await
     }
 
@@ -98,12 +98,12 @@ impl Operations {
         change: &Change,
     ) -> Result<Option<u64>> {
         let filter = which(self.clock(session).await?);
-        let look = vec![
+        let pipeline = vec![
             doc! { "$match": filter.clone() },
             doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
             doc! { "$project": { "_id": 1 } },
         ];
-        let found: Vec<Document> = session.read(collection, look, Access::Read).await?;
+        let found: Vec<Document> = session.read(collection, pipeline, Access::Read).await?;
         let ids: Vec<Bson> = found
             .into_iter()
             .filter_map(|mut found| found.remove("_id"))

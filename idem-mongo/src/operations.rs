@@ -15,13 +15,13 @@ use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
 
 use crate::config::Config;
-use crate::documents::{Documents, Patience};
+use crate::documents::{Documents, WriteTimeout};
 use crate::error::Access;
 use crate::row::Row;
 use crate::session::{Change, Changed, MAX_RETRIES, Session, pause};
 use crate::statements::{self, ClaimParams};
 
-/// What all operations need besides a session.
+/// The state that all operations share, besides a session.
 pub(crate) struct Operations {
     pub(crate) config: Config,
     pub(crate) client: Client,
@@ -29,15 +29,15 @@ pub(crate) struct Operations {
     /// The watermarks, with the same concerns.
     pub(crate) watermarks: Documents,
     pub(crate) database: Database,
-    /// Whether the collection was seen to be migrated. MongoDB would create a missing one with the
-    /// first write, without its indexes.
+    /// Whether the store has seen the collection migrated. MongoDB would create a missing one with
+    /// the first write, without its indexes.
     pub(crate) is_ready: AtomicBool,
     /// The same for the watermarks' collection, which came later: only callers of watermarks need
     /// it.
     pub(crate) has_watermarks: AtomicBool,
-    /// Whether the deployment was seen to support transactions.
+    /// Whether the store has seen that the deployment supports transactions.
     pub(crate) has_transactions: AtomicBool,
-    pub(crate) patience: Patience,
+    pub(crate) write_timeout: WriteTimeout,
     pub(crate) estimator: DuplicateEstimator,
 }
 
@@ -68,7 +68,7 @@ impl Operations {
             is_ready: AtomicBool::new(false),
             has_watermarks: AtomicBool::new(false),
             has_transactions: AtomicBool::new(false),
-            patience: Patience::new(),
+            write_timeout: WriteTimeout::new(),
             estimator: DuplicateEstimator::expecting_duplicates(),
         }
     }
@@ -82,36 +82,36 @@ impl Operations {
         Ok(())
     }
 
-    /// Where keys are mostly fresh, the deciding update comes first. Otherwise the lookup comes
-    /// first, because it answers any number of duplicates without a write.
+    /// Claims a key. Where keys are mostly fresh, the deciding update comes first. Otherwise the
+    /// lookup comes first, because it answers any number of duplicates without a write.
     pub(crate) async fn claim(
         &self,
         session: &mut Session<'_>,
         request: &ClaimRequest,
     ) -> Result<ClaimOutcome> {
-        let asked = ClaimParams::new(request, check::claim(request, &self.config.limits())?);
+        let params = ClaimParams::new(request, check::claim(request, &self.config.limits())?);
         self.ready(session).await?;
         if self.is_locked(session, request.key()) {
             let locked = LockedKeys::error();
-            return self.lost_or(session, &asked, Access::Read, locked).await;
+            return self.lost_or(session, &params, Access::Read, locked).await;
         }
-        let seen = match self.looks_first(request.key()) {
-            true => self.look(session, &asked, Access::Read).await?,
+        let seen = match self.looks_up_first(request.key()) {
+            true => self.lookup(session, &params, Access::Read).await?,
             false => None,
         };
-        self.claim_from(session, &asked, seen).await
+        self.claim_from(session, &params, seen).await
     }
 
     /// Claims after a lookup, and records the outcome in the estimator.
     pub(crate) async fn claim_from(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         seen: Option<Row>,
     ) -> Result<ClaimOutcome> {
-        let outcome = self.claim_seen(session, asked, seen).await?;
+        let outcome = self.claim_seen(session, params, seen).await?;
         let acquired = matches!(outcome, ClaimOutcome::Acquired(_));
-        self.estimator.record(asked.request.key(), !acquired);
+        self.estimator.record(params.request.key(), !acquired);
         Ok(outcome)
     }
 
@@ -120,25 +120,25 @@ impl Operations {
     async fn claim_seen(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         mut seen: Option<Row>,
     ) -> Result<ClaimOutcome> {
         let failure = encode_failure(&Failure::abandoned())?;
         let mut sent = Access::Read;
-        let mut ask = 1;
-        while ask <= MAX_RETRIES {
+        let mut tries = 1;
+        while tries <= MAX_RETRIES {
             if let Some(row) = seen {
-                if row.is_held_against(asked)? {
-                    return row.loses(asked);
+                if row.is_held_against(params)? {
+                    return row.loses(params);
                 }
                 row.check_token()?;
             }
             let change = Change {
-                filter: statements::key_filter(asked.request.key()),
-                update: statements::claim(asked, &failure),
+                filter: statements::key_filter(params.request.key()),
+                update: statements::claim(params, &failure),
                 upsert: true,
             };
-            let key = asked.request.key();
+            let key = params.request.key();
             let changed = match self
                 .write_document(session, &self.records, key, change)
                 .await
@@ -146,27 +146,27 @@ impl Operations {
                 Ok(changed) => changed,
                 Err(locked) if Self::is_readable(session, &locked) => {
                     let locked = since(locked, sent);
-                    return self.lost_or(session, asked, sent, locked).await;
+                    return self.lost_or(session, params, sent, locked).await;
                 }
                 Err(error) => return Err(since(error, sent)),
             };
             // Other callers of this process each had their one turn, so this does not count as a
             // try.
-            ask += u32::from(!matches!(changed, Changed::AfterAnother));
+            tries += u32::from(!matches!(changed, Changed::AfterAnother));
             match changed {
                 Changed::Document(document) => {
-                    if let Some(outcome) = Row::new(document).decided(asked, &failure)? {
+                    if let Some(outcome) = Row::new(document).decided(params, &failure)? {
                         return Ok(outcome);
                     }
                 }
                 Changed::AfterAnother => {}
-                Changed::LostRace => pause(ask).await,
+                Changed::LostRace => pause(tries).await,
                 Changed::Nothing => {
                     sent = Access::Write;
-                    pause(ask).await;
+                    pause(tries).await;
                 }
             }
-            seen = self.look(session, asked, sent).await?;
+            seen = self.lookup(session, params, sent).await?;
         }
         let effect = match sent {
             Access::Read => Effect::None,
@@ -190,17 +190,17 @@ impl Operations {
     async fn lost_or(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         sent: Access,
         locked: Error,
     ) -> Result<ClaimOutcome> {
         let lost = async {
-            match self.look(session, asked, sent).await? {
-                Some(row) if row.is_held_against(asked)? => row.loses(asked).map(Some),
+            match self.lookup(session, params, sent).await? {
+                Some(row) if row.is_held_against(params)? => row.loses(params).map(Some),
                 Some(_) | None => Ok(None),
             }
         };
-        let lost = self.records.locked.read(asked.request.key(), lost).await?;
+        let lost = self.records.locked.read(params.request.key(), lost).await?;
         lost.ok_or(locked)
     }
 
@@ -211,18 +211,18 @@ impl Operations {
     }
 
     /// Returns whether a claim reads the record before it writes.
-    pub(crate) fn looks_first(&self, key: &Key) -> bool {
+    pub(crate) fn looks_up_first(&self, key: &Key) -> bool {
         self.estimator.expects_duplicate(key) || self.records.locked.is_locked(key)
     }
 
-    pub(crate) async fn look(
+    pub(crate) async fn lookup(
         &self,
         session: &mut Session<'_>,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         sent: Access,
     ) -> Result<Option<Row>> {
-        let look = statements::look(asked.request.key(), &asked.fingerprint);
-        self.one(session, look, sent).await
+        let pipeline = statements::lookup(params.request.key(), &params.fingerprint);
+        self.one(session, pipeline, sent).await
     }
 
     pub(crate) async fn one(
@@ -249,11 +249,11 @@ impl Operations {
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
-        sealing: &FinalResult,
+        result: &FinalResult,
     ) -> Result<()> {
         self.ready(session).await?;
         for _ in 0..MAX_RETRIES {
-            let update = statements::seal(sealing.state(), sealing.bytes(), sealing.retention());
+            let update = statements::seal(result.state(), result.bytes(), result.retention());
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());
             }
@@ -265,11 +265,11 @@ impl Operations {
             };
             match row.state()? {
                 _ if !row.is_live()? => return Err(Error::claim_lost()),
-                // A caller's transaction has committed it a moment ago.
+                // A caller's transaction has committed the claim a moment ago.
                 StoredRecord::IN_FLIGHT => {}
-                state if state == sealing.state() => {
+                state if state == result.state() => {
                     return match row.take_result()? {
-                        Some(result) if result == sealing.bytes() => Ok(()),
+                        Some(stored) if stored == result.bytes() => Ok(()),
                         _ => Err(Error::already_sealed()),
                     };
                 }
@@ -315,8 +315,8 @@ impl Operations {
             update,
             upsert: false,
         };
-        let mut asks = 0;
-        while asks < MAX_RETRIES {
+        let mut tries = 0;
+        while tries < MAX_RETRIES {
             let change = change.clone();
             match self
                 .write_document(session, &self.records, claim.key(), change)
@@ -326,8 +326,8 @@ impl Operations {
                 Changed::Nothing => return Ok(None),
                 Changed::AfterAnother => {}
                 Changed::LostRace => {
-                    asks += 1;
-                    pause(asks).await;
+                    tries += 1;
+                    pause(tries).await;
                 }
             }
         }

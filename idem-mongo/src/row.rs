@@ -22,7 +22,7 @@ impl Row {
     pub(crate) fn number(&self, field: &'static str) -> Result<i64> {
         match self.0.get(field) {
             Some(Bson::Int64(number)) => Ok(*number),
-            // A number that a person wrote in a shell.
+            // A person may have written the number in a shell.
             Some(Bson::Int32(number)) => Ok(i64::from(*number)),
             _ => Err(unreadable(field)),
         }
@@ -67,7 +67,7 @@ impl Row {
         Ok(self.number("expires_at")? > self.number("now")?)
     }
 
-    /// Returns whether the record was in flight when it was read.
+    /// Returns whether the record was in flight and live when it was read.
     pub(crate) fn is_held(&self) -> Result<bool> {
         Ok(self.state()? == StoredRecord::IN_FLIGHT && self.is_live()?)
     }
@@ -89,8 +89,8 @@ impl Row {
 
     /// Returns whether this read denies the key to the claim, by the same rules as the update of a
     /// claim.
-    pub(crate) fn is_held_against(&self, asked: &ClaimParams<'_>) -> Result<bool> {
-        let request = asked.request;
+    pub(crate) fn is_held_against(&self, params: &ClaimParams<'_>) -> Result<bool> {
+        let request = params.request;
         if !self.is_live()? {
             return Ok(false);
         }
@@ -109,10 +109,10 @@ impl Row {
     }
 
     /// Returns the outcome for a claim that may not have the key.
-    pub(crate) fn loses(mut self, asked: &ClaimParams<'_>) -> Result<ClaimOutcome> {
+    pub(crate) fn loses(mut self, params: &ClaimParams<'_>) -> Result<ClaimOutcome> {
         let result = self.take_result()?;
         let now = self.number("now")?;
-        self.stored(result, now)?.loses(asked.request)
+        self.stored(result, now)?.loses(params.request)
     }
 
     /// Returns the record, if it is live.
@@ -132,15 +132,15 @@ impl Row {
     /// The end of the lease, or the time of the failure, shows the clock of the update.
     pub(crate) fn decided(
         &self,
-        asked: &ClaimParams<'_>,
+        params: &ClaimParams<'_>,
         failure: &Bytes,
     ) -> Result<Option<ClaimOutcome>> {
-        let request = asked.request;
+        let request = params.request;
         let same = self.bytes("fingerprint")? == request.fingerprint().to_bytes();
         let attempt = self.bytes("attempt_id")?;
         match self.state()? {
             StoredRecord::IN_FLIGHT if same && attempt == request.attempt().as_bytes() => {
-                let now = self.number("lease_ends_at")? - asked.lease;
+                let now = self.number("lease_ends_at")? - params.lease;
                 let claim = self.stored(None, now)?.claim(request);
                 Ok(Some(ClaimOutcome::Acquired(claim)))
             }
@@ -190,7 +190,7 @@ mod tests {
     use mongodb::bson::doc;
 
     #[test]
-    fn what_cannot_be_understood_is_corrupt() {
+    fn unreadable_fields_are_corrupt() {
         let row = Row::new(doc! { "_id": "a:b:c", "expires_at": 5_i64, "now": "late" });
         assert_eq!(row.is_live().unwrap_err().kind(), ErrorKind::Corrupt);
         assert_eq!(row.state().unwrap_err().kind(), ErrorKind::Corrupt);

@@ -105,8 +105,8 @@ impl MongoStore {
     }
 
     /// Checks that this crate supports the server, and that the collections exist in the right form
-    /// and version. Checks that no foreign validator or index refuses or deletes records. Checks
-    /// with statements that change nothing that the user may write and that the write concern can
+    /// and version. Checks that no foreign validator or index refuses or deletes records. Checks,
+    /// with statements that change nothing, that the user may write and that the write concern can
     /// be met.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl MongoStore {
 }
 
 /// The existing parts of the schema.
-enum Found {
+enum Existing {
     All,
     Part,
 }
@@ -130,7 +130,7 @@ enum Found {
 impl Operations {
     async fn migrate(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
-        if let Found::Part = self.inspect_watermarks(session).await? {
+        if let Existing::Part = self.inspect_watermarks(session).await? {
             self.create(
                 session,
                 self.watermarks.collection.name(),
@@ -138,7 +138,7 @@ impl Operations {
             )
             .await?;
         }
-        if let Found::Part = self.inspect_records(session).await? {
+        if let Existing::Part = self.inspect_records(session).await? {
             let indexes = vec![purge_index(), sweep_index()];
             self.create(session, self.records.collection.name(), indexes)
                 .await?;
@@ -147,8 +147,8 @@ impl Operations {
         self.verify(session).await
     }
 
-    /// Creates the collection, if it is missing, and its indexes. Before that it refuses an
-    /// unsuitable existing one.
+    /// Creates the collection, if it is missing, and its indexes. Before it creates indexes, it
+    /// refuses an unsuitable collection.
     async fn create(
         &self,
         session: &Session<'_>,
@@ -197,21 +197,21 @@ impl Operations {
     pub(crate) async fn verify_records(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
         match self.inspect_records(session).await? {
-            Found::All => Ok(()),
-            Found::Part => Err(incomplete()),
+            Existing::All => Ok(()),
+            Existing::Part => Err(incomplete()),
         }
     }
 
     pub(crate) async fn verify_watermarks(&self, session: &Session<'_>) -> Result<()> {
         self.check_server(session).await?;
         match self.inspect_watermarks(session).await? {
-            Found::All => Ok(()),
-            Found::Part => Err(incomplete()),
+            Existing::All => Ok(()),
+            Existing::Part => Err(incomplete()),
         }
     }
 
-    /// `hello` needs no privilege, and returns a version that servers compatible with MongoDB know,
-    /// too.
+    /// Refuses a server that is too old. `hello` needs no privilege, and servers compatible with
+    /// MongoDB return its wire version, too.
     async fn check_server(&self, session: &Session<'_>) -> Result<()> {
         let hello = self.reading(session, doc! { "hello": 1 }).await?;
         if has_transactions(&hello) {
@@ -227,23 +227,23 @@ impl Operations {
     }
 
     /// Returns the existing parts; an error when they are unsuitable.
-    async fn inspect_records(&self, session: &Session<'_>) -> Result<Found> {
+    async fn inspect_records(&self, session: &Session<'_>) -> Result<Existing> {
         let Some(indexes) = self
             .indexes_of(session, self.records.collection.name())
             .await?
         else {
-            return Ok(Found::Part);
+            return Ok(Existing::Part);
         };
         let has = |field: &str| indexes.iter().any(|index| is_index(index, field));
         let indexed = has("purge_at") && has("sweep_at");
         match self.version(session).await? {
             Some(version) if version > i64::from(SCHEMA_VERSION) => Err(too_new(version)),
-            Some(version) if indexed && version == i64::from(SCHEMA_VERSION) => Ok(Found::All),
-            _ => Ok(Found::Part),
+            Some(version) if indexed && version == i64::from(SCHEMA_VERSION) => Ok(Existing::All),
+            _ => Ok(Existing::Part),
         }
     }
 
-    async fn inspect_watermarks(&self, session: &Session<'_>) -> Result<Found> {
+    async fn inspect_watermarks(&self, session: &Session<'_>) -> Result<Existing> {
         let indexes = self
             .indexes_of(session, self.watermarks.collection.name())
             .await?;
@@ -251,7 +251,11 @@ impl Operations {
             .iter()
             .flatten()
             .any(|index| is_index(index, "purge_at"));
-        Ok(if indexed { Found::All } else { Found::Part })
+        Ok(if indexed {
+            Existing::All
+        } else {
+            Existing::Part
+        })
     }
 
     /// Returns the indexes of a suitable collection; `None` when it is missing.
@@ -276,13 +280,13 @@ impl Operations {
 
     async fn version(&self, session: &Session<'_>) -> Result<Option<i64>> {
         let collection = self.records.collection.clone();
-        let look = async move { collection.find_one(doc! { "_id": VERSION_ID }).await };
-        let found = session.by_itself(Access::Read, look).await?;
+        let read = async move { collection.find_one(doc! { "_id": VERSION_ID }).await };
+        let found = session.by_itself(Access::Read, read).await?;
         let found = found.map_err(|error| classify(error, Access::Read))?;
         Ok(found.and_then(|found| number(&found, "schema_version")))
     }
 
-    /// Of concurrent callers, one inserts the version.
+    /// Writes the version, if it is missing. Of concurrent callers, one inserts it.
     async fn write_version(&self, session: &Session<'_>) -> Result<()> {
         let version = i32::try_from(SCHEMA_VERSION).unwrap_or(i32::MAX);
         let update = doc! { "$setOnInsert": { "schema_version": version } };
@@ -322,7 +326,7 @@ impl Operations {
     }
 }
 
-/// The error of a statement that cannot have changed anything.
+/// Returns the error of a statement that cannot have changed anything.
 fn in_vain(error: Error) -> Error {
     error.with_effect(Effect::None)
 }

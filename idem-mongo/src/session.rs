@@ -20,7 +20,7 @@ use crate::error::{Access, classify, is_lost_race, is_out_of_time, is_unconfirme
 pub(crate) const MAX_RETRIES: u32 = 16;
 
 /// The longest pause before the last retry; the first is a sixteenth of it.
-const PAUSE: Duration = Duration::from_millis(32);
+const MAX_PAUSE: Duration = Duration::from_millis(32);
 
 /// Runs the statements of one operation, all within its time limit.
 #[derive(Debug)]
@@ -143,12 +143,12 @@ impl<'s> Session<'s> {
         };
         match changed {
             Err(error) if self.is_in_transaction() => Err(classify(error, Access::Write)),
-            changed => came_to(changed),
+            changed => into_changed(changed),
         }
     }
 
-    /// Does the same in a session of the store's own, outside a transaction; the server ends it
-    /// after this time.
+    /// Updates as [`change`](Self::change) does, in a session of the store's own, outside a
+    /// transaction. The server ends the update after `within`.
     pub(crate) async fn try_change(
         &self,
         collection: &Collection<Document>,
@@ -173,7 +173,7 @@ impl<'s> Session<'s> {
         let tried = match changed {
             Err(error) if is_bounded && is_out_of_time(&error) => Tried::OutOfTime,
             Err(error) if is_bounded && is_unconfirmed(&error) => Tried::Unconfirmed,
-            changed => Tried::Changed(came_to(changed)?),
+            changed => Tried::Changed(into_changed(changed)?),
         };
         Ok((own, tried))
     }
@@ -188,12 +188,12 @@ impl<'s> Session<'s> {
         T: Send + 'static,
         F: Future<Output = Result<T, MongoError>> + Send + 'static,
     {
-        let mut asks = 0;
+        let mut tries = 0;
         loop {
-            asks += 1;
+            tries += 1;
             match self.by_itself(Access::Write, statement()).await? {
                 Ok(done) => return Ok(done),
-                Err(error) if is_lost_race(&error) && asks < MAX_RETRIES => pause(asks).await,
+                Err(error) if is_lost_race(&error) && tries < MAX_RETRIES => pause(tries).await,
                 Err(error) => return Err(classify(error, Access::Write)),
             }
         }
@@ -224,7 +224,7 @@ impl<'s> Session<'s> {
     }
 
     /// Waits for another caller's read, at most until the operation's time is over.
-    pub(crate) async fn waits_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
+    pub(crate) async fn wait_for<T>(&self, read: impl Future<Output = T> + Send) -> Result<T> {
         let read = timeout_at(self.deadline, read).await;
         read.map_err(|_| Access::Read.timed_out(self.timeout))
     }
@@ -247,8 +247,9 @@ fn options(upsert: bool, within: Option<Duration>) -> FindOneAndUpdateOptions {
         .build()
 }
 
-/// For statements outside a transaction, which may be repeated alone after a lost race.
-fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
+/// Converts the answer to a statement outside a transaction, which may be repeated alone after a
+/// lost race.
+fn into_changed(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
     match changed {
         Ok(Some(document)) => Ok(Changed::Document(document)),
         Ok(None) => Ok(Changed::Nothing),
@@ -257,7 +258,8 @@ fn came_to(changed: Result<Option<Document>, MongoError>) -> Result<Changed> {
     }
 }
 
-/// In a transaction, an abandoned statement closes the connection, which ends the transaction.
+/// Waits for a statement of a transaction until the deadline. An abandoned statement closes the
+/// connection, which ends the transaction.
 async fn in_time<T>(
     deadline: Instant,
     timeout: Duration,
@@ -270,9 +272,9 @@ async fn in_time<T>(
 
 /// Waits before the next retry, for a random time, so that callers that lost together do not come
 /// back together.
-pub(crate) async fn pause(asks: u32) {
-    let share = f64::from(asks) / f64::from(MAX_RETRIES);
-    tokio::time::sleep(PAUSE.mul_f64(share * rand::random_range(0.0..=1.0))).await;
+pub(crate) async fn pause(tries: u32) {
+    let share = f64::from(tries) / f64::from(MAX_RETRIES);
+    tokio::time::sleep(MAX_PAUSE.mul_f64(share * rand::random_range(0.0..=1.0))).await;
 }
 
 fn effect(sent: Access) -> Effect {

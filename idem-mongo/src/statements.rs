@@ -9,7 +9,7 @@
 //!
 //! The clock is `$$NOW`, the server's, read once for each command in milliseconds; this crate
 //! stores microseconds. The server reads it before any wait: a slightly old instant lets a lease
-//! look live for longer, never stale too early.
+//! seem live for longer, never stale too early.
 //!
 //! Conditions are in the pipeline of an upsert, because servers refuse `$expr` in its filter (224).
 //! Dates are made from numbers, because not every server can add to a date.
@@ -29,7 +29,7 @@ use mongodb::bson::{Binary, Bson, Document, bson, doc};
 /// another member's clock has not passed.
 pub(crate) const TTL_MARGIN: i64 = 60_000_000;
 
-/// The server's clock in microseconds.
+/// Returns the server's clock in microseconds.
 fn clock() -> Bson {
     bson!({ "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] })
 }
@@ -43,8 +43,8 @@ fn later(micros: i64) -> Bson {
     bson!({ "$add": ["$$clock", micros] })
 }
 
-/// When the TTL monitor may delete the record: a margin after the clock has passed all of these
-/// instants.
+/// Returns when the TTL monitor may delete the record: a margin after the clock has passed all of
+/// these instants.
 fn purge_at(instants: impl Into<Bson>) -> Bson {
     bson!({ "$toDate": { "$toLong": { "$divide": [
         { "$add": [{ "$max": instants.into() }, TTL_MARGIN] },
@@ -59,12 +59,12 @@ pub(crate) fn binary(bytes: &[u8]) -> Bson {
     })
 }
 
-/// The document of this key.
+/// Matches the document of this key.
 pub(crate) fn key_filter(key: &Key) -> Document {
     doc! { "_id": key.path() }
 }
 
-/// The document while this claim is its latest acquisition.
+/// Matches the document while this claim is its latest acquisition.
 fn claim_filter(claim: &Claim) -> Document {
     doc! {
         "_id": claim.key().path(),
@@ -73,8 +73,8 @@ fn claim_filter(claim: &Claim) -> Document {
     }
 }
 
-/// The same while it is in flight and live. It is no filter of an upsert, so `$expr` may use the
-/// clock.
+/// Matches the same document while it is in flight and live. No upsert uses this filter, so `$expr`
+/// may use the clock.
 ///
 /// Rows S2, R3 and N2.
 pub(crate) fn held_filter(claim: &Claim) -> Document {
@@ -87,18 +87,20 @@ pub(crate) fn held_filter(claim: &Claim) -> Document {
 /// Reads the record of the key, with the clock in `now`, and with the result only for the same
 /// request.
 ///
-/// Used before a claim, and after one that lost. It does not prove who has won: a claim that finds
-/// the key free here still has to write. What it returns to a duplicate can only have become true.
-/// It uses the read concern that fits the writes, so that is not rolled back either.
-pub(crate) fn look(key: &Key, fingerprint: &Bson) -> Vec<Document> {
+/// The store sends it before a claim, and after one that lost. It does not prove the winner: a
+/// claim that finds the key free here still has to write. An outcome that it returns to a duplicate
+/// was true at the read. The read concern fits the writes, so that outcome is as durable as they
+/// are.
+pub(crate) fn lookup(key: &Key, fingerprint: &Bson) -> Vec<Document> {
     vec![doc! { "$match": key_filter(key) }, with_clock(fingerprint)]
 }
 
-/// The same for many keys.
-pub(crate) fn look_many(keys: Vec<String>) -> Vec<Document> {
-    vec![doc! { "$match": { "_id": { "$in": keys } } }, as_told()]
+/// Reads the records of many keys, with the clock in `now`.
+pub(crate) fn lookup_many(keys: Vec<String>) -> Vec<Document> {
+    vec![doc! { "$match": { "_id": { "$in": keys } } }, as_returned()]
 }
 
+/// Adds the clock, and removes the checkpoint, and the result of another request.
 fn with_clock(fingerprint: &Bson) -> Document {
     let same = doc! { "$eq": ["$fingerprint", fingerprint.clone()] };
     doc! { "$set": {
@@ -108,19 +110,19 @@ fn with_clock(fingerprint: &Bson) -> Document {
     } }
 }
 
-/// Adds the clock, and removes the fields for the holder alone.
-fn as_told() -> Document {
+/// Adds the clock, and removes the checkpoint, which only the holder may see.
+fn as_returned() -> Document {
     doc! { "$set": { "now": clock(), "checkpoint": "$$REMOVE" } }
 }
 
 /// Reads the whole record of the key, with the clock.
 pub(crate) fn get(key: &Key) -> Vec<Document> {
-    vec![doc! { "$match": key_filter(key) }, as_told()]
+    vec![doc! { "$match": key_filter(key) }, as_returned()]
 }
 
-/// Reads the claim's own record, while it is the latest acquisition, with the clock: what a
-/// statement that changed nothing has met. A no-op with a majority write concern waits until what
-/// it has seen is confirmed, so a majority read after it sees that, too.
+/// Reads the claim's own record, while it is the latest acquisition, with the clock: the record
+/// that a statement without a change has met. A no-op with a majority write concern waits until a
+/// majority has confirmed the state that it saw. So a majority read after it sees that state, too.
 ///
 /// The other rows of a seal, a release and a renewal.
 pub(crate) fn owned(claim: &Claim) -> Vec<Document> {
@@ -162,44 +164,46 @@ impl<'r> ClaimParams<'r> {
     }
 }
 
-/// The update of a claim, for an upsert on the key: it decides every outcome of a claim at the
-/// write.
+/// Returns the update of a claim, for an upsert on the key: it decides every outcome of a claim at
+/// the write.
 ///
 /// Of any number of claims of a free key one inserts. The others meet its document, at once or when
-/// they are sent again after 11000 or 112. For them the pipeline replaces the document by itself,
-/// of which the server writes nothing. The returned document carries this attempt's id in a record
-/// in flight if, and only if, the attempt has won. `failure` is the stored form of the failure of a
+/// they are sent again after 11000 or 112. For them the pipeline replaces the document with itself,
+/// so the server writes nothing. The returned document carries this attempt's id in a record in
+/// flight if, and only if, the attempt has won. `failure` is the stored form of the failure of a
 /// stale record that may not be taken over.
-pub(crate) fn claim(asked: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
-    let decided = bson!({ "$switch": {
+pub(crate) fn claim(params: &ClaimParams<'_>, failure: &[u8]) -> Vec<Document> {
+    let (record, failed) = (acquired(params), failed_as_abandoned(failure));
+    let replacement = bson!({ "$switch": {
         "branches": [
-            { "case": { "$in": ["$$verdict", ["fresh", "own", "again"]] }, "then": acquired(asked) },
-            { "case": { "$eq": ["$$verdict", "abandoned"] }, "then": abandoned(failure) },
+            { "case": { "$in": ["$$decision", ["fresh", "own", "again"]] }, "then": record },
+            { "case": { "$eq": ["$$decision", "abandoned"] }, "then": failed },
         ],
         "default": "$$ROOT",
     } });
-    let judged = bson!({ "$let": { "vars": { "verdict": verdict(asked) }, "in": decided } });
-    vec![doc! { "$replaceWith": at_clock(judged) }]
+    let vars = bson!({ "decision": decision(params) });
+    let decided = bson!({ "$let": { "vars": vars, "in": replacement } });
+    vec![doc! { "$replaceWith": at_clock(decided) }]
 }
 
 /// Returns the decision in one word: rows C1 to C9, in their order.
-fn verdict(asked: &ClaimParams<'_>) -> Bson {
+fn decision(params: &ClaimParams<'_>) -> Bson {
     let is = |state: i64| bson!({ "$eq": ["$state", state] });
     let stale = bson!({ "$and": [
         is(StoredRecord::IN_FLIGHT),
         { "$lte": ["$lease_ends_at", "$$clock"] },
     ] });
     let both_take_over = bson!({ "$and": [
-        asked.request.on_stale() == StalePolicy::TakeOver,
+        params.request.on_stale() == StalePolicy::TakeOver,
         { "$eq": [{ "$ifNull": ["$sweep_at", 0_i64] }, 0_i64] },
     ] });
     let own = bson!({ "$and": [
         is(StoredRecord::IN_FLIGHT),
-        { "$eq": ["$attempt_id", asked.attempt.clone()] },
+        { "$eq": ["$attempt_id", params.attempt.clone()] },
     ] });
     let retried = bson!({ "$and": [
         is(StoredRecord::FAILED),
-        asked.request.on_failed() == FailedPolicy::Retry,
+        params.request.on_failed() == FailedPolicy::Retry,
     ] });
     let live = bson!({ "$gt": [{ "$ifNull": ["$expires_at", 0_i64] }, "$$clock"] });
     // The next token would not fit into 64 bits, so the server would make it a double.
@@ -208,7 +212,7 @@ fn verdict(asked: &ClaimParams<'_>) -> Bson {
         "branches": [
             { "case": spent, "then": "lost" },
             { "case": { "$not": [live] }, "then": "fresh" },
-            { "case": { "$ne": ["$fingerprint", asked.fingerprint.clone()] }, "then": "lost" },
+            { "case": { "$ne": ["$fingerprint", params.fingerprint.clone()] }, "then": "lost" },
             { "case": own, "then": "own" },
             { "case": { "$and": [stale.clone(), both_take_over] }, "then": "again" },
             { "case": stale, "then": "abandoned" },
@@ -218,51 +222,54 @@ fn verdict(asked: &ClaimParams<'_>) -> Bson {
     } })
 }
 
-/// The record in flight. An attempt that repeats its own claim keeps its token; both it and a
-/// takeover keep the checkpoint.
-fn acquired(asked: &ClaimParams<'_>) -> Bson {
+/// Returns the record in flight. An attempt that repeats its own claim keeps its token; both it and
+/// a takeover keep the checkpoint.
+fn acquired(params: &ClaimParams<'_>) -> Bson {
     let next_token = bson!({ "$max": [
         "$$clock",
         { "$add": [{ "$ifNull": ["$token", 0_i64] }, 1_i64] },
     ] });
-    let by_verdict = |fresh: Bson, own: &str, again: Bson| {
+    let by_decision = |fresh: Bson, own: &str, again: Bson| {
         bson!({ "$switch": { "branches": [
-            { "case": { "$eq": ["$$verdict", "fresh"] }, "then": fresh },
-            { "case": { "$eq": ["$$verdict", "own"] }, "then": own },
+            { "case": { "$eq": ["$$decision", "fresh"] }, "then": fresh },
+            { "case": { "$eq": ["$$decision", "own"] }, "then": own },
         ], "default": again } })
     };
     let mut record = doc! {
         "_id": "$_id",
         "state": StoredRecord::IN_FLIGHT,
-        "token": by_verdict(next_token.clone(), "$token", next_token),
-        "attempts": by_verdict(1_i64.into(), "$attempts", bson!({ "$add": ["$attempts", 1_i64] })),
-        "fingerprint": asked.fingerprint.clone(),
-        "attempt_id": asked.attempt.clone(),
-        "created_at": by_verdict("$$clock".into(), "$created_at", "$created_at".into()),
-        "lease_ends_at": later(asked.lease),
-        "expires_at": later(asked.kept),
+        "token": by_decision(next_token.clone(), "$token", next_token),
+        "attempts": by_decision(1_i64.into(), "$attempts", bson!({ "$add": ["$attempts", 1_i64] })),
+        "fingerprint": params.fingerprint.clone(),
+        "attempt_id": params.attempt.clone(),
+        "created_at": by_decision("$$clock".into(), "$created_at", "$created_at".into()),
+        "lease_ends_at": later(params.lease),
+        "expires_at": later(params.kept),
         // A failure that is retried has no checkpoint; a version of this crate without checkpoints
         // may have left one.
         "checkpoint": { "$cond": [
-            { "$and": [{ "$ne": ["$$verdict", "fresh"] }, { "$eq": ["$state", StoredRecord::IN_FLIGHT] }] },
+            { "$and": [
+                { "$ne": ["$$decision", "fresh"] },
+                { "$eq": ["$state", StoredRecord::IN_FLIGHT] },
+            ] },
             "$checkpoint",
             "$$REMOVE",
         ] },
         // The token is ahead of the clock if the clock was set back.
-        "purge_at": purge_at(bson!([later(asked.kept), { "$ifNull": ["$token", 0_i64] }])),
+        "purge_at": purge_at(bson!([later(params.kept), { "$ifNull": ["$token", 0_i64] }])),
     };
-    if asked.request.on_stale() == StalePolicy::Fail {
-        record.insert("sweep_at", later(asked.lease));
+    if params.request.on_stale() == StalePolicy::Fail {
+        record.insert("sweep_at", later(params.lease));
     }
-    if let Some(metadata) = &asked.metadata {
+    if let Some(metadata) = &params.metadata {
         record.insert("metadata", doc! { "$literal": metadata });
     }
     record.into()
 }
 
-/// The stale record as a failed one. It has no owner and no checkpoint then; its retention is
-/// unchanged.
-fn abandoned(failure: &[u8]) -> Bson {
+/// Returns the stale record as a failed one, without an owner and a checkpoint. Its retention does
+/// not change.
+fn failed_as_abandoned(failure: &[u8]) -> Bson {
     bson!({
         "_id": "$_id",
         "state": StoredRecord::FAILED,
@@ -280,8 +287,8 @@ fn abandoned(failure: &[u8]) -> Bson {
     })
 }
 
-/// The update of a completion or failure, for the document that [`held_filter`] finds. The server
-/// checks the ownership on the document as it is at the write.
+/// Returns the update of a completion or failure, for the document that [`held_filter`] matches.
+/// The server checks the ownership on the document as it is at the write.
 pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     vec![
         // This comes first, so that checkpoint and result are never both in the document.
@@ -296,8 +303,8 @@ pub(crate) fn seal(state: i64, result: &[u8], retention: i64) -> Vec<Document> {
     ]
 }
 
-/// The update of a release. The document stays for a while and counts as absent, so that a release
-/// can be repeated and the next token is greater whatever the clock does.
+/// Returns the update of a release. The document stays for a while and counts as absent, so that a
+/// release can be repeated and the next token is greater whatever the clock does.
 pub(crate) fn release() -> Vec<Document> {
     vec![
         doc! { "$set": {
@@ -309,30 +316,30 @@ pub(crate) fn release() -> Vec<Document> {
     ]
 }
 
-/// The update of a renewal; it never shortens a lease. `renewed_at` returns the clock to the
-/// caller.
+/// Returns the update of a renewal, which never shortens a lease. `renewed_at` returns the clock to
+/// the caller.
 pub(crate) fn renew(lease: i64) -> Vec<Document> {
     let longer = bson!({ "$max": [0_i64, { "$subtract": [later(lease), "$lease_ends_at"] }] });
     let lease_ends_at = bson!({ "$add": ["$lease_ends_at", "$$longer"] });
-    let swept = bson!({ "$gt": [{ "$ifNull": ["$sweep_at", 0_i64] }, 0_i64] });
+    let fails_when_stale = bson!({ "$gt": [{ "$ifNull": ["$sweep_at", 0_i64] }, 0_i64] });
     let renewed = bson!({ "$mergeObjects": ["$$ROOT", {
         "lease_ends_at": lease_ends_at.clone(),
         "expires_at": { "$add": ["$expires_at", "$$longer"] },
         "purge_at": purge_at(bson!([{ "$add": ["$expires_at", "$$longer"] }, "$token"])),
-        "sweep_at": { "$cond": [swept, lease_ends_at, "$$REMOVE"] },
+        "sweep_at": { "$cond": [fails_when_stale, lease_ends_at, "$$REMOVE"] },
         "renewed_at": "$$clock",
     }] });
     let renewed = bson!({ "$let": { "vars": { "longer": longer }, "in": renewed } });
     vec![doc! { "$replaceWith": at_clock(renewed) }]
 }
 
-/// The update of a checkpoint, for the document that [`held_filter`] finds: lease and retention do
-/// not change.
+/// Returns the update of a checkpoint, for the document that [`held_filter`] matches. Lease and
+/// retention do not change.
 pub(crate) fn checkpoint(stored: &[u8]) -> Vec<Document> {
     vec![doc! { "$set": { "checkpoint": binary(stored) } }]
 }
 
-/// The update of an advance, for an upsert on the source: it raises the mark, or leaves it
+/// Returns the update of an advance, for an upsert on the source: it raises the mark, or leaves it
 /// unchanged.
 ///
 /// Like a claim, it is decided at the write, so of any number of advances to one version the first
@@ -354,7 +361,7 @@ pub(crate) fn advance(version: i64, writer: &Bson, retention: i64) -> Vec<Docume
     vec![doc! { "$replaceWith": at_clock(decided) }]
 }
 
-/// Marks whose retention has ended; `now` as for [`expired`].
+/// Matches marks whose retention has ended; `now` as for [`expired`].
 pub(crate) fn expired_marks(now: i64) -> Document {
     let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
     doc! {
@@ -363,9 +370,9 @@ pub(crate) fn expired_marks(now: i64) -> Document {
     }
 }
 
-/// Records whose retention has ended and whose token the clock has passed: then the next token can
-/// be made from the clock alone. `now` is a recent time of the server's clock, for the search in an
-/// index; the clock at the time of the statement decides.
+/// Matches records whose retention has ended and whose token the clock has passed: then the next
+/// token can be made from the clock alone. `now` is a recent time of the server's clock, for the
+/// search in an index; the clock at the time of the statement decides.
 pub(crate) fn expired(now: i64) -> Document {
     let by_index = mongodb::bson::DateTime::from_millis((now + TTL_MARGIN) / 1000);
     doc! {
@@ -377,8 +384,8 @@ pub(crate) fn expired(now: i64) -> Document {
     }
 }
 
-/// Stale records that may not be taken over; `now` as for [`expired`].
-pub(crate) fn sweepable(now: i64) -> Document {
+/// Matches abandoned records: stale ones that may not be taken over; `now` as for [`expired`].
+pub(crate) fn abandoned(now: i64) -> Document {
     doc! {
         "sweep_at": { "$lte": now },
         "state": StoredRecord::IN_FLIGHT,
@@ -389,12 +396,12 @@ pub(crate) fn sweepable(now: i64) -> Document {
     }
 }
 
-/// The update of `fail_abandoned`, for the documents that [`sweepable`] finds.
+/// Returns the update of `fail_abandoned`, for the documents that [`abandoned`] matches.
 pub(crate) fn fail_abandoned(failure: &[u8]) -> Vec<Document> {
-    vec![doc! { "$replaceWith": at_clock(abandoned(failure)) }]
+    vec![doc! { "$replaceWith": at_clock(failed_as_abandoned(failure)) }]
 }
 
-/// One of these documents, if it still matches the filter.
+/// Matches those of these documents that still match the filter.
 pub(crate) fn among(ids: &[Bson], mut filter: Document) -> Document {
     filter.insert("_id", doc! { "$in": ids });
     filter

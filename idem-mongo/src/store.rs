@@ -16,15 +16,15 @@ use mongodb::options::ClientOptions;
 
 use crate::config::Config;
 use crate::error::{Access, classify};
-use crate::looks::Looks;
+use crate::lookup_batcher::LookupBatcher;
 use crate::operations::Operations;
 use crate::session::Session;
 use crate::statements::ClaimParams;
 
 pub(crate) const BACKEND: &str = "mongo";
 
-/// How long [`MongoStore::connect`] lets the driver look for a primary, by default; the driver's
-/// own default of 30 s is longer than callers wait.
+/// The default time in which the driver has to find a primary for [`MongoStore::connect`]; the
+/// driver's own default of 30 s is longer than callers wait.
 const SERVER_SELECTION: Duration = Duration::from_secs(5);
 /// The default of [`MongoStore::connect`]; the driver's own is 10.
 const MAX_POOL_SIZE: u32 = 64;
@@ -39,14 +39,14 @@ const MAX_POOL_SIZE: u32 = 64;
 pub struct MongoStore {
     client: Client,
     pub(crate) operations: Arc<Operations>,
-    pub(crate) looks: Looks,
+    pub(crate) lookups: LookupBatcher,
 }
 
 impl MongoStore {
     /// Creates a store on the caller's client, with the default [`Config`].
     ///
-    /// By default the client's pool has at most 10 connections, and the driver looks for a server
-    /// for 30 s; see [`connect`](Self::connect).
+    /// By default the client's pool has at most 10 connections, and the driver searches for a
+    /// server for 30 s; see [`connect`](Self::connect).
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self::with_config(client, Config::new())
@@ -59,7 +59,7 @@ impl MongoStore {
         let operations = Arc::new(Operations::new(&client, config));
         Self {
             client,
-            looks: Looks::new(&operations),
+            lookups: LookupBatcher::new(&operations),
             operations,
         }
     }
@@ -108,27 +108,31 @@ impl MongoStore {
         Session::alone(&self.operations.config)
     }
 
-    /// Claims a key. Where keys mostly have a record and there are many concurrent claims, their
-    /// lookups share one command.
+    /// Claims a key. Many concurrent claims share a command for their lookups, where keys mostly
+    /// have a record.
     pub(crate) async fn claim_once(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let (operations, looks, key) = (&self.operations, &self.looks.0, request.key());
+        let (operations, lookups, key) = (&self.operations, &self.lookups.0, request.key());
         let mut session = self.session();
-        let underway = looks.enter();
+        let underway = lookups.enter();
         let is_batched = operations.config.batching() && underway.is_in_company();
-        if !is_batched || operations.is_locked(&session, key) || !operations.looks_first(key) {
+        if !is_batched || operations.is_locked(&session, key) || !operations.looks_up_first(key) {
             return operations.claim(&mut session, request).await;
         }
         let checked = check::claim(request, &operations.config.limits())?;
-        let asked = ClaimParams::new(request, checked);
+        let params = ClaimParams::new(request, checked);
         operations.ready(&session).await?;
-        let looked = session.waits_for(looks.ask(key.path())).await?;
-        let seen = match looked {
+        let found = session.wait_for(lookups.ask(key.path())).await?;
+        let seen = match found {
             Some(Err(error)) if error.kind() == ErrorKind::Unavailable => return Err(error),
             Some(Ok(row)) => row,
             // The error may come from another caller's read.
-            Some(Err(_)) | None => operations.look(&mut session, &asked, Access::Read).await?,
+            Some(Err(_)) | None => {
+                operations
+                    .lookup(&mut session, &params, Access::Read)
+                    .await?
+            }
         };
-        operations.claim_from(&mut session, &asked, seen).await
+        operations.claim_from(&mut session, &params, seen).await
     }
 }
 
@@ -174,23 +178,23 @@ impl IdempotencyStore for MongoStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let sealing = self
+        let result = self
             .operations
             .response(response, retention)
             .map_err(at("complete"))?;
         self.operations
-            .seal(&mut self.session(), claim, &sealing)
+            .seal(&mut self.session(), claim, &result)
             .await
             .map_err(at("complete"))
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let sealing = self
+        let result = self
             .operations
             .failure(failure, retention)
             .map_err(at("fail"))?;
         self.operations
-            .seal(&mut self.session(), claim, &sealing)
+            .seal(&mut self.session(), claim, &result)
             .await
             .map_err(at("fail"))
     }
@@ -217,19 +221,19 @@ impl IdempotencyStore for MongoStore {
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        let purged = self
+        let deleted = self
             .operations
             .delete_expired(&mut self.session(), limit)
             .await;
-        purged.map_err(at("delete_expired"))
+        deleted.map_err(at("delete_expired"))
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        let swept = self
+        let failed = self
             .operations
             .fail_abandoned(&mut self.session(), limit)
             .await;
-        swept.map_err(at("fail_abandoned"))
+        failed.map_err(at("fail_abandoned"))
     }
 }
 

@@ -15,7 +15,7 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, Transacti
 use mongodb::{Client, ClientSession};
 use tokio::time::Instant;
 
-use crate::config::{Durability, LONGEST};
+use crate::config::{Durability, MAX_TIMEOUT};
 use crate::error::{Access, classify, is_transaction_retryable, no_transactions};
 use crate::session::Session;
 use crate::store::{BACKEND, MongoStore};
@@ -82,10 +82,10 @@ impl MongoStore {
     ) -> Result<()> {
         self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
-        let sealing = self.operations.response(response, retention).map_err(at)?;
+        let result = self.operations.response(response, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
-            .seal(&mut session, claim, &sealing)
+            .seal(&mut session, claim, &result)
             .await
             .map_err(at)
     }
@@ -108,10 +108,10 @@ impl MongoStore {
     ) -> Result<()> {
         self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
-        let sealing = self.operations.failure(failure, retention).map_err(at)?;
+        let result = self.operations.failure(failure, retention).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
-            .seal(&mut session, claim, &sealing)
+            .seal(&mut session, claim, &result)
             .await
             .map_err(at)
     }
@@ -135,7 +135,7 @@ impl MongoStore {
     ) -> Result<()> {
         self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "checkpoint_in");
-        let stored = self.operations.noted(checkpoint).map_err(at)?;
+        let stored = self.operations.encoded_checkpoint(checkpoint).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
             .checkpoint(&mut session, claim, &stored)
@@ -176,8 +176,8 @@ impl MongoStore {
 }
 
 /// Refuses a deployment without transactions; checks with the server once. The driver begins a
-/// transaction on any deployment, and such a server reports only at its first statement, with a
-/// message about retryable writes, that it has none.
+/// transaction on any deployment. A server without transactions refuses only its first statement,
+/// with a message about retryable writes.
 async fn has_transactions(client: &Client, known: &AtomicBool) -> Result<()> {
     if known.load(Ordering::Relaxed) {
         return Ok(());
@@ -226,7 +226,7 @@ impl Transactions {
     /// Sets for how long a transaction is repeated; at most a day.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit.min(LONGEST);
+        self.limit = limit.min(MAX_TIMEOUT);
         self
     }
 

@@ -23,7 +23,7 @@ struct Raise {
 
 impl Raise {
     /// Returns the outcome for an existing mark; `None` for a mark below the version.
-    fn told(&self, mark: &Row) -> Result<Option<Advance>> {
+    fn outcome(&self, mark: &Row) -> Result<Option<Advance>> {
         let current = mark.number("version")?;
         let own = mark.bytes("writer")? == self.writer.as_bytes();
         Ok(match current.cmp(&self.version) {
@@ -63,25 +63,25 @@ impl Operations {
         let update =
             statements::advance(version, &statements::binary(writer.as_bytes()), retention);
         let mut sent = Access::Read;
-        let mut ask = 1;
-        while ask <= MAX_RETRIES {
+        let mut tries = 1;
+        while tries <= MAX_RETRIES {
             if let Some(mark) = self.mark(session, source, sent).await?
-                && let Some(told) = raise.told(&mark)?
+                && let Some(outcome) = raise.outcome(&mark)?
             {
-                return Ok(told);
+                return Ok(outcome);
             }
             let raised = self.raise(session, source, update.clone()).await;
             let raised = raised.map_err(|error| since(error, sent))?;
-            ask += u32::from(!matches!(raised, Changed::AfterAnother));
+            tries += u32::from(!matches!(raised, Changed::AfterAnother));
             match raised {
                 Changed::Document(mark) => {
-                    return raise.told(&Row::new(mark))?.ok_or_else(below);
+                    return raise.outcome(&Row::new(mark))?.ok_or_else(below);
                 }
                 Changed::AfterAnother => {}
-                Changed::LostRace => pause(ask).await,
+                Changed::LostRace => pause(tries).await,
                 Changed::Nothing => {
                     sent = Access::Write;
-                    pause(ask).await;
+                    pause(tries).await;
                 }
             }
         }
@@ -115,9 +115,9 @@ impl Operations {
         source: &Key,
         sent: Access,
     ) -> Result<Option<Row>> {
-        let look = statements::get(source);
+        let pipeline = statements::get(source);
         let found = session
-            .read(&self.watermarks.collection, look, sent)
+            .read(&self.watermarks.collection, pipeline, sent)
             .await?;
         match found.into_iter().next().map(Row::new) {
             Some(mark) if mark.is_live()? => Ok(Some(mark)),

@@ -19,6 +19,6 @@ fn main() -> ExitCode {
         };
     }
     idem_conformance::main(vec![
-        Target::new("mongo", || async { MongoHarness::found() }).with_cases(cases::ALL),
+        Target::new("mongo", || async { MongoHarness::from_environment() }).with_cases(cases::ALL),
     ])
 }

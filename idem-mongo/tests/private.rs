@@ -102,9 +102,9 @@ async fn complete_until_killed(store: MongoStore, round: u32, writer: u32) -> Ve
 async fn check(store: &MongoStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
         // The pool's old connections are dead; a caller would retry, too.
-        let asked = request(claim.key().id());
+        let request = request(claim.key().id());
         let _first = store
-            .claim_retrying(&asked, Duration::from_secs(30))
+            .claim_retrying(&request, Duration::from_secs(30))
             .await?;
         let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
             return Err("an acknowledged completion is lost".into());
@@ -137,7 +137,7 @@ fn expiry(runtime: &Runtime) -> Result<(), BoxError> {
         assert_eq!(
             store.delete_expired(10).await?,
             0,
-            "nothing was left to purge"
+            "nothing was left to delete"
         );
         store
             .complete(&held, &Response::new(200, "x"), HOUR)

@@ -117,6 +117,7 @@ async fn the_server_deletes_nothing_that_may_be_needed(cx: &Context) -> CaseResu
     Ok(())
 }
 
+/// Completes `count` claims, and waits until their retention has ended.
 async fn expired(cx: &Context, count: usize) -> CaseResult {
     let mut claims = Vec::new();
     for at in 0..count {
@@ -137,8 +138,8 @@ async fn expired(cx: &Context, count: usize) -> CaseResult {
 async fn purge_counts_what_it_deletes(cx: &Context) -> CaseResult {
     let live = cx.claim(&cx.request(&cx.key("live"))).await?;
     expired(cx, 10).await?;
-    for purged in [4, 4, 2, 0] {
-        assert_eq!(cx.store().delete_expired(4).await?, purged, "purged");
+    for deleted in [4, 4, 2, 0] {
+        assert_eq!(cx.store().delete_expired(4).await?, deleted, "deleted");
     }
     assert!(cx.store().get(live.key()).await?.is_some());
     assert_eq!(documents(cx).await?.len(), 1);
@@ -152,17 +153,17 @@ async fn purges_beside_each_other_count_each_record_once(cx: &Context) -> CaseRe
         let store = cx.store().clone();
         tasks.spawn(async move {
             let mut total = 0;
-            while let purged @ 1.. = store.delete_expired(7).await? {
-                total += purged;
+            while let deleted @ 1.. = store.delete_expired(7).await? {
+                total += deleted;
             }
             Ok::<_, idem_core::Error>(total)
         });
     }
     let mut total = 0;
-    while let Some(purged) = tasks.join_next().await {
-        total += purged??;
+    while let Some(deleted) = tasks.join_next().await {
+        total += deleted??;
     }
-    assert_eq!(total, 40, "purged by all together");
+    assert_eq!(total, 40, "deleted by all together");
     Ok(())
 }
 
@@ -222,7 +223,7 @@ async fn no_operation_scans_the_collection(cx: &Context) -> CaseResult {
     }
 }
 
-/// The stages of the winning plan; those of rejected plans do not count.
+/// Returns the stages of the winning plan; those of rejected plans do not count.
 fn stages(plan: &Bson) -> Vec<String> {
     match plan {
         Bson::Array(parts) => parts.iter().flat_map(stages).collect(),

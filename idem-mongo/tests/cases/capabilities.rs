@@ -55,7 +55,7 @@ async fn marks(cx: &Context) -> CaseResult<Collection<Document>> {
     Ok(database.collection("idem_records_watermarks"))
 }
 
-fn point() -> CaseResult<Checkpoint> {
+fn checkpoint() -> CaseResult<Checkpoint> {
     Ok(Checkpoint::new("charged", &b"\x00\xff"[..])?)
 }
 
@@ -64,7 +64,7 @@ async fn a_checkpoint_changes_nothing_else_of_its_record(cx: &Context) -> CaseRe
     let request = cx.request(&cx.key("one")).with_on_stale(StalePolicy::Fail);
     let claim = store.claim(&request).await?.acquired().expect("fresh");
     let before = documents(cx).await?;
-    store.checkpoint(&claim, &point()?).await?;
+    store.checkpoint(&claim, &checkpoint()?).await?;
     let mut after = documents(cx).await?;
     let stored = after[0].remove("checkpoint").expect("a checkpoint");
     assert!(format!("{stored:?}").contains("Binary"), "{stored:?}");
@@ -81,7 +81,7 @@ async fn a_checkpoint_goes_with_the_claim(cx: &Context) -> CaseResult {
         let lease = if abandoned { cx.short() } else { HOUR };
         let claim = store.claim(&request.clone().with_lease(lease)).await?;
         let claim = claim.acquired().expect("fresh");
-        store.checkpoint(&claim, &point()?).await?;
+        store.checkpoint(&claim, &checkpoint()?).await?;
         match how {
             "complete" => {
                 store
@@ -119,7 +119,7 @@ async fn a_checkpoint_left_by_an_earlier_version_is_not_taken_for_anothers(
     store.fail(&claim, &Failure::new("no", "no"), HOUR).await?;
     let database = support::harness()?.database(cx.namespace()).await?;
     let records = database.collection::<Document>("idem_records");
-    let stored = point()?.encode(&store.limits())?;
+    let stored = checkpoint()?.encode(&store.limits())?;
     let binary = idem_mongo::mongodb::bson::Binary {
         subtype: idem_mongo::mongodb::bson::spec::BinarySubtype::Generic,
         bytes: stored.to_vec(),
@@ -201,7 +201,7 @@ async fn a_store_migrated_before_watermarks_keeps_working(cx: &Context) -> CaseR
     let source = cx.key("one");
     let request = cx.request(&source);
     let claim = store.claim(&request).await?.acquired().expect("fresh");
-    store.checkpoint(&claim, &point()?).await?;
+    store.checkpoint(&claim, &checkpoint()?).await?;
     for error in [
         store.verify().await.unwrap_err(),
         store.advance(&source, 1, HOUR).await.unwrap_err(),
@@ -230,7 +230,9 @@ async fn checkpoint_and_mark_commit_with_the_transaction(cx: &Context) -> CaseRe
     for commits in [false, true] {
         let mut attempts = transactions.attempts();
         let mut session = attempts.begin().await?;
-        store.checkpoint_in(&mut session, &claim, &point()?).await?;
+        store
+            .checkpoint_in(&mut session, &claim, &checkpoint()?)
+            .await?;
         let advanced = store.advance_in(&mut session, claim.key(), 7, HOUR).await?;
         assert_eq!(advanced, Advance::Advanced);
         let again = store.advance_in(&mut session, claim.key(), 7, HOUR).await?;
@@ -238,7 +240,7 @@ async fn checkpoint_and_mark_commit_with_the_transaction(cx: &Context) -> CaseRe
         let result = if commits { Ok(()) } else { Err("declined") };
         let finished = attempts.finish(session, result).await;
         assert_eq!(finished.expect("not to be repeated").is_ok(), commits);
-        let expected = commits.then(point).transpose()?;
+        let expected = commits.then(checkpoint).transpose()?;
         assert_eq!(store.last_checkpoint(&claim).await?, expected);
         let mark = store.watermark(claim.key()).await?;
         assert_eq!(mark, commits.then_some(7));

@@ -38,8 +38,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const WRITES: &[&str] = &["findAndModify", "update", "delete", "insert"];
 const READS: &[&str] = &["aggregate", "find"];
 
-/// One of each operation that writes.
-async fn everything(cx: &Context, store: &MongoStore) -> CaseResult {
+/// Calls every operation that writes.
+async fn every_write(cx: &Context, store: &MongoStore) -> CaseResult {
     let claim = async |id: &str| -> CaseResult<Claim> {
         let outcome = store.claim(&cx.request(&cx.key(id))).await?;
         Ok(outcome.acquired().expect("the key is fresh"))
@@ -59,7 +59,7 @@ async fn everything(cx: &Context, store: &MongoStore) -> CaseResult {
     let stale = cx.request(&cx.key("stale")).with_lease(cx.short());
     cx.leave_stale(&stale.with_on_stale(StalePolicy::Fail))
         .await?;
-    assert_eq!(store.fail_abandoned(10).await?, 1, "swept");
+    assert_eq!(store.fail_abandoned(10).await?, 1, "abandoned");
     cx.until_free(&cx.key("done")).await?;
     assert_eq!(store.delete_expired(10).await?, 2, "done and released");
     Ok(())
@@ -69,7 +69,7 @@ async fn writes_are_journaled_by_a_majority(cx: &Context) -> CaseResult {
     let (harness, watch) = (support::harness()?, Watch::default());
     let config = harness.config(cx.namespace())?;
     let store = watch.store(&harness, config).await?;
-    everything(cx, &store).await?;
+    every_write(cx, &store).await?;
     let commands = watch.take(&[WRITES, READS].concat());
     let mut writes = 0;
     for command in commands {

@@ -42,7 +42,7 @@ async fn logged(cx: &Context, since: u64) -> CaseResult<u64> {
     Ok(end_of_log(cx).await? - since)
 }
 
-/// Requests for a key in each state, and one in conflict.
+/// Returns a request for a key in each state, and one in conflict.
 pub(super) async fn duplicates(cx: &Context) -> CaseResult<Vec<ClaimRequest>> {
     let [done, failed, held] = ["done", "failed", "held"].map(|id| cx.request(&cx.key(id)));
     let claim = cx.claim(&done).await?;

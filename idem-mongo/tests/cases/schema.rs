@@ -41,7 +41,7 @@ pub(super) const THE_INDEXES_ARE_AS_PRINTED: Case = case(8, "the_indexes_are_as_
 /// Returns the result of a child process that was started to migrate the database of its job.
 pub(crate) fn migrate_as_child() -> Option<Result<(), BoxError>> {
     migration::migrate_as_child(async |namespace| {
-        let harness = MongoHarness::found().map_err(|missing| missing.to_string())?;
+        let harness = MongoHarness::from_environment().map_err(|missing| missing.to_string())?;
         let store = harness.store(&namespace).await?;
         store.migrate().await?;
         Ok(store.verify().await?)
@@ -58,7 +58,7 @@ async fn many_processes_migrate_at_once(cx: &Context) -> CaseResult {
     Ok(verified?)
 }
 
-/// A store on another collection of the case's database.
+/// Returns a store on another collection of the case's database.
 async fn store_on(cx: &Context, collection: &str) -> CaseResult<MongoStore> {
     let harness = support::harness()?;
     let config = harness

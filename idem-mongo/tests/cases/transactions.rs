@@ -96,7 +96,7 @@ impl Shop {
         Ok(())
     }
 
-    /// How many payments there are, and the total.
+    /// Returns the number of payments, and the total.
     async fn paid(&self) -> CaseResult<(u64, i64)> {
         let total = self.totals.find_one(doc! { "_id": "all" }).await?;
         let total = total.map_or(Ok(0), |total| total.get_i64("total"))?;
@@ -239,7 +239,7 @@ async fn a_claim_beside_a_transaction_has_one_winner(cx: &Context) -> CaseResult
         let inside = shop.claim_and_pay(&mut session, &request).await?;
         assert!(matches!(inside, ClaimOutcome::Acquired(_)));
         let (store, outside) = (shop.store.clone(), cx.request(request.key()));
-        let asking = tokio::spawn(async move {
+        let claiming = tokio::spawn(async move {
             loop {
                 match store.claim(&outside).await {
                     Err(error) if error.kind() == ErrorKind::Contention => {}
@@ -250,7 +250,7 @@ async fn a_claim_beside_a_transaction_has_one_winner(cx: &Context) -> CaseResult
         let result = if commits { Ok(()) } else { Err("declined") };
         let finished = attempts.finish(session, result).await.expect("an end");
         assert_eq!(finished.is_ok(), commits);
-        let outcome = asking.await??;
+        let outcome = claiming.await??;
         match commits {
             true => assert!(matches!(outcome, ClaimOutcome::Completed(_))),
             false => assert!(matches!(outcome, ClaimOutcome::Acquired(_))),
@@ -280,7 +280,7 @@ async fn a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_els
             .complete_in(&mut session, &claim, &paid, HOUR)
             .await?;
         let (store, duplicate) = (elsewhere.clone(), cx.request(request.key()));
-        let mut asking = tokio::spawn(async move {
+        let mut claiming = tokio::spawn(async move {
             loop {
                 match store.claim(&duplicate).await {
                     Err(error) if error.kind() == ErrorKind::Contention => {}
@@ -289,17 +289,17 @@ async fn a_duplicate_beside_a_transaction_of_another_process_is_told_nothing_els
             }
         });
         // Gives the claim time to meet the transaction, whether it waits for it or not.
-        let early = tokio::time::timeout(Duration::from_millis(50), &mut asking).await;
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut claiming).await;
         let result = if commits { Ok(()) } else { Err("declined") };
         let finished = attempts.finish(session, result).await.expect("an end");
         assert_eq!(finished.is_ok(), commits);
         // Before the end the record is in flight, and after a commit completed.
-        let (told, may_be_done) = match early {
-            Ok(told) => (told??, false),
-            Err(_) => (asking.await??, commits),
+        let (outcome, may_be_done) = match early {
+            Ok(outcome) => (outcome??, false),
+            Err(_) => (claiming.await??, commits),
         };
-        let done = may_be_done && told.name() == "completed";
-        assert!(done || told.name() == "in_flight", "{told:?}");
+        let done = may_be_done && outcome.name() == "completed";
+        assert!(done || outcome.name() == "in_flight", "{outcome:?}");
         let after = elsewhere.claim(&cx.request(request.key())).await?;
         let ended = if commits { "completed" } else { "in_flight" };
         assert_eq!(after.name(), ended);

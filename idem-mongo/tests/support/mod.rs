@@ -27,7 +27,7 @@ pub(crate) struct MongoHarness {
 
 impl MongoHarness {
     /// Returns the server that the environment names, or one started for the tests.
-    pub(crate) fn found() -> Result<Self, Missing> {
+    pub(crate) fn from_environment() -> Result<Self, Missing> {
         let missing = || Missing::new(idem_servers::missing_reason(NAME));
         let url = idem_servers::url_for(NAME).ok_or_else(missing)?;
         Ok(Self { url })
@@ -54,12 +54,12 @@ impl MongoHarness {
     }
 }
 
-/// The harness that a case runs on.
+/// Returns the harness that a case runs on.
 pub(crate) fn harness() -> Result<MongoHarness, CaseError> {
-    MongoHarness::found().map_err(|missing| CaseError::new(missing.to_string()))
+    MongoHarness::from_environment().map_err(|missing| CaseError::new(missing.to_string()))
 }
 
-/// The records of a case, as documents.
+/// Returns the records of a case, as documents.
 pub(crate) async fn documents(cx: &Context) -> Result<Vec<Document>, CaseError> {
     let database = harness()?.database(cx.namespace()).await?;
     let records = database.collection::<Document>("idem_records");

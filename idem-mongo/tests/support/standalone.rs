@@ -24,7 +24,7 @@ pub(crate) async fn start() -> Result<SocketAddr, BoxError> {
     Ok(address)
 }
 
-/// Every command gets the greeting of a standalone server.
+/// Answers every command with the greeting of a standalone server.
 async fn answer_all(mut stream: TcpStream) -> Result<(), BoxError> {
     loop {
         let mut header = [0; HEADER_BYTES];
@@ -38,6 +38,7 @@ async fn answer_all(mut stream: TcpStream) -> Result<(), BoxError> {
     }
 }
 
+/// Returns the message of an answer:
 /// <https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/>.
 fn answer(request: i32, opcode: i32) -> Result<Vec<u8>, BoxError> {
     let (opcode, prefix) = match opcode {

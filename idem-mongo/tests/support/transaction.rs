@@ -7,21 +7,21 @@ use idem_core::{BoxError, Claim, ClaimOutcome, ClaimRequest, Response, Result, a
 use idem_mongo::mongodb::ClientSession;
 use idem_mongo::{MongoStore, Transactions};
 
-/// If it is dropped, the driver aborts it.
-struct Open {
+/// If the value is dropped, the driver aborts the transaction.
+struct OpenTransaction {
     store: MongoStore,
     session: ClientSession,
 }
 
-/// Begins one on its own client.
+/// Begins a transaction on the store's client.
 pub(crate) async fn begin(store: MongoStore) -> Result<impl CallerTransaction + 'static, BoxError> {
     let transactions = Transactions::new(store.client().clone());
     let session = transactions.attempts().begin().await?;
-    Ok(Open { store, session })
+    Ok(OpenTransaction { store, session })
 }
 
 #[async_trait]
-impl CallerTransaction for Open {
+impl CallerTransaction for OpenTransaction {
     async fn claim(&mut self, request: &ClaimRequest) -> Result<ClaimOutcome> {
         self.store.claim_in(&mut self.session, request).await
     }
