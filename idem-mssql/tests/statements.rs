@@ -27,7 +27,6 @@ mod config;
 mod ddl;
 #[path = "../src/sql.rs"]
 mod sql;
-#[allow(dead_code, reason = "the crate uses the rest")]
 #[path = "../src/statements.rs"]
 mod statements;
 
@@ -116,7 +115,7 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
         ("claim many by insert", &statements.claim_many_by_insert),
         ("complete many", &statements.complete_many),
     ] {
-        let sized = batch.iter().zip(SIZES);
+        let sized = SIZES.map(|size| Statements::sized(batch, size));
         named.extend(sized.map(|(statement, size)| (format!("{name} ({size})"), statement)));
     }
     named

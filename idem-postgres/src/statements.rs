@@ -12,6 +12,7 @@ use crate::sql;
 use crate::sqlstate::MIXED_UP;
 
 idem_sql::statements! {
+    listed;
     single: Statement, of &str {
         insert: sql::INSERT,
         probe: sql::PROBE,

@@ -246,7 +246,8 @@ async fn consumers_at_once_do_it_once() {
             }
         });
     }
-    consumers.join_all().await;
+    let all = tokio::time::timeout(Duration::from_secs(20), consumers.join_all());
+    all.await.expect("every consumer acknowledges");
     assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_core::key::Target;
 use idem_core::{ErrorKind, Idempotency, MemoryStore, Policy, RunError};
@@ -88,11 +88,13 @@ async fn after_the_window_it_is_a_new_job() {
         "the window begins when it is done"
     );
     succeeds(&jobs, &first).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match enqueue(&jobs, &queue, &intent, "43").await {
             Enqueued::New(ticket) => break assert_eq!(ticket.job(), "43"),
             returned => assert_eq!(returned, duplicate("41", true)),
         }
+        assert!(Instant::now() < deadline, "the window ends");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -148,11 +150,13 @@ async fn a_job_that_waited_too_long_is_superseded() {
     let jobs = Jobs::new(idem).with_longest_wait(Duration::from_millis(30));
     let intent = build("user-7", "project");
     let old = ticket(enqueue(&jobs, &queue, &intent, "41").await);
+    let deadline = Instant::now() + Duration::from_secs(20);
     let new = loop {
         match enqueue(&jobs, &queue, &intent, "42").await {
             Enqueued::New(ticket) => break ticket,
             returned => assert_eq!(returned, duplicate("41", false)),
         }
+        assert!(Instant::now() < deadline, "the wait ends");
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!(succeeds(&jobs, &old).await, Ran::Superseded);

@@ -292,9 +292,10 @@ impl Link {
         if let Some(replicas) = self.replicas_of_a_node() {
             pipeline.add_command(wait(replicas));
         }
-        let mut answers = connection.commands_at(node, pipeline).await?;
-        answers.remove(0).extract_error()?;
-        with_count(answers)
+        let answers = connection.commands_at(node, pipeline).await?;
+        let mut answers = answers.into_iter();
+        answers.next().ok_or_else(unanswered)?.extract_error()?;
+        with_count(answers.collect())
     }
 
     /// In a cluster, `WAIT` has to go to the node of the write, on the same connection: both are
@@ -460,8 +461,15 @@ fn address(node: &str) -> Option<(&str, u16)> {
 
 fn with_count(answers: Vec<Value>) -> RedisResult<Answered> {
     let mut answers = answers.into_iter();
-    let value = answers.next().unwrap_or_default().extract_error()?;
+    let value = answers.next().ok_or_else(unanswered)?.extract_error()?;
     Ok((value, answers.next().map(count)))
+}
+
+/// Returns the error of a pipeline with fewer answers than commands. A missing answer must not
+/// count as `Nil`, with which scripts report a lost claim.
+fn unanswered() -> RedisError {
+    let message = "the server sent fewer answers than it got commands";
+    (redis::ErrorKind::UnexpectedReturnType, message).into()
 }
 
 #[cfg(test)]

@@ -1,10 +1,29 @@
 //! A macro for the statements of a store.
 
 /// Declares `Statements`: a field for each statement, in groups whose statements are made from
-/// their templates in the same way; and for tests a list of each group. `of` takes the values that
-/// make the statements of each group, and the fields behind `+` unchanged.
+/// their templates in the same way. `of` takes the values that make the statements of each group,
+/// and the fields behind `+` unchanged. After `listed;`, tests get a list of each group.
 #[macro_export]
 macro_rules! statements {
+    (
+        listed;
+        $($group:ident: $Statement:ty, of $Template:ty {
+            $($name:ident: $template:expr),* $(,)?
+        })*
+    ) => {
+        $crate::statements! {
+            $($group: $Statement, of $Template { $($name: $template),* })*
+        }
+
+        #[cfg(test)]
+        impl Statements {
+            $(
+                fn $group(&self) -> Vec<&$Statement> {
+                    vec![$(&self.$name),*]
+                }
+            )*
+        }
+    };
     (
         $($group:ident: $Statement:ty, of $Template:ty {
             $($name:ident: $template:expr),* $(,)?
@@ -28,14 +47,6 @@ macro_rules! statements {
                     $($($other,)*)?
                 }
             }
-
-            $(
-                #[cfg(test)]
-                #[allow(dead_code, reason = "not every store's tests list each group")]
-                fn $group(&self) -> Vec<&$Statement> {
-                    vec![$(&self.$name),*]
-                }
-            )*
         }
     };
 }

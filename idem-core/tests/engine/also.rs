@@ -8,7 +8,7 @@ use idem_core::{BoxError, ErrorKind, Idempotency, Key, Policy, RunError, Work};
 
 use tokio::sync::Notify;
 
-use crate::support::{Effects, Fault, Scripted, calm, counted, idem, key};
+use crate::support::{Deadline, Effects, Fault, Scripted, calm, counted, idem, key};
 
 fn other() -> Key {
     Key::new("new-tenant", "operation", "request").unwrap()
@@ -108,9 +108,10 @@ async fn taken_over_by(came_with: &Key) {
         assert_eq!((work.key(), work.is_takeover()), (key(), true));
         moves(work, effects.clone()).await
     };
+    let deadline = Deadline::in_half_a_minute();
     loop {
         match idem.run(came_with, &1, work).await {
-            Err(RunError::InFlight(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(RunError::InFlight(_)) => deadline.pause("the takeover").await,
             returned => break assert_eq!(returned.unwrap().into_inner(), 1),
         }
     }
@@ -139,9 +140,10 @@ async fn work_that_was_killed_between_its_two_seals_is_taken_over() {
     );
     store.heal();
     assert_eq!(run(&idem, &other(), &effects).await.unwrap(), 7);
+    let deadline = Deadline::in_half_a_minute();
     loop {
         match run(&idem, key(), &effects).await {
-            Err(RunError::InFlight(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(RunError::InFlight(_)) => deadline.pause("the takeover").await,
             returned => break assert_eq!(returned.unwrap(), 7),
         }
     }

@@ -8,7 +8,7 @@ use idem_core::engine::Handoff;
 use idem_core::{Claim, ErrorKind, Fingerprint, Idempotency, Metadata, Outcome, Policy, RunError};
 use tokio::time::sleep;
 
-use crate::support::{Effects, Fault, MINUTES, Scripted, calm, counted, idem, key};
+use crate::support::{Deadline, Effects, Fault, MINUTES, Scripted, calm, counted, idem, key};
 
 fn request() -> Fingerprint {
     Fingerprint::raw("build")
@@ -91,9 +91,10 @@ async fn a_message_that_waited_for_longer_than_it_may_finds_its_claim_lost() {
     let brief = Policy::default().with_lease(Duration::from_millis(20));
     let idem = idem(&store, brief);
     let old = new_claim(hands_over(&idem, "41", Duration::from_millis(60)).await);
+    let deadline = Deadline::in_half_a_minute();
     let new = loop {
         match hands_over(&idem, "42", MINUTES).await {
-            Err(RunError::InFlight(_)) => sleep(Duration::from_millis(5)).await,
+            Err(RunError::InFlight(_)) => deadline.pause("the end of the wait").await,
             returned => break new_claim(returned),
         }
     };

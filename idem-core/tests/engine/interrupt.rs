@@ -8,12 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_core::engine::InterruptPolicy;
-use idem_core::{
-    BusyPolicy, Failure, IdempotencyStore, Outcome, Policy, Record, StalePolicy, Work,
-};
+use idem_core::{BusyPolicy, Failure, IdempotencyStore, Policy, Record, StalePolicy, Work};
 
 use crate::support::{
-    Effects, Fault, MINUTES, Scripted, calm, counted, idem, key, until, until_failed, until_free,
+    Deadline, Effects, Fault, MINUTES, Scripted, calm, counted, idem, key, until, until_failed,
+    until_free,
 };
 
 /// Polls at most this often, each time that it is woken; returns whether it ended.
@@ -170,14 +169,16 @@ async fn a_dropped_run_that_is_left_to_lapse_is_taken_over_after_its_lease() {
     drop_after_every_poll(policy.clone(), &[], async |store, steps| {
         let sealed = steps.ended.count() == 1;
         let idem = idem(store, policy.clone());
-        let mut value = None;
-        while value.is_none() {
+        let deadline = Deadline::in_half_a_minute();
+        let value = loop {
             let run = idem.run(key(), &1, |_| counted(steps.ended.clone()));
-            value = run.await.ok();
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+            match run.await.ok() {
+                Some(value) => break value,
+                None => deadline.pause("the takeover").await,
+            }
+        };
         let expected = sealed.then_some(1);
-        assert_eq!(value.and_then(Outcome::into_replayed), expected);
+        assert_eq!(value.into_replayed(), expected);
     })
     .await;
 }
@@ -306,8 +307,9 @@ async fn work_that_panics_and_is_left_lapses() {
     assert_eq!(panics(&store, policy).await, "out of luck");
     let record = store.peek();
     assert!(matches!(record, Some(Record::InFlight(_))), "{record:?}");
+    let deadline = Deadline::in_half_a_minute();
     while store.fail_abandoned(1).await.unwrap() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        deadline.pause("the end of the lease").await;
     }
     assert_eq!(until_failed(&store).await, Failure::ABANDONED);
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use idem_core::engine::InterruptPolicy;
 use idem_core::{BoxError, ErrorKind, ErrorPolicy, IdempotencyStore, Policy, Result, Work};
 use tokio::sync::Notify;
-use tokio::time::sleep;
 
-use crate::support::{Fault, Scripted, calm, idem, key};
+use crate::support::{Deadline, Fault, Scripted, calm, idem, key};
 
 fn brief() -> Policy {
     Policy::default()
@@ -26,10 +25,11 @@ async fn reads(work: Work) -> Result<Option<(String, u32)>> {
 /// The value of the next run that gets the key.
 async fn next(store: &Scripted, policy: Policy) -> Option<(String, u32)> {
     let idem = idem(store, policy);
+    let deadline = Deadline::in_half_a_minute();
     loop {
         match idem.run(key(), &1, reads).await {
             Ok(outcome) => return outcome.into_inner(),
-            Err(error) if error.retry_after().is_some() => sleep(Duration::from_millis(5)).await,
+            Err(error) if error.retry_after().is_some() => deadline.pause("the takeover").await,
             Err(error) => panic!("{error:?}"),
         }
     }

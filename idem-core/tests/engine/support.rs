@@ -267,15 +267,27 @@ pub(crate) async fn counted(effects: Effects) -> Result<u32, std::io::Error> {
     Ok(effects.happen())
 }
 
+/// Bounds a loop that waits for a condition.
+#[derive(Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn in_half_a_minute() -> Self {
+        Self(Instant::now() + Duration::from_secs(30))
+    }
+
+    /// Pauses before the next try; panics after the deadline.
+    pub(crate) async fn pause(&self, what: &str) {
+        assert!(Instant::now() < self.0, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Waits for a condition, at most half a minute.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool + Send) {
-    let started = Instant::now();
+    let deadline = Deadline::in_half_a_minute();
     while !condition() {
-        assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "not in time: {what}"
-        );
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        deadline.pause(what).await;
     }
 }
 
