@@ -310,7 +310,7 @@ mod tests {
             chain = error.source();
         }
         let last = texts.last().unwrap();
-        assert!(last.contains(SECRET), "who asks for it gets it");
+        assert!(last.contains(SECRET), "the source itself shows it");
     }
 
     #[test]

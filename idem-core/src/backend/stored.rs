@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_corrupt() {
+    fn an_unreadable_row_is_corrupt() {
         let fingerprint = Fingerprint::raw("request").to_bytes();
         let wrong: [fn(&mut StoredRecord<'_>); 5] = [
             |record| record.state = 9,

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_would_refuse_is_refused_before() {
+    fn a_policy_that_a_store_would_refuse_is_refused_before() {
         let limits = Limits::DEFAULT;
         assert!(Policy::default().check(&limits).is_ok());
         assert!(Policy::at_most_once().check(&limits).is_ok());
