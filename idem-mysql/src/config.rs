@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_timeout_is_a_year() {
+    fn the_maximum_timeout_is_a_year() {
         let config = Config::new().with_timeout(Duration::MAX);
         assert_eq!(config.timeout(), MAX_TIME);
         assert!(

@@ -129,7 +129,7 @@ async fn claim_everywhere(
 }
 
 fn all_won_once(winners: &HashMap<String, u32>) {
-    assert_eq!(winners.len(), KEYS, "keys that somebody acquired");
+    assert_eq!(winners.len(), KEYS, "acquired keys");
     let twice: Vec<_> = winners.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "acquired more than once: {twice:?}");
 }

@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_host_and_a_port() {
+    fn an_address_is_a_host_and_a_port() {
         assert_eq!(address("127.0.0.1:7000"), Some(("127.0.0.1", 7000)));
         assert_eq!(address("[::1]:7000"), Some(("::1", 7000)));
         assert_eq!(address(""), None);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_is_in_its_place() {
+    fn every_column_is_at_its_index() {
         let stored = Stored::new(written(), 99);
         let columns = stored.columns().unwrap();
         assert_eq!((columns.state, columns.attempts, columns.token), (1, 2, 10));
