@@ -60,7 +60,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Fixes which statement a claim sends first, for tests: by default a store learns it.
+    /// Fixes which statement a claim sends first, for tests: by default an estimator decides.
     #[doc(hidden)]
     #[must_use]
     pub fn with_inserts_first(mut self, inserts_first: bool) -> Self {

@@ -88,8 +88,8 @@ async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
     Ok(store.verify().await?)
 }
 
-/// Claims the keys from every node with several writers each, in other orders; returns who acquired
-/// which key.
+/// Claims the keys from every node with several writers each, in other orders; returns the holder
+/// of each key.
 async fn claim_everywhere(
     stores: &[MySqlStore],
     ids: &[String],

@@ -89,9 +89,9 @@ impl Stored {
         })
     }
 
-    /// Returns what a claimant learns from this record, if it is live and the claimant may not
-    /// write anything; `None` where the script has to decide, such as for a claim that is stale, or
-    /// the claimant's own.
+    /// Returns the outcome of a claim that meets this record, if it is live and the claimant may
+    /// not write anything; `None` where the script has to decide, such as for a claim that is
+    /// stale, or the claimant's own.
     pub(crate) fn answers(&self, request: &ClaimRequest) -> Option<ClaimOutcome> {
         let columns = self.columns().ok()?;
         if columns.state == StoredRecord::RELEASED || columns.expires_at <= self.now {

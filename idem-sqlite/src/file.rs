@@ -50,7 +50,7 @@ fn identity(file: &Metadata) -> Identity {
     (file.dev(), file.ino())
 }
 
-/// SQLite opens files so that nobody can delete them there.
+/// SQLite opens files so that they cannot be deleted there.
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Identity {
     (0, 0)
@@ -100,7 +100,7 @@ impl DatabaseFile {
         self.look(Effect::None)
     }
 
-    /// Checks after a commit, before it is acknowledged: it may be in a file that nobody finds.
+    /// Checks after a commit, before it is acknowledged: it may be in a deleted file.
     pub(crate) fn after_write(&self) -> Result<()> {
         self.look(Effect::Unknown)?;
         match self.0.as_deref() {

@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long no other caller reads a locked key after a read of it did not answer.
 const READ_PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of keys from which a shard forgets those that nobody claimed lately.
+/// The number of keys from which a shard forgets those without a recent claim.
 const SHARD_SIZE: usize = 64;
 const SHARDS: usize = 64;
 
@@ -48,7 +48,7 @@ const SHARDS: usize = 64;
 ///   every 10 ms.
 ///
 /// It is a hint and proves nothing: decisions come from the server alone. A keyed hash of 64 bits
-/// tells keys apart; two keys with the same hash share their turns. Clones share their state.
+/// distinguishes keys; two keys with the same hash share their turns. Clones share their state.
 #[derive(Clone)]
 pub struct LockedKeys(Arc<Inner>);
 
@@ -362,7 +362,7 @@ impl Inner {
 
 impl State {
     /// Returns whether a wait for the lock was in vain a moment ago, or one caller tests whether
-    /// the key is still locked: nobody waits for that one.
+    /// the key is still locked: no other caller waits for that one.
     fn is_locked(&self, now: Instant) -> bool {
         let is_tested = self.turn.is_some();
         self.locked

@@ -83,7 +83,7 @@ impl StoredRecord<'_> {
         )
     }
 
-    /// Returns what a claimant learns from this record when another attempt wrote it.
+    /// Returns the outcome of a claim that meets this record of another attempt.
     ///
     /// # Errors
     ///

@@ -321,7 +321,7 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
             powerless.pool().close().await;
             verified
         }
-        // The pooler of the tests logs everybody in as the same role.
+        // The pooler of the tests logs every client in as the same role.
         StatementMode::Unprepared => Ok(()),
     };
     harness
