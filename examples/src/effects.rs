@@ -9,7 +9,7 @@ use std::sync::Arc;
 use idem_core::{BoxError, IdempotencyStore, Key, Record, Response, Work};
 use tempfile::TempDir;
 
-use crate::storm::backend::{Backend, Place, Settlement, open};
+use crate::storm::backend::{Backend, Location, Settlement, open};
 use crate::storm::desk::Probe;
 use crate::storm::entry::Entry;
 use crate::storm::url;
@@ -21,7 +21,7 @@ const CONNECTIONS: u32 = 8;
 #[derive(Debug)]
 pub struct Effects {
     backend: Box<dyn Backend>,
-    place: Place,
+    location: Location,
     /// A folder to remove at the end.
     _folder: Option<TempDir>,
 }
@@ -80,16 +80,16 @@ impl Effects {
     ///
     /// An error when the store cannot be used.
     pub async fn join(url: &str, namespace: &str) -> Result<Self, BoxError> {
-        let place = Place {
+        let location = Location {
             url: url.to_owned(),
             namespace: namespace.to_owned(),
             connections: CONNECTIONS,
             worker: String::new(),
         };
-        let backend = open(&place).await.map_err(|stop| stop.to_string())?;
+        let backend = open(&location).await.map_err(|stop| stop.to_string())?;
         Ok(Self {
             backend,
-            place,
+            location,
             _folder: None,
         })
     }
@@ -97,13 +97,13 @@ impl Effects {
     /// Returns the URL of the store.
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.place.url
+        &self.location.url
     }
 
     /// Returns the prefix of its tables or keys.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        &self.place.namespace
+        &self.location.namespace
     }
 
     /// Returns the store.
@@ -118,12 +118,12 @@ impl Effects {
     ///
     /// An error when the store does not report its product.
     pub async fn product(&self) -> Result<String, BoxError> {
-        let place = match (&self._folder, url::scheme(&self.place.url)) {
+        let shown = match (&self._folder, url::scheme(&self.location.url)) {
             (Some(_), _) => "temporary file".to_owned(),
-            (None, "sqlite") => self.place.url.clone(),
-            (None, _) => url::without_credentials(&self.place.url),
+            (None, "sqlite") => self.location.url.clone(),
+            (None, _) => url::without_credentials(&self.location.url),
         };
-        Ok(format!("{} ({place})", self.backend.product().await?))
+        Ok(format!("{} ({shown})", self.backend.product().await?))
     }
 
     /// Makes the effect happen and completes the work's claim with the response: both or neither.

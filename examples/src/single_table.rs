@@ -118,7 +118,7 @@ impl Orders {
             return Ok(Placed::New(Order { number, what }));
         }
         let found = self.find(key).await?;
-        let found = found.ok_or("the order was deleted between an insert and a look")?;
+        let found = found.ok_or("the order was deleted between an insert and a lookup")?;
         Ok(judged(found, &fingerprint))
     }
 

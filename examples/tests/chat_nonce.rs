@@ -18,9 +18,9 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Error as SocketError;
 
-use chat::{Place, Server, draft};
+use chat::{Location, Server, draft};
 
-type Case = fn(Place) -> Pin<Box<dyn Future<Output = ()>>>;
+type Case = fn(Location) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! cases {
     ($($name:ident,)*) => { &[$((stringify!($name), |store| Box::pin($name(store)))),*] };
@@ -34,10 +34,10 @@ const CASES: &[(&str, Case)] = cases![
     a_nonce_counts_for_its_author_only,
     a_nonce_that_is_not_enforced_changes_nothing,
     after_its_window_a_nonce_is_free,
-    who_hung_up_finds_the_message,
+    a_disconnected_sender_finds_the_message,
     two_processes_are_one_chat,
-    who_waited_long_enough_is_to_ask_again,
-    what_is_wrong_with_a_message_is_told,
+    a_sender_that_waited_long_enough_is_to_retry,
+    an_invalid_message_is_refused_with_the_reason,
     strangers_are_turned_away,
 ];
 
@@ -73,7 +73,7 @@ fn trial(name: &'static str, case: Case) -> Trial {
     let trial = Trial::test(name, move || {
         let url = url.ok_or_else(|| Failed::from(missing()))?;
         let namespace = format!("chat-test-{:016x}", rand::random::<u64>());
-        running(case(Place { url, namespace }));
+        running(case(Location { url, namespace }));
         Ok(())
     });
     trial.with_ignored_flag(ignored)
@@ -85,7 +85,7 @@ fn embedded(name: &'static str, case: Case) -> Trial {
         let folder = tempfile::tempdir()?;
         let url = format!("sqlite:{}", folder.path().join("chat.db").display());
         let namespace = "chat".to_owned();
-        running(case(Place { url, namespace }));
+        running(case(Location { url, namespace }));
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ fn running(case: impl Future<Output = ()>) {
     runtime.enable_all().build().unwrap().block_on(case);
 }
 
-async fn a_message_sent_again_is_posted_once(store: Place) {
+async fn a_message_sent_again_is_posted_once(store: Location) {
     let server = Server::start(&store, &[]).await;
     let first = server.post("ada", draft("one")).await;
     let id = first.id(StatusCode::CREATED);
@@ -113,7 +113,7 @@ async fn a_message_sent_again_is_posted_once(store: Place) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_message_sent_again_over_the_other_protocol_is_posted_once(store: Place) {
+async fn a_message_sent_again_over_the_other_protocol_is_posted_once(store: Location) {
     let server = Server::start(&store, &[]).await;
     let first = server.post("ada", draft("one")).await;
     let mut expected = first.json.clone();
@@ -127,7 +127,7 @@ async fn a_message_sent_again_over_the_other_protocol_is_posted_once(store: Plac
     assert_eq!(server.count().await, 2);
 }
 
-async fn senders_at_once_all_get_one_id(store: Place) {
+async fn senders_at_once_all_get_one_id(store: Location) {
     const EACH: usize = 25;
     let server = Server::start(&store, &["--delay=50ms"]).await;
     let (mut posts, mut frames) = (JoinSet::new(), Vec::new());
@@ -151,7 +151,7 @@ async fn senders_at_once_all_get_one_id(store: Place) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_number_and_its_text_are_one_nonce(store: Place) {
+async fn a_number_and_its_text_are_one_nonce(store: Location) {
     let server = Server::start(&store, &[]).await;
     let id = server.post("ada", draft(7)).await.id(StatusCode::CREATED);
     assert_eq!(server.post("ada", draft("7")).await.id(StatusCode::OK), id);
@@ -161,7 +161,7 @@ async fn a_number_and_its_text_are_one_nonce(store: Place) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn a_nonce_counts_for_its_author_only(store: Place) {
+async fn a_nonce_counts_for_its_author_only(store: Location) {
     let server = Server::start(&store, &[]).await;
     let adas = server.post("ada", draft("one")).await;
     let mut lie = draft("one");
@@ -173,7 +173,7 @@ async fn a_nonce_counts_for_its_author_only(store: Place) {
     assert_eq!(server.count().await, 2);
 }
 
-async fn a_nonce_that_is_not_enforced_changes_nothing(store: Place) {
+async fn a_nonce_that_is_not_enforced_changes_nothing(store: Location) {
     let server = Server::start(&store, &[]).await;
     let mut unsaid = draft("one");
     unsaid.as_object_mut().unwrap().remove("enforce_nonce");
@@ -190,7 +190,7 @@ async fn a_nonce_that_is_not_enforced_changes_nothing(store: Place) {
     assert_eq!(server.count().await, 6);
 }
 
-async fn after_its_window_a_nonce_is_free(store: Place) {
+async fn after_its_window_a_nonce_is_free(store: Location) {
     let server = Server::start(&store, &["--window=300ms"]).await;
     let id = server
         .post("ada", draft("one"))
@@ -209,7 +209,7 @@ async fn after_its_window_a_nonce_is_free(store: Place) {
     assert_eq!(server.count().await, 2);
 }
 
-async fn who_hung_up_finds_the_message(store: Place) {
+async fn a_disconnected_sender_finds_the_message(store: Location) {
     let server = Server::start(&store, &["--delay=2s"]).await;
     let posting = tokio::spawn(server.post("ada", draft("one")));
     store.until_taken(1).await;
@@ -228,7 +228,7 @@ async fn who_hung_up_finds_the_message(store: Place) {
     assert_eq!(server.count().await, 2);
 }
 
-async fn two_processes_are_one_chat(store: Place) {
+async fn two_processes_are_one_chat(store: Location) {
     let one = Server::start(&store, &[]).await;
     let two = Server::start(&store, &[]).await;
     let id = one.post("ada", draft(7)).await.id(StatusCode::CREATED);
@@ -244,7 +244,7 @@ async fn two_processes_are_one_chat(store: Place) {
     assert_eq!((one.count().await, two.count().await), (1, 0));
 }
 
-async fn who_waited_long_enough_is_to_ask_again(store: Place) {
+async fn a_sender_that_waited_long_enough_is_to_retry(store: Location) {
     let server = Server::start(&store, &["--delay=4s", "--wait=50ms"]).await;
     let posting = tokio::spawn(server.post("ada", draft("one")));
     store.until_taken(1).await;
@@ -267,22 +267,22 @@ async fn who_waited_long_enough_is_to_ask_again(store: Place) {
     );
 }
 
-async fn without_redis_nothing_is_posted(store: Place) {
+async fn without_redis_nothing_is_posted(store: Location) {
     let way = store.url.strip_prefix("redis://").unwrap();
-    let place = way.split('/').next().unwrap().to_owned();
+    let address = way.split('/').next().unwrap().to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let mut proxy = JoinSet::new();
     proxy.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((mut client, _)) = listener.accept().await {
-            let mut server = TcpStream::connect(&place).await.unwrap();
+            let mut server = TcpStream::connect(&address).await.unwrap();
             connections.spawn(async move {
                 tokio::io::copy_bidirectional(&mut client, &mut server).await
             });
         }
     });
-    let store = Place { url, ..store };
+    let store = Location { url, ..store };
     let server = Server::start(&store, &["--wait=50ms"]).await;
     server
         .post("ada", draft("one"))
@@ -297,7 +297,7 @@ async fn without_redis_nothing_is_posted(store: Place) {
     assert_eq!(server.count().await, 1);
 }
 
-async fn what_is_wrong_with_a_message_is_told(store: Place) {
+async fn an_invalid_message_is_refused_with_the_reason(store: Location) {
     let server = Server::start(&store, &[]).await;
     let content = |content: &str| json!({ "content": content });
     let cases = [
@@ -330,7 +330,7 @@ async fn what_is_wrong_with_a_message_is_told(store: Place) {
     assert_eq!(server.count().await, 0);
 }
 
-async fn strangers_are_turned_away(store: Place) {
+async fn strangers_are_turned_away(store: Location) {
     let server = Server::start(&store, &[]).await;
     let refused = server.post("eve", draft("one")).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);

@@ -92,7 +92,7 @@ fn ghost_jobs() {
         output.contains("click   64 at once                1 job\n"),
         "{output}"
     );
-    assert!(output.contains("Every build that was asked for was made exactly once."));
+    assert!(output.contains("Every requested build was made exactly once."));
     // Any tab of the storm may win.
     is_shown(
         include_str!("output/ghost_jobs.txt"),

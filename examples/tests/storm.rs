@@ -120,9 +120,9 @@ fn crashes_change_nothing() {
     assert!(storm.number("crashes") > 40);
     assert!(storm.number("takeovers") > 0);
     let inside = ["claimed", "working", "uncommitted"];
-    let places = &storm.json["crashes_by_point"];
-    let inside = inside.map(|point| places[point].as_u64().unwrap());
-    assert!(inside.iter().sum::<u64>() > 0, "{places}");
+    let crashes = &storm.json["crashes_by_point"];
+    let inside = inside.map(|point| crashes[point].as_u64().unwrap());
+    assert!(inside.iter().sum::<u64>() > 0, "{crashes}");
 }
 
 fn same_seed_same_plan() {

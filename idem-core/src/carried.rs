@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_back_is_refused() {
+    fn a_value_that_cannot_be_read_back_is_refused() {
         #[derive(Serialize, Deserialize)]
         struct Renamed {
             #[serde(rename(serialize = "a", deserialize = "b"))]
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_back_as_another_value_is_refused() {
+    fn a_value_that_reads_back_as_another_is_refused() {
         #[derive(Serialize, Deserialize)]
         struct Forgetful {
             #[serde(skip_deserializing)]
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_carries_is_stored() {
+    fn a_value_that_json_carries_is_stored() {
         stored(&()).unwrap();
         stored(&None::<u8>).unwrap();
         stored(&Some(1)).unwrap();

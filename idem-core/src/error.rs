@@ -36,7 +36,7 @@ pub enum ErrorKind {
     /// The store is not set up for this: schema missing or of another version, permission denied,
     /// unsuitable settings. An operator has to act; the message says how.
     Misconfigured,
-    /// Stored data cannot be decoded, or an answer made no sense. A person has to look into it.
+    /// Stored data cannot be decoded, or an answer made no sense. A person has to examine it.
     Corrupt,
     /// Anything else; see the source.
     Other,
@@ -97,7 +97,7 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, Effect::None, message)
     }
 
-    /// Creates an error for a claim that nobody or another attempt holds now; nothing was changed.
+    /// Creates an error for a claim that the caller does not hold any more; nothing was changed.
     #[must_use]
     pub fn claim_lost() -> Self {
         Self::new(
@@ -310,7 +310,7 @@ mod tests {
             chain = error.source();
         }
         let last = texts.last().unwrap();
-        assert!(last.contains(SECRET), "who asks for it gets it");
+        assert!(last.contains(SECRET), "the source itself shows it");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn ways_to_write_one_value_have_one_fingerprint() {
 }
 
 #[test]
-fn what_has_no_canonical_form_is_refused_with_its_place() {
+fn a_document_without_canonical_form_is_refused_with_its_position() {
     for (text, place) in [
         (r#"{"a":1,"b":{"c":1,"c":1}}"#, "byte 11"),
         (r#"{"a":1,"\u0061":2}"#, "byte 0"),

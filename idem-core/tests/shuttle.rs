@@ -85,7 +85,7 @@ fn a_response_sealed_beside_a_release_is_either_there_or_refused() {
 }
 
 #[test]
-fn tokens_grow_across_release_whoever_claims() {
+fn tokens_grow_across_release_for_every_claimer() {
     shuttle::check_random(
         || {
             let store = MemoryStore::new();

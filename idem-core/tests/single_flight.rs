@@ -138,7 +138,7 @@ async fn settled() {
 }
 
 #[tokio::test]
-async fn sixty_four_callers_ask_twice() {
+async fn sixty_four_callers_make_two_calls() {
     let (store, shared) = shared();
     let first = claims(&shared, request("a"));
     store.until_claims(1).await;
@@ -163,7 +163,7 @@ async fn sixty_four_callers_ask_twice() {
 }
 
 #[tokio::test]
-async fn who_asks_later_is_never_told_what_was_true_before() {
+async fn a_later_caller_never_gets_an_earlier_state() {
     let (store, shared) = shared();
     let holder = request("a");
     let claim = store
@@ -187,7 +187,7 @@ async fn who_asks_later_is_never_told_what_was_true_before() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_asks_again_is_told_that_it_is_the_holder() {
+async fn an_attempt_that_claims_again_is_still_the_holder() {
     let (store, shared) = shared();
     let holder = request("a");
     let lost = claims(&shared, holder.clone());
@@ -213,17 +213,17 @@ async fn an_attempt_that_asks_again_is_told_that_it_is_the_holder() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_takes_nobody_along() {
+async fn a_dropped_caller_takes_no_other_along() {
     let (store, shared) = shared();
     let first = claims(&shared, request("a"));
     store.until_claims(1).await;
-    let asking = claims(&shared, request("a"));
+    let sender = claims(&shared, request("a"));
     settled().await;
     let [second, third] = [claims(&shared, request("a")), claims(&shared, request("a"))];
     settled().await;
     // The caller that was to send for the others.
-    asking.abort();
-    assert!(asking.await.is_err());
+    sender.abort();
+    assert!(sender.await.is_err());
     store.open();
     assert_eq!(first.await.unwrap().unwrap().name(), "acquired");
     for other in [second, third] {

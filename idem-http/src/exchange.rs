@@ -139,7 +139,7 @@ where
             biased;
             ran = running => ran,
             () = given_up(gone, &has_begun) => {
-                // The client is gone, so this response reaches nobody.
+                // The client is gone, so this response reaches no client.
                 return Ok(answer::shutting_down().into_response(&guard.policy));
             }
         };

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_never_be_replayed_is_not_even_when_asked_for() {
+    fn a_header_that_may_never_be_replayed_is_not_even_when_requested() {
         let mut rules = ReplayedHeaders::none();
         let mut headers = HeaderMap::new();
         for name in NEVER {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_told_why() {
+    fn an_invalid_key_is_refused_with_the_reason() {
         let long = "x".repeat(256);
         let long_quoted = format!("\"{long}\"");
         for (value, expected) in [

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pointer_names_is_masked_and_nothing_else() {
+    fn the_value_at_a_pointer_is_masked_and_nothing_else() {
         for (pointer, at) in [
             ("/card/number", "/card/number"),
             ("card/number", "/card/number"),

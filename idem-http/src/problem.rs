@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_tells_services_around_it_what_it_is_about() {
+    fn a_response_carries_its_problem_type_for_services_around_it() {
         let problem = Problem::new(ProblemType::KeyMissing, "");
         let response = problem.into_response::<Full<Bytes>>(&HttpPolicy::ietf());
         let kind = response.extensions().get::<ProblemType>();

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_keeps_2xx_to_4xx_but_for_429() {
+    fn the_default_keeps_2xx_to_4xx_except_429() {
         let statuses = Statuses::default();
         for kept in [200, 201, 204, 303, 400, 404, 409, 428, 430, 499] {
             assert!(has(&statuses, kept), "{kept}");

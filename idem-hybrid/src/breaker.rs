@@ -35,7 +35,7 @@ enum State {
 
 /// The right to make one call; its end must be reported to the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "the breaker has to be told how the call ended"]
+#[must_use = "the breaker needs the end of the call"]
 pub(crate) enum Permit {
     /// One of many calls.
     Call,

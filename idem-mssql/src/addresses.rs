@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_all_refuse_the_error_says_so() {
+    async fn when_all_refuse_the_error_names_that() {
         let gone = TcpListener::bind(any())
             .await
             .unwrap()

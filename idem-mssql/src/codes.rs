@@ -133,7 +133,7 @@ mod tests {
     /// <https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues>,
     /// and those that `Microsoft.Data.SqlClient` retries by default.
     #[test]
-    fn what_microsoft_calls_transient_is_retried() {
+    fn an_error_that_microsoft_calls_transient_is_retried() {
         for code in [
             64, 233, 926, 4060, 4221, 10053, 10054, 10060, 10928, 10929, 10936, 40143, 40197,
             40501, 40540, 40613, 42108, 42109, 49918, 49919, 49920, 1204, 1205, 1222, 997, 669,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_that_is_not_known_is_told_from_one_that_failed() {
+    fn an_unknown_statement_is_distinguished_from_a_failed_one() {
         assert!(is_unknown(102, "Incorrect syntax near 'MERGE'."));
         for message in [
             "'MERGE' is not currently supported in Babelfish",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_babelfish_has_no_number_for_is_read() {
+    fn an_error_without_a_number_on_babelfish_is_read() {
         for (kind, effect, messages) in [
             (
                 Contention,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rolled_everything_back_is_repeated_as_a_whole() {
+    fn only_an_error_that_rolled_everything_back_repeats_the_whole() {
         for code in [1205, 3960, 3966, 41301, 41302, 41305, 41325] {
             assert!(rolls_back(code, ""), "{code}");
         }

@@ -192,7 +192,7 @@ fn server_says(error: &Error, says: fn(u32, &str) -> bool) -> bool {
 }
 
 /// Returns whether the object that the server was to create existed already, or was being created
-/// for somebody else.
+/// by another session.
 pub(crate) fn is_created_elsewhere(error: &Error) -> bool {
     matches!(
         server_code(error),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_corrupt() {
+    fn a_cell_of_another_type_is_corrupt() {
         let text = ColumnData::String(Some("1".into()));
         for cell in [text, ColumnData::I64(None), ColumnData::F64(Some(1.0))] {
             let error = Columns(&row(cell)).number(0).unwrap_err();

@@ -53,8 +53,9 @@ impl MssqlStore {
     /// version, and their columns, keys, indexes and triggers and this user's privileges must be as
     /// the statements need them. Only reads.
     ///
-    /// A server may hide a trigger from a user who has no right to its definition. Babelfish hides it
-    /// from everybody except its owner. Run this as the owner of the tables to see every difference.
+    /// A server may hide a trigger from a user without the right to its definition. Babelfish hides
+    /// it from all users except its owner. Run this as the owner of the tables to see every
+    /// difference.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Schema for MssqlSchema<'_> {
         }
     }
 
-    /// The script asks again which tables are missing, under its lock.
+    /// The script checks again which tables are missing, under its lock.
     async fn create(&self, _missing: &[Table]) -> Result<()> {
         create_once_more(|| self.0.create(), is_created_elsewhere).await
     }

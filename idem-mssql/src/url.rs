@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn an_omitted_option_has_a_default() {
         let config = parse("sqlserver://sa@localhost?encrypt=off").unwrap();
         assert_eq!(config.get_addr(), "localhost:1433");
         let shown = shown("mssql://sa@[::1]/?encrypt=off");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_without_the_password() {
+    fn an_unreadable_url_is_refused_without_the_password() {
         for (url, named) in [
             (
                 "mssql://sa:secret@localhost/master?encrypt=maybe",

@@ -15,7 +15,7 @@ use idem_mssql::{
     is_transaction_retryable,
 };
 
-/// With this configuration, the store does not ask the server for its version.
+/// With this configuration, the store does not read the server's version.
 fn config() -> Config {
     Config::new().with_claim_method(ClaimMethod::InsertWhereNotExists)
 }
@@ -39,7 +39,7 @@ fn is(error: &Error, kind: ErrorKind, effect: Effect) {
 
 async fn connect_error(url: &str) -> Error {
     let connected: Result<_> = MssqlStore::connect(url, hasty()).await;
-    connected.expect_err("nobody answers")
+    connected.expect_err("no server answers")
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_connection_that_is_cut_may_hide_an_effect_of_a_write() {
 }
 
 #[tokio::test]
-async fn a_half_read_answer_is_nobody_elses() {
+async fn a_half_read_answer_reaches_no_other_caller() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Zero, Answer::HalfARow]);
     let server = server.await.unwrap();
     let store = store(&server, config());
@@ -170,7 +170,7 @@ async fn a_statement_is_sent_again_after_a_deadlock_within_a_bound() {
 }
 
 #[tokio::test]
-async fn a_lost_race_is_asked_about_again_within_a_bound() {
+async fn a_lost_race_is_repeated_within_a_bound() {
     let server = FakeServer::start(Welcome::Login, &[Answer::Error(2627, 14); 40]);
     let server = server.await.unwrap();
     let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
@@ -211,18 +211,18 @@ async fn a_locked_key_is_contention_and_waited_for_once() {
     let server = server.await.unwrap();
     let store = store(&server, config());
     let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
-    for asked in [1, 2, 2, 2] {
+    for requests in [1, 2, 2, 2] {
         let error = store.claim(&request).await.unwrap_err();
         is(&error, ErrorKind::Contention, Effect::None);
         assert!(is_transaction_retryable(&error));
         // One statement that waits, one read of the committed record, and then none for a moment.
-        assert_eq!(server.requests(), asked);
+        assert_eq!(server.requests(), requests);
     }
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn the_longest_time_outs_are_no_panic() {
+async fn the_maximum_timeouts_are_no_panic() {
     let server = FakeServer::start(Welcome::Login, &[]).await.unwrap();
     let manager = Manager::from_url(&server.url()).unwrap();
     let pool = Pool::builder(manager.with_connect_timeout(Duration::MAX));

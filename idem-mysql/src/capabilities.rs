@@ -56,7 +56,7 @@ impl Operations {
     }
 
     /// Reads first, because a stale version or a repetition is then answered without a write. The
-    /// count of the raising statement proves who raised the mark.
+    /// count of the raising statement proves whether this call raised the mark.
     pub(crate) async fn advance(
         &self,
         session: &mut Session<'_>,

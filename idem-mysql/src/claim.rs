@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_learnt() {
+    fn the_estimator_decides_the_order() {
         assert!(!inserts_first(&[]), "nothing is known yet");
         assert!(inserts_first(&[false; 50]));
         assert!(!inserts_first(&[true; 50]));

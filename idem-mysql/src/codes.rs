@@ -122,7 +122,7 @@ const MEANINGS: &[Meaning] = &[
         numbers: &[4031],
         kind: ErrorKind::Unavailable,
         effect: Effect::None,
-        message: "the server had closed the connection because nothing was asked for longer than wait_timeout (4031); \
+        message: "the server had closed the connection because it was idle for longer than wait_timeout (4031); \
                   ask again",
     },
     // While a statement runs, or while its answer is sent.

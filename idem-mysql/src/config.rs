@@ -60,7 +60,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Fixes which statement a claim sends first, for tests: by default a store learns it.
+    /// Fixes which statement a claim sends first, for tests: by default an estimator decides.
     #[doc(hidden)]
     #[must_use]
     pub fn with_inserts_first(mut self, inserts_first: bool) -> Self {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_timeout_is_a_year() {
+    fn the_maximum_timeout_is_a_year() {
         let config = Config::new().with_timeout(Duration::MAX);
         assert_eq!(config.timeout(), MAX_TIME);
         assert!(

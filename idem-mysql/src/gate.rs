@@ -1,5 +1,5 @@
-//! Decides who may send a statement that could meet a key's lock, and remembers the keys whose lock
-//! was met.
+//! Decides which caller may send a statement that could meet a key's lock, and remembers the keys
+//! whose lock was met.
 
 use idem_core::backend::{LockedKeys, TryTurn, Turn};
 use idem_core::{Key, Result};

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_told_apart() {
+    fn versions_are_distinguished() {
         use Dialect::{MariaDb, MySql};
         for (dialect, version, suits) in [
             (MariaDb, "10.11.14-MariaDB-0+deb12u2", true),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_transaction_survives_is_known() {
+    fn the_settings_decide_whether_a_transaction_survives() {
         let mut server = server(Dialect::MariaDb, "10.11.14-MariaDB");
         let facts = server.facts();
         assert!(facts.keeps_transaction && facts.locks_gaps);

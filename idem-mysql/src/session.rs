@@ -204,8 +204,8 @@ impl<'s> Session<'s> {
         if !again {
             return Err(fault.into_error(sent));
         }
-        // Nobody else waits for this connection meanwhile. A caller's pool pings each connection
-        // that is handed back.
+        // No other caller waits for this connection meanwhile. A caller's pool pings each
+        // connection that is handed back.
         if !self.is_callers() {
             self.park();
         }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_the_meaning_of_statements_is_named() {
+    fn a_setting_that_changes_the_meaning_of_statements_is_named() {
         let plain = Session {
             autocommit: 1,
             completion_type: "NO_CHAIN".to_owned(),

@@ -193,8 +193,8 @@ pub(crate) const KEYS: List = List {
 pub(crate) const INSERT_NEW: &str = concat!(insert!("IGNORE "), "{rows}");
 
 /// The same for one record in a caller's transaction, whose own insert id it leaves alone. The row
-/// shows who won, never the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes the
-/// same for both (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
+/// shows the winner, never the number of affected rows, which the driver's CLIENT_FOUND_ROWS makes
+/// the same for both (<https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>).
 pub(crate) const INSERT: &str = concat!(
     insert!(""),
     insert_row!("", "{probe_in}"),

@@ -88,8 +88,8 @@ async fn until_there(store: &MySqlStore) -> Result<(), BoxError> {
     Ok(store.verify().await?)
 }
 
-/// Claims the keys from every node with several writers each, in other orders; returns who acquired
-/// which key.
+/// Claims the keys from every node with several writers each, in other orders; returns the holder
+/// of each key.
 async fn claim_everywhere(
     stores: &[MySqlStore],
     ids: &[String],
@@ -129,7 +129,7 @@ async fn claim_everywhere(
 }
 
 fn all_won_once(winners: &HashMap<String, u32>) {
-    assert_eq!(winners.len(), KEYS, "keys that somebody acquired");
+    assert_eq!(winners.len(), KEYS, "acquired keys");
     let twice: Vec<_> = winners.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "acquired more than once: {twice:?}");
 }

@@ -113,9 +113,9 @@ async fn complete_until_killed(store: MySqlStore, round: u32, writer: u32) -> Ve
 async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
         // The pool's old connections are dead; a caller repeats the call.
-        let asked = request(claim.key().id());
+        let duplicate = request(claim.key().id());
         let _first = store
-            .claim_retrying(&asked, Duration::from_secs(30))
+            .claim_retrying(&duplicate, Duration::from_secs(30))
             .await?;
         let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
             return Err("an acknowledged completion is lost".into());
@@ -126,8 +126,8 @@ async fn check(store: &MySqlStore, acknowledged: &[Claim]) -> Result<(), BoxErro
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still. The server's own housekeeping may
-/// move it, so a few tries are allowed. A thousand writes would move it in each.
+/// No other client writes to this server, so the log stands still. The server's own housekeeping
+/// may move it, so a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
     let server = start_private(server, &Options::new())?;
     runtime.block_on(async {
@@ -141,7 +141,7 @@ fn quiet(runtime: &Runtime, server: &str) -> Result<(), BoxError> {
         store
             .complete(&claim, &Response::new(200, "done"), HOUR)
             .await?;
-        // The store has learnt that keys are fresh.
+        // The store expects fresh keys now.
         for number in 0..64 {
             let _fresh = store.claim(&request(format!("fresh-{number}"))).await?;
         }
@@ -175,7 +175,7 @@ async fn log_position(store: &MySqlStore) -> Result<u64, BoxError> {
     let mut lines = report.lines();
     let position = lines.find_map(|line| line.strip_prefix("Log sequence number"));
     Ok(position
-        .ok_or("the server tells no position")?
+        .ok_or("the server returns no position")?
         .trim()
         .parse()?)
 }

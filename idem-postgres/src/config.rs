@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_time_out_can_be_added_to_now() {
+    fn the_maximum_timeout_can_be_added_to_now() {
         let config = Config::new().with_timeout(Duration::MAX);
         assert_eq!(config.timeout(), MAX_TIME);
         let _later = std::time::Instant::now() + config.timeout();

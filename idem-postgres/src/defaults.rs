@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_worked_with_is_refused_with_its_cure() {
+    fn an_unusable_setting_is_refused_with_its_remedy() {
         assert!(state().check_server().is_ok() && state().check_defaults(true).is_ok());
         let refused = |result: Result<()>, cure: &str| {
             let error = result.unwrap_err();

@@ -131,8 +131,8 @@ macro_rules! acquire_existing {
 }
 
 /// `$1..$3` key, `$4` fingerprint, `$5` attempt id, `$6` lease, `$7` retention, `$8` whether a
-/// stale claim fails, `$9` metadata. Inserts a key that has no row. The returned row proves who
-/// won, as in [`CLAIM`].
+/// stale claim fails, `$9` metadata. Inserts a key that has no row. The returned row proves
+/// which claim won, as in [`CLAIM`].
 ///
 /// No row comes back when the key has a row in any state, or when one was committed since the
 /// snapshot was taken (READ COMMITTED; this statement is not sent in a caller's transaction). Then
@@ -188,8 +188,8 @@ WHERE {mine} = 0 AND r.scope = $1 AND r.operation = $2 AND r.id = $3"
 /// The read `held` finds a live record that this claim must not touch. Then nothing is written, no
 /// row is locked, and no transaction id is taken. (The table is locked in ROW EXCLUSIVE mode, as by
 /// any statement that could write; that blocks no reader or writer.) Otherwise the insert decides:
-/// its unique index lets one row in, and the returned row proves who won. The read is never taken
-/// as proof that the key is free.
+/// its unique index lets one row in, and the returned row proves which claim won. The read is never
+/// taken as proof that the key is free.
 ///
 /// No row comes back when the winner commits between the snapshot, which shows neither row, and the
 /// insert, which then meets the winner's row. A repeated claim sees it.

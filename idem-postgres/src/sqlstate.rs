@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pooler_says_is_not_taken_for_mixed_up_statements() {
+    fn a_poolers_error_is_not_taken_for_mixed_up_statements() {
         for message in [
             "server conn crashed?",
             "no more connections allowed (max_client_conn)",

@@ -196,7 +196,7 @@ mod tests {
     use crate::config::Notifications;
 
     #[test]
-    fn changes_are_told_where_that_was_chosen() {
+    fn changes_are_notified_where_configured() {
         let plain = Config::new();
         let notifying = plain.clone().with_notifications(Notifications::Changes);
         for (config, notifies) in [(plain, false), (notifying, true)] {

@@ -124,9 +124,9 @@ async fn complete_until_killed(store: PostgresStore, round: u32, writer: u32) ->
 async fn check(store: &PostgresStore, acknowledged: &[Claim]) -> Result<(), BoxError> {
     for claim in acknowledged {
         // The pool's old connections are dead; a caller repeats the call.
-        let asked = request(claim.key().id());
+        let duplicate = request(claim.key().id());
         let _first = store
-            .claim_retrying(&asked, Duration::from_secs(30))
+            .claim_retrying(&duplicate, Duration::from_secs(30))
             .await?;
         let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
             return Err("an acknowledged completion is lost".into());
@@ -137,8 +137,8 @@ async fn check(store: &PostgresStore, acknowledged: &[Claim]) -> Result<(), BoxE
     Ok(())
 }
 
-/// Nobody else writes to this server, so the log stands still. The server's own housekeeping may
-/// move it, so a few tries are allowed. A thousand writes would move it in each.
+/// No other client writes to this server, so the log stands still. The server's own housekeeping
+/// may move it, so a few tries are allowed. A thousand writes would move it in each.
 fn quiet(runtime: &Runtime) -> Result<(), BoxError> {
     let server = start_private("postgres", &Options::new())?;
     runtime.block_on(async {

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let backoff = Backoff::default();
         for (deliveries, seconds) in [(0, 1), (1, 1), (2, 2), (5, 16), (10, 300), (u64::MAX, 300)] {
             let (delay, full) = (backoff.after(deliveries), Duration::from_secs(seconds));

@@ -21,7 +21,7 @@ use crate::{Disposition, NotDone, Reason};
 ///
 /// `Debug` does not show the value.
 #[derive(Debug)]
-#[must_use = "the broker has to be told"]
+#[must_use = "the broker needs the disposition"]
 pub struct Handled<T>(Result<Outcome<T>, NotDone>);
 
 impl<T> Handled<T> {

@@ -1,11 +1,11 @@
-//! [`Intent`]: a request by somebody to do something to a target.
+//! [`Intent`]: a user's request to do something to a target.
 
 use idem_core::key::Target;
 use idem_core::{Fingerprint, Key, Result};
 use serde::Serialize;
 
-/// A request by somebody to do something to a target. Two equal intents are one job, within the
-/// window of the intent's policy.
+/// A user's request to do something to a target. Two equal intents are one job, within the window
+/// of the intent's policy.
 ///
 /// The job's payload is not compared, except with [`with_payload`](Self::with_payload).
 #[derive(Debug, Clone, PartialEq, Eq)]

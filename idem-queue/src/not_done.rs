@@ -47,7 +47,7 @@ pub enum Reason {
     #[error("the message was done before, with another kind of value")]
     Unreadable(#[source] Error),
     /// The store did not decide; the work did not run.
-    #[error("the store gave no verdict")]
+    #[error("the store did not decide")]
     Store(#[source] Error),
 }
 

@@ -135,7 +135,7 @@ async fn a_temporary_error_at_the_last_delivery_is_recorded() {
 }
 
 #[tokio::test]
-async fn what_was_delivered_too_often_is_not_tried_again() {
+async fn a_message_delivered_too_often_is_not_tried_again() {
     let store = MemoryStore::new();
     let consumer = consumer(store.clone());
     let work = async |_: Work| -> Result<String, WorkError> { panic!("it kills its consumers") };
@@ -145,7 +145,7 @@ async fn what_was_delivered_too_often_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn what_was_done_is_acknowledged_however_often_it_comes() {
+async fn a_done_message_is_acknowledged_however_often_it_comes() {
     let consumer = consumer(MemoryStore::new());
     works(&consumer, &message(1)).await.into_result().unwrap();
     let late = works(&consumer, &message(99)).await;
@@ -317,7 +317,7 @@ async fn a_consumer_that_is_dropped_in_the_middle_leaves_the_message_free() {
 }
 
 #[tokio::test]
-async fn who_was_paused_and_overtaken_does_not_acknowledge() {
+async fn a_consumer_that_was_paused_and_overtaken_does_not_acknowledge() {
     let store = Fragile::default();
     let consumer = consumer(store.clone());
     let work = async |work: Work| {

@@ -52,7 +52,7 @@ async fn succeeds(jobs: &Jobs, ticket: &Ticket) -> Ran<u32> {
 }
 
 #[tokio::test]
-async fn a_second_click_is_told_of_the_first_ones_job() {
+async fn a_second_click_returns_the_first_ones_job() {
     let (jobs, queue) = jobs(MINUTE);
     let intent = build("user-7", "My  Project ");
     let first = ticket(enqueue(&jobs, &queue, &intent, "41").await);
@@ -100,7 +100,7 @@ async fn after_the_window_it_is_a_new_job() {
 }
 
 #[tokio::test]
-async fn what_failed_or_was_cancelled_is_no_duplicate() {
+async fn a_failed_or_cancelled_job_has_no_duplicates() {
     let (jobs, queue) = jobs(MINUTE);
     let intent = build("user-7", "project");
     let first = ticket(enqueue(&jobs, &queue, &intent, "41").await);
@@ -123,7 +123,7 @@ async fn what_failed_or_was_cancelled_is_no_duplicate() {
 }
 
 #[tokio::test]
-async fn another_payload_breaks_the_window_if_asked() {
+async fn another_payload_breaks_the_window_if_configured() {
     let (jobs, queue) = jobs(MINUTE);
     let plain = build("user-7", "project");
     let with = |commit: &str| plain.clone().with_payload(&("commit", commit)).unwrap();

@@ -59,7 +59,7 @@ async fn jobs_at_once_run_once() {
 }
 
 #[tokio::test]
-async fn errors_are_what_the_queue_understands() {
+async fn errors_are_the_ones_that_the_queue_understands() {
     let layer = layer().with_error(|not_done| match not_done.disposition() {
         Disposition::Requeue { .. } => "retry".into(),
         _ => "abort".into(),

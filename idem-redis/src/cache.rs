@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_tells_its_age_and_what_is_left() {
+    fn an_entry_has_its_age_and_the_time_left() {
         let found = hit(value(1_000, 9_000), 4_000).unwrap();
         assert_eq!(found.entry, "entry");
         assert_eq!(found.age, Duration::from_micros(3_000));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_no_hit() {
+    fn an_entry_that_cannot_be_judged_is_no_hit() {
         assert!(hit(value(1_000, 9_000), 9_000).is_none());
         assert!(hit(value(1_000, 9_000), 999).is_none());
         assert!(hit(value(i64::MIN, i64::MAX), 0).is_some());

@@ -28,8 +28,8 @@ pub(crate) struct Claiming {
 
 impl Claiming {
     pub(crate) fn new(link: &Arc<Link>, operations: &Arc<Operations>) -> Self {
-        // A caller whose write was not replicated must learn so, and no other caller: then each
-        // claim has a script of its own.
+        // A caller whose write was not replicated must get that error, and no other caller: then
+        // each claim has a script of its own.
         let config = &operations.config;
         let alone =
             !config.batching() || !link.connector.is_one_node() || config.replicas().is_some();

@@ -95,17 +95,17 @@ mod tests {
     #[test]
     fn the_estimate_is_never_too_early() {
         let clock = ServerClock::new();
-        let asked = clock.base + Duration::from_secs(5);
+        let sent_at = clock.base + Duration::from_secs(5);
         // Read by the server at any moment until the answer came.
-        clock.learn(asked, 1_000_000_000);
-        assert_eq!(clock.at(asked), 1_000_000_000);
-        let then = asked + Duration::from_secs(2);
+        clock.learn(sent_at, 1_000_000_000);
+        assert_eq!(clock.at(sent_at), 1_000_000_000);
+        let then = sent_at + Duration::from_secs(2);
         assert_eq!(clock.at(then), 1_002_000_000);
         assert_eq!(clock.at(clock.base), 995_000_000);
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let answer = Value::Array(vec![text("1700000000"), text("000042")]);
         assert_eq!(time(&answer), Some(1_700_000_000_000_042));

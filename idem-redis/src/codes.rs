@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_may_have_happened() {
+    fn an_unlisted_code_has_an_unknown_effect() {
         assert_eq!(by_code("NEWCODE"), None);
         assert_eq!(by_text("something new").1, Effect::Unknown);
         assert_eq!(by_text("é").1, Effect::Unknown);

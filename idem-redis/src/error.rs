@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_may_have_happened() {
+    fn an_unknown_error_has_an_unknown_effect() {
         let error = classify(server_error("ERR something new"), Access::Write);
         assert_eq!(
             (error.kind(), error.effect()),

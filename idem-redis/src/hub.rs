@@ -48,7 +48,7 @@ struct State {
 /// An order to the task that owns the connection.
 enum Order {
     Subscribe(String),
-    /// If nobody listens any more.
+    /// If the channel has no listener any more.
     Unsubscribe(String),
 }
 
@@ -180,7 +180,7 @@ impl fmt::Debug for Shared {
 }
 
 /// Maintains a connection as long as the hub lives, and replaces it when it is lost. Ends when
-/// nobody listens at that moment.
+/// no key has a listener at that moment.
 async fn serve(hub: Weak<Shared>, link: Arc<Link>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut pause = FIRST_PAUSE;
     loop {

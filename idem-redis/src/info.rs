@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_setting_to_change() {
+    fn each_problem_names_the_setting_to_change() {
         let evicts = "redis_version:7.2.4\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\nrole:master\r\n";
         let cases = [
             ("redis_version:6.0.16\r\n", "6.2 or later"),

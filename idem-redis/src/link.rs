@@ -25,7 +25,7 @@ const MAX_RETRIES: u32 = 8;
 /// clock.
 const MAX_DATES: u32 = 3;
 
-/// The first pause before that, doubled each time: all nodes take a moment to learn of a failover.
+/// The first pause before that, doubled each time: all nodes take a moment to see a failover.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
 /// One shared connection at a time. It is given up when it is lost, when an answer does not come in
@@ -387,7 +387,7 @@ impl Link {
 
     /// The next caller connects anew. In a cluster only one node fails, and the keys of the others
     /// must not wait for it: their connection is used until a new one is there, which knows by then
-    /// who has that node's keys.
+    /// the new node of these keys.
     fn give_up(&self, generation: u64) {
         if self.connector.is_one_node() {
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_host_and_a_port() {
+    fn an_address_is_a_host_and_a_port() {
         assert_eq!(address("127.0.0.1:7000"), Some(("127.0.0.1", 7000)));
         assert_eq!(address("[::1]:7000"), Some(("::1", 7000)));
         assert_eq!(address(""), None);

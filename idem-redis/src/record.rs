@@ -89,9 +89,9 @@ impl Stored {
         })
     }
 
-    /// Returns what a claimant learns from this record, if it is live and the claimant may not
-    /// write anything; `None` where the script has to decide, such as for a claim that is stale, or
-    /// the claimant's own.
+    /// Returns the outcome of a claim that meets this record, if it is live and the claimant may
+    /// not write anything; `None` where the script has to decide, such as for a claim that is
+    /// stale, or the claimant's own.
     pub(crate) fn answers(&self, request: &ClaimRequest) -> Option<ClaimOutcome> {
         let columns = self.columns().ok()?;
         if columns.state == StoredRecord::RELEASED || columns.expires_at <= self.now {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_is_in_its_place() {
+    fn every_column_is_at_its_index() {
         let stored = Stored::new(written(), 99);
         let columns = stored.columns().unwrap();
         assert_eq!((columns.state, columns.attempts, columns.token), (1, 2, 10));

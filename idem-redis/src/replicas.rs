@@ -70,7 +70,7 @@ async fn serve(waits: Arc<Waits>, mut connection: Connection, replicas: Replicas
         if callers.is_empty() {
             return;
         }
-        // A caller whose sender is dropped learns that the connection is lost.
+        // A caller whose sender is dropped gets the error that the connection is lost.
         if let Ok(answer) = connection.command(&wait).await {
             let acknowledged = count(answer);
             for caller in callers {

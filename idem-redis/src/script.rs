@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_takes_the_place_of_the_hash() {
+    fn the_text_replaces_the_hash() {
         let script = Script::new("return ARGV[1]");
         let call = script.call("key").arg(&b"\x00\xff"[..]).arg(7);
         let args = |cmd: &Cmd| -> Vec<Vec<u8>> {

@@ -63,7 +63,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// A script that may not publish does its work nevertheless, and wakes nobody.
+    /// A script that may not publish does its work nevertheless, and wakes no listener.
     async fn check_announcing(&self) -> Result<()> {
         if !self.operations.config.notifies() {
             return Ok(());

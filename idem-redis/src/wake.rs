@@ -9,7 +9,7 @@ use crate::store::{BACKEND, RedisStore};
 /// Results, failures and releases are published (`PUBLISH`, in the same script that writes them) on
 /// a channel for each key. One connection receives them for all waiting runs of this process; in a
 /// cluster it may be to any node, because the nodes pass publications on. Publishing takes the
-/// server some microseconds where nobody listens:
+/// server some microseconds, even without listeners:
 /// [`Config::with_notifications`](crate::Config::with_notifications) turns it off.
 ///
 /// Publications are not kept, so a hint is lost when a connection is: every listener is notified

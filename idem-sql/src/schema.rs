@@ -148,7 +148,7 @@ pub async fn migrate(schema: &impl Schema) -> Result<()> {
         return Ok(());
     }
     schema.create(&missing).await?;
-    // The DDL leaves a table of somebody else's with the same name alone.
+    // The DDL leaves another application's table with the same name alone.
     check_tables(schema).await
 }
 
@@ -203,7 +203,7 @@ async fn missing<S: Schema>(schema: &S) -> Result<Vec<Table>> {
     Ok(missing)
 }
 
-/// Runs `create` again where somebody else created the same object between its check and its
+/// Runs `create` again where another session created the same object between its check and its
 /// creation, which are not atomic by themselves.
 ///
 /// # Errors

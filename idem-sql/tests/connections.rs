@@ -60,7 +60,7 @@ fn run(test: impl Future<Output = TestResult>) -> TestResult {
 }
 
 #[test]
-fn a_connection_that_is_done_with_is_lent_again() -> TestResult {
+fn a_returned_connection_is_given_out_again() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
         let mut guard = fixture.acquire().await?;
@@ -73,7 +73,7 @@ fn a_connection_that_is_done_with_is_lent_again() -> TestResult {
 }
 
 #[test]
-fn a_connection_that_was_dropped_is_closed_and_its_place_free() -> TestResult {
+fn a_connection_that_was_dropped_is_closed_and_its_slot_free() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
         let mut guard = fixture.acquire().await?;
@@ -125,7 +125,7 @@ fn a_connection_whose_use_was_cancelled_is_closed() -> TestResult {
 }
 
 #[test]
-fn the_one_that_was_handed_back_last_is_lent_first() -> TestResult {
+fn the_connection_returned_last_is_given_out_first() -> TestResult {
     run(async {
         let fixture = Fixture::new(3)?;
         let mut guard = Vec::new();
@@ -146,7 +146,7 @@ fn the_one_that_was_handed_back_last_is_lent_first() -> TestResult {
 }
 
 #[test]
-fn nothing_is_lent_after_the_close() -> TestResult {
+fn no_connection_is_given_out_after_the_close() -> TestResult {
     run(async {
         let fixture = Fixture::new(2)?;
         let clone = fixture.connections.clone();
@@ -162,7 +162,7 @@ fn nothing_is_lent_after_the_close() -> TestResult {
 }
 
 #[test]
-fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_place() -> TestResult {
+fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_slot() -> TestResult {
     run(async {
         let options = SqliteConnectOptions::from_str("sqlite:/nowhere/at/all.db")?;
         let connections = Connections::<Sqlite>::new(options, 1)?;
@@ -174,7 +174,7 @@ fn a_connection_that_cannot_be_made_is_an_error_and_takes_no_place() -> TestResu
 }
 
 #[test]
-fn what_is_shown_names_no_server() -> TestResult {
+fn the_debug_output_names_no_server() -> TestResult {
     run(async {
         let fixture = Fixture::new(1)?;
         let shown = format!("{:?} {:?}", fixture.connections, fixture.acquire().await?);

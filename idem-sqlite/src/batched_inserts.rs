@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_a_row_is_left_whatever_its_state() {
+    async fn a_key_with_a_row_is_left_whatever_its_state() {
         let (_folder, store) = store().await;
         let ClaimOutcome::Acquired(done) = store.claim(&request("done")).await.unwrap() else {
             panic!("a fresh key")
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_inserted_is_what_a_claim_writes() {
+    async fn an_inserted_row_is_the_row_that_a_claim_writes() {
         let (_folder, store) = store().await;
         let attempt = AttemptId::random();
         let requests = |series: &str| {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn callers_in_company_are_answered_each_for_itself() {
+    async fn concurrent_callers_each_get_their_own_answer() {
         let (_folder, store) = store().await;
         let mut claims = tokio::task::JoinSet::new();
         for number in 0..200 {

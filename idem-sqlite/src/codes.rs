@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_committed_has_an_unknown_effect() {
+    fn a_possibly_committed_write_has_an_unknown_effect() {
         for primary in [7, 10, 11, 13, 26] {
             let extended = EXTENDED.iter().filter(|row| row.0 == primary);
             let codes = extended.flat_map(|(_, numbers)| numbers.clone());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_has_an_unknown_effect() {
+    fn an_unlisted_code_has_an_unknown_effect() {
         for code in [
             16,
             27,

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_longest_timeout_panics_nowhere() {
+    async fn the_maximum_timeout_panics_nowhere() {
         use idem_core::{ClaimRequest, Error, Fingerprint, IdempotencyStore, Key};
 
         let folder = tempfile::tempdir().unwrap();

@@ -50,7 +50,7 @@ fn identity(file: &Metadata) -> Identity {
     (file.dev(), file.ino())
 }
 
-/// SQLite opens files so that nobody can delete them there.
+/// SQLite opens files so that they cannot be deleted there.
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> Identity {
     (0, 0)
@@ -100,7 +100,7 @@ impl DatabaseFile {
         self.look(Effect::None)
     }
 
-    /// Checks after a commit, before it is acknowledged: it may be in a file that nobody finds.
+    /// Checks after a commit, before it is acknowledged: it may be in a deleted file.
     pub(crate) fn after_write(&self) -> Result<()> {
         self.look(Effect::Unknown)?;
         match self.0.as_deref() {
@@ -173,7 +173,7 @@ mod tests {
 
     /// Replaces the file after the check before the write, and before the commit.
     #[tokio::test]
-    async fn what_is_committed_into_a_deleted_file_is_not_acknowledged() {
+    async fn a_commit_into_a_deleted_file_is_not_acknowledged() {
         for name in ["idem.db", "idem.db-wal"] {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}/idem.db", folder.path().display());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_by_another_thread_meanwhile_disturbs_no_read() {
+    fn a_check_by_another_thread_meanwhile_disturbs_no_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("idem.db");
         std::fs::write(&path, "").unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_yet_is_learnt_when_it_is() {
+    fn a_missing_file_is_remembered_once_it_exists() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("idem.db");
         let file = DatabaseFile::new(&path, false);

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one caller waits for the write lock while nobody commits. Every write takes that lock,
+/// How long one caller waits for the write lock without a commit. Every write takes that lock,
 /// so the wait is longer than for a row of a server: a slow disk may hold it for a few hundred
 /// milliseconds.
 pub(crate) const MAX_LOCK_WAIT: Duration = Duration::from_millis(500);
 
 /// SQLite has one write lock for all keys, so an open transaction that writes blocks all other
-/// writers. One caller of the store at a time waits for the lock. When nobody has committed for
-/// [`MAX_LOCK_WAIT`], the others get `Contention` at once, for a while.
+/// writers. One caller of the store at a time waits for the lock. After [`MAX_LOCK_WAIT`] without a
+/// commit, the others get `Contention` at once, for a while.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<Inner>);
 

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_largest_token_is_told_with_its_cure() {
+    async fn the_largest_token_is_an_error_with_its_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/idem.db", folder.path().display());
         let store = SqliteStore::connect(&url, Config::new()).await.unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn claims_teach_what_comes_first() {
+    async fn claims_update_the_estimator() {
         for in_batch in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let url = format!("sqlite:{}/idem.db", folder.path().display());

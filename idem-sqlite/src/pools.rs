@@ -103,7 +103,7 @@ impl Pools {
         Ok(row)
     }
 
-    /// Reads on a connection of the shared pool, to learn its settings.
+    /// Reads on a connection of the shared pool, to find its settings.
     pub(crate) async fn read_shared(
         &self,
         query: Query<'_>,
@@ -124,9 +124,9 @@ impl Pools {
         self.own.as_ref().filter(|_| !self.shared.is_closed())
     }
 
-    /// Returns whether calls may share statements: on connections of the store's own while nobody
-    /// is known to hold the write lock. While somebody does, each call is sent alone, so that a
-    /// duplicate does not wait with the writers.
+    /// Returns whether calls may share statements: on connections of the store's own while no
+    /// transaction is known to hold the write lock. While one does, each call is sent alone, so
+    /// that a duplicate does not wait with the writers.
     pub(crate) fn may_batch(&self) -> bool {
         self.own().is_some() && self.is_idle() && !self.gate.is_waited_for()
     }

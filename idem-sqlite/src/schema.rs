@@ -199,7 +199,7 @@ mod tests {
         assert!(
             fresh
                 .iter()
-                .all(|told| told.as_ref().unwrap().name() == "acquired")
+                .all(|outcome| outcome.as_ref().unwrap().name() == "acquired")
         );
         assert_eq!(
             store.claim(&request("one")).await.unwrap().name(),

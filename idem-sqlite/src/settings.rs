@@ -34,7 +34,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     (
         "read_uncommitted",
         &["1"],
-        "what may be rolled back would be told as a result; set it to OFF",
+        "changes that may be rolled back would be returned as results; set it to OFF",
     ),
     (
         "writable_schema",

@@ -1,7 +1,7 @@
 //! The statements, each with the argument why it is safe.
 //!
 //! SQLite has one writer at a time: a statement that writes holds the write lock from its start to
-//! its commit, so it sees the latest state and nobody changes it meanwhile. Reads run beside it in
+//! its commit, so it sees the latest state, which cannot change meanwhile. Reads run beside it in
 //! WAL mode and see the latest commit. The clock is the machine's, in milliseconds. SQL reads it
 //! once per statement after the wait for the lock (`unixepoch('now')` is stable within one
 //! `sqlite3_step()`, <https://www.sqlite.org/lang_datefunc.html>).

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Wait<'p> {
     pools: &'p Pools,
     _turn: OwnedMutexGuard<()>,
-    /// The connection of callers' transactions, where the store made it. Nobody else of this store
-    /// can have the lock meanwhile, and callers come in order.
+    /// The connection of callers' transactions, where the store made it. No other caller of this
+    /// store can have the lock meanwhile, and callers come in order.
     ticket: Option<PoolConnection<Sqlite>>,
     /// The result of [`version`](Self::version) after the last commit that was noticed.
     version: Option<i64>,
@@ -68,7 +68,7 @@ impl<'p> Wait<'p> {
     ///
     /// # Errors
     ///
-    /// `Contention`, when nobody has committed for too long.
+    /// `Contention`, after too long without a commit.
     pub(crate) async fn again(&mut self) -> Result<()> {
         tokio::time::sleep(PAUSE).await;
         self.check().await
@@ -110,7 +110,7 @@ async fn version(pools: &Pools) -> Option<i64> {
 }
 
 /// A connection of the caller's pool that does not wait for the lock. Dropped before
-/// [`give_back`](Self::give_back) it is closed, so that nobody gets it with that setting.
+/// [`give_back`](Self::give_back) it is closed, so that no caller gets it with that setting.
 pub(crate) struct Hasty {
     guard: CloseUnlessDone<Sqlite>,
     millis: i64,

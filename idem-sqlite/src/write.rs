@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_would_have_to_wait_for_the_lock_is_not_run() {
+    async fn a_write_that_would_have_to_wait_for_the_lock_is_not_run() {
         let (folder, store) = store().await;
         until_idle(&store).await;
         assert_eq!(written_at_once(&store).await, Some(1));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_finds_the_lock_taken_waits_for_it() {
+    async fn a_write_that_finds_the_lock_taken_waits_for_it() {
         let (_folder, store) = store().await;
         let lock = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
         let query = || sqlx::query("INSERT INTO written VALUES (?1) RETURNING 1").bind(1);
@@ -262,7 +262,7 @@ mod tests {
         }
         let deadline = Instant::now() + MAX_LOCK_WAIT;
         while !store.pools.gate.is_waited_for() {
-            assert!(Instant::now() < deadline, "nobody tries for the lock");
+            assert!(Instant::now() < deadline, "no caller tries for the lock");
             tokio::task::yield_now().await;
         }
         let duplicate = request("held");

@@ -253,7 +253,7 @@ async fn without_a_store_nothing_is_handled_and_the_provider_comes_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_sealed_is_not_acknowledged() {
+async fn an_unsealed_event_is_not_acknowledged() {
     let store = Fragile::default();
     let (receiver, handled) = (receiver(store.clone()), Handled::default());
     Fragile::set(&store.seals_nothing, true);

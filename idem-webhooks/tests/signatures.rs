@@ -8,7 +8,7 @@ use std::time::Duration;
 use idem_webhooks::http::{HeaderMap, HeaderName, HeaderValue};
 use idem_webhooks::{Provider, Rejection, Verifier};
 use proptest::prelude::*;
-use support::Told;
+use support::FixedClock;
 
 const ALL: [Provider; 4] = [
     Provider::Stripe,
@@ -30,7 +30,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 
 fn verifier(provider: Provider, secret: &str) -> Verifier {
     let verifier = Verifier::new(provider, secret).unwrap();
-    verifier.with_clock(Told::at(NOW))
+    verifier.with_clock(FixedClock::at(NOW))
 }
 
 /// <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries#testing-the-webhook-payload-validation>
@@ -56,7 +56,7 @@ fn slacks_own_example_is_right() {
         ("x-slack-request-timestamp", "1531420618"),
     ]);
     let verifier = Verifier::new(Provider::Slack, "8f742231b10e8888abcd99yyyzzz85a5").unwrap();
-    let then = verifier.clone().with_clock(Told::at(1_531_420_618));
+    let then = verifier.clone().with_clock(FixedClock::at(1_531_420_618));
     assert_eq!(then.verify(&signed, body.as_bytes()), Ok(()));
     assert_eq!(
         verifier.verify(&signed, body.as_bytes()),
@@ -136,18 +136,18 @@ fn a_time_may_be_off_by_the_tolerance_on_either_side() {
             (NOW - 300, Ok(())),
             (NOW - 301, Err(Rejection::TooNew)),
         ] {
-            let verifier = verifier(provider, "secret").with_clock(Told::at(now));
+            let verifier = verifier(provider, "secret").with_clock(FixedClock::at(now));
             assert_eq!(verifier.verify(&signed, b"{}"), expected, "{provider}");
         }
         let strict = verifier(provider, "secret").with_tolerance(Duration::from_secs(2));
-        let late = strict.with_clock(Told::at(NOW + 3));
+        let late = strict.with_clock(FixedClock::at(NOW + 3));
         assert_eq!(late.verify(&signed, b"{}"), Err(Rejection::TooOld));
     }
 }
 
 #[test]
 fn a_time_that_was_changed_breaks_the_signature() {
-    let stripe = verifier(Provider::Stripe, "secret").with_clock(Told::at(NOW - 900));
+    let stripe = verifier(Provider::Stripe, "secret").with_clock(FixedClock::at(NOW - 900));
     let caught = stripe.sign(b"{}");
     let text = caught["stripe-signature"].to_str().unwrap();
     let renewed = text.replace(&(NOW - 900).to_string(), &NOW.to_string());
@@ -155,7 +155,7 @@ fn a_time_that_was_changed_breaks_the_signature() {
     let answer = verifier_now.verify(&headers(&[("stripe-signature", &renewed)]), b"{}");
     assert_eq!(answer, Err(Rejection::WrongSignature));
 
-    let slack = verifier(Provider::Slack, "secret").with_clock(Told::at(NOW - 900));
+    let slack = verifier(Provider::Slack, "secret").with_clock(FixedClock::at(NOW - 900));
     let mut caught = slack.sign(b"{}");
     caught.insert("x-slack-request-timestamp", NOW.into());
     let answer = verifier(Provider::Slack, "secret").verify(&caught, b"{}");
@@ -163,7 +163,7 @@ fn a_time_that_was_changed_breaks_the_signature() {
 }
 
 #[test]
-fn what_is_missing_is_missed() {
+fn a_missing_header_is_an_error() {
     for provider in ALL {
         let verifier = verifier(provider, "secret");
         for name in verifier.sign(b"{}").keys() {
@@ -176,7 +176,7 @@ fn what_is_missing_is_missed() {
 }
 
 #[test]
-fn what_is_there_twice_is_refused() {
+fn a_repeated_header_is_refused() {
     for provider in ALL {
         let verifier = verifier(provider, "secret");
         for (name, value) in &verifier.sign(b"{}") {
@@ -190,7 +190,7 @@ fn what_is_there_twice_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn a_malformed_signature_is_refused() {
     let digest = "0".repeat(64);
     let short = &digest[1..];
     let now = NOW.to_string();

@@ -240,13 +240,13 @@ impl IdempotencyStore for FileStore {
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
         let name = name(key);
-        let look = move |table: &mut Table, now| {
+        let lookup = move |table: &mut Table, now| {
             (
                 Ok(table.rows.get(&name).and_then(|row| row.record(now))),
                 false,
             )
         };
-        self.run("get", look).await
+        self.run("get", lookup).await
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {

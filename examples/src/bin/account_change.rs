@@ -1,5 +1,5 @@
-//! An operation that changes who the caller is: a guest becomes a customer, the answer is lost, and
-//! the retry comes from the customer. It still makes one account.
+//! An operation that changes the caller's identity: a guest becomes a customer, the answer is lost,
+//! and the retry comes from the customer. It still makes one account.
 //!
 //! ```console
 //! $ cargo run -p idem-examples --bin account_change

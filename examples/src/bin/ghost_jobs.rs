@@ -1,4 +1,4 @@
-//! Ghost jobs: somebody clicks "build" again, in another tab, with the name typed another way, and
+//! Ghost jobs: a user clicks "build" again, in another tab, with the name typed another way, and
 //! one build is made. Failed and cancelled builds are no duplicates.
 //!
 //! ```console
@@ -79,10 +79,10 @@ impl Shop {
         }
         let enqueued = self.enqueue_build(&intent, job).await?;
         match &enqueued {
-            Enqueued::New(ticket) => tell("click", &what, format!("job {}", ticket.job())),
+            Enqueued::New(ticket) => print_line("click", &what, format!("job {}", ticket.job())),
             Enqueued::Duplicate { job, is_done } => {
                 let state = if *is_done { "done" } else { "waiting" };
-                tell("click", &what, format!("duplicate of job {job}, {state}"));
+                print_line("click", &what, format!("duplicate of job {job}, {state}"));
             }
         }
         Ok(enqueued)
@@ -101,7 +101,7 @@ impl Shop {
                 Ok(Ran::Superseded) => "superseded, dropped".to_owned(),
                 Err(error) => error.to_string(),
             };
-            tell("worker", &format!("job {}", ticket.job()), returned);
+            print_line("worker", &format!("job {}", ticket.job()), returned);
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Shop {
     async fn cancel(&self) -> Result<(), BoxError> {
         for ticket in std::mem::take(&mut *self.queue.lock().await) {
             self.jobs.cancel(&ticket).await?;
-            tell(
+            print_line(
                 "cancel",
                 &format!("job {}", ticket.job()),
                 "cancelled".to_owned(),
@@ -140,13 +140,13 @@ impl Shop {
         while let Some(enqueued) = tabs.join_next().await {
             new += usize::from(matches!(enqueued??, Enqueued::New(_)));
         }
-        tell("click", &format!("{clicks} at once"), format!("{new} job"));
+        print_line("click", &format!("{clicks} at once"), format!("{new} job"));
         Ok(new)
     }
 }
 
-fn tell(who: &str, what: &str, outcome: impl Display) {
-    println!("{who:<8}{what:<26}{outcome}");
+fn print_line(actor: &str, what: &str, outcome: impl Display) {
+    println!("{actor:<8}{what:<26}{outcome}");
 }
 
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
@@ -181,9 +181,9 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         shop.effects.remove().await?;
     }
     if as_expected {
-        println!("\nEvery build that was asked for was made exactly once.");
+        println!("\nEvery requested build was made exactly once.");
     } else {
-        println!("\nNot as asked for: built {built:?}, then {after:?}.");
+        println!("\nNot as requested: built {built:?}, then {after:?}.");
     }
     Ok(ExitCode::from(u8::from(!as_expected)))
 }

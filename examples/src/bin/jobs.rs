@@ -52,7 +52,7 @@ struct Args {
     sabotage: bool,
 }
 
-/// What the jobs share.
+/// The state that the jobs share.
 #[derive(Debug)]
 struct Office {
     effects: Effects,
@@ -73,8 +73,11 @@ async fn send(mail: Mail, office: Data<Arc<Office>>) -> Result<String, WorkError
     let receipt = format!("sent to {}", mail.to);
     let done = match current_work() {
         Some(work) => {
-            let sealed = Response::json(&receipt)?;
-            office.effects.commit(&work, &mail.order, "", sealed).await
+            let response = Response::json(&receipt)?;
+            office
+                .effects
+                .commit(&work, &mail.order, "", response)
+                .await
         }
         None => office.effects.append(&mail.order, "").await,
     };
@@ -97,9 +100,9 @@ fn layer(office: &Office) -> JobLayer<Task<Mail>> {
 
 /// Retries a task when and if the layer requests it, and counts the finished tasks.
 #[derive(Debug, Clone)]
-struct AsTold(Arc<Office>);
+struct LayerRetries(Arc<Office>);
 
-impl<R> Retries<Task<Mail>, R, BoxError> for AsTold {
+impl<R> Retries<Task<Mail>, R, BoxError> for LayerRetries {
     type Future = Sleep;
 
     fn retry(&mut self, _: &mut Task<Mail>, result: &mut Result<R, BoxError>) -> Option<Sleep> {
@@ -145,8 +148,8 @@ async fn work(
         return worker.run_until(ended).await;
     }
     let layer = layer(&office);
-    let again = AsTold(Arc::clone(&office));
-    let builder = builder.retry(again).concurrency(8).layer(layer);
+    let retries = LayerRetries(Arc::clone(&office));
+    let builder = builder.retry(retries).concurrency(8).layer(layer);
     builder.data(office).build(send).run_until(ended).await
 }
 

@@ -62,7 +62,7 @@ struct Args {
     gateway: String,
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Debug)]
 struct Shop {
     effects: Effects,
@@ -85,10 +85,10 @@ async fn pay(
         amount: order.amount,
     };
     let body = serde_json::to_vec(&payment).map_err(|error| failed(error.into()))?;
-    let sealed = Response::new(201, body.clone()).with_header("content-type", "application/json");
+    let response = Response::new(201, body.clone()).with_header("content-type", "application/json");
     let committed = shop
         .effects
-        .commit(&work, work.key().id(), &payment.charge, sealed);
+        .commit(&work, work.key().id(), &payment.charge, response);
     committed.await.map_err(failed)?;
     let headers = [(header::CONTENT_TYPE, "application/json")];
     Ok((StatusCode::CREATED, headers, body))
@@ -118,14 +118,14 @@ async fn serve(address: SocketAddr, args: &Args) -> Result<(), BoxError> {
 
 /// Sends all payments, each several times at once. Returns the answers, by key.
 async fn storm(customer: Customer, args: &Args) -> Result<BTreeMap<u64, Vec<Story>>, BoxError> {
-    let places = Arc::new(Semaphore::new(16));
+    let permits = Arc::new(Semaphore::new(16));
     let mut paying = JoinSet::new();
     for number in (0..args.payments).flat_map(|number| (0..args.sendings).map(move |_| number)) {
-        let place = Arc::clone(&places).acquire_owned().await?;
+        let permit = Arc::clone(&permits).acquire_owned().await?;
         let customer = customer.clone();
         paying.spawn(async move {
             let story = customer.pay(&key(number), &order(number)).await;
-            drop(place);
+            drop(permit);
             Ok::<_, BoxError>((number, story?))
         });
     }

@@ -116,26 +116,26 @@ async fn handle(
         }
         // The effect and the result commit together.
         let parcel = format!("parcel of {}", order.id);
-        let sealed = Response::json(&parcel)?;
+        let response = Response::json(&parcel)?;
         effects
-            .commit(&work, &order.id, "", sealed)
+            .commit(&work, &order.id, "", response)
             .await
             .map_err(WorkError::Temporary)?;
         Ok(parcel)
     };
     let handled = consumer.handle(&message, ship).await;
-    Broker::tell(delivery, handled.disposition()).await
+    Broker::acknowledge(delivery, handled.disposition()).await
 }
 
 /// A common mistake: acknowledges first, and claims nothing.
 async fn without_a_claim(effects: &Effects, delivery: &Delivery) -> Result<(), BoxError> {
     let order: Order = serde_json::from_slice(&delivery.payload)?;
     if order.kind.is_poison() {
-        return Broker::tell(delivery, idem_queue::Disposition::Reject).await;
+        return Broker::acknowledge(delivery, idem_queue::Disposition::Reject).await;
     }
     sleep(Duration::from_millis(order.millis)).await;
     effects.append(&order.id, "").await?;
-    Broker::tell(delivery, idem_queue::Disposition::Ack).await
+    Broker::acknowledge(delivery, idem_queue::Disposition::Ack).await
 }
 
 /// The parent: publishes, kills, waits, checks.
@@ -185,12 +185,12 @@ async fn conduct(args: &Args, url: &str) -> Result<ExitCode, BoxError> {
         killed: crew.killed,
         died: crew.died,
         elapsed: start.elapsed(),
-        verdict: audit(&*store, &orders, &effects.all().await?).await?,
+        audit: audit(&*store, &orders, &effects.all().await?).await?,
     };
     broker.remove().await?;
     effects.remove().await?;
     print!("{report}");
-    Ok(ExitCode::from(u8::from(!report.verdict.wrong.is_empty())))
+    Ok(ExitCode::from(u8::from(!report.audit.wrong.is_empty())))
 }
 
 async fn run(args: Args) -> Result<ExitCode, BoxError> {

@@ -87,7 +87,7 @@ fn order(effects: &Arc<Effects>, worker: &Worker) -> Saga<String> {
             let shipping = ship(step);
             async move {
                 if refused {
-                    return Err(StepError::permanent("nobody delivers there"));
+                    return Err(StepError::permanent("no carrier delivers there"));
                 }
                 shipping.await
             }
@@ -155,9 +155,9 @@ async fn killed_at(effects: &Effects, refused: bool, dies: String) -> Result<boo
     let expected: &[&str] = if refused { &BACK } else { &STEPS };
     let as_expected = was_killed && all == expected;
     let after = all.get(before.len()..).unwrap_or_default();
-    let verdict = if as_expected { "" } else { "  WRONG" };
+    let mark = if as_expected { "" } else { "  WRONG" };
     let line = format!(
-        "{order:<24}{:<28}{}{verdict}",
+        "{order:<24}{:<28}{}{mark}",
         before.join(" "),
         after.join(" ")
     );

@@ -52,7 +52,7 @@ struct Args {
     sabotage: bool,
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Debug)]
 struct App {
     effects: Effects,
@@ -116,12 +116,12 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let server = tokio::spawn(server.into_future());
 
     let (start, Copies(deliveries)) = (Instant::now(), Copies::draw(events.len(), seed));
-    let places = Arc::new(Semaphore::new(args.concurrency.max(1)));
+    let permits = Arc::new(Semaphore::new(args.concurrency.max(1)));
     let mut under_way = JoinSet::new();
     for delivery in &deliveries {
-        let place = Arc::clone(&places).acquire_owned().await?;
+        let permit = Arc::clone(&permits).acquire_owned().await?;
         let call = sender.clone().deliver(*delivery);
-        under_way.spawn(async move { call.await.map(|()| drop(place)) });
+        under_way.spawn(async move { call.await.map(|()| drop(permit)) });
     }
     while let Some(delivered) = under_way.join_next().await {
         delivered??;

@@ -11,7 +11,7 @@ use super::message::Message;
 use super::refusal::Refusal;
 use super::state::Chat;
 
-/// The longest message, in characters.
+/// The maximum length of a message, in characters.
 const MAX_CHARS: usize = 2000;
 
 /// The message that a client sends, in the body of a request or in a frame. It does not name the

@@ -14,7 +14,7 @@ use super::post::{Draft, post_message};
 use super::refusal::Refusal;
 use super::state::Chat;
 
-/// The longest frame, in bytes.
+/// The maximum size of a frame, in bytes.
 const MAX_FRAME: usize = 64 * 1024;
 
 /// A frame of a client.

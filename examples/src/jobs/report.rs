@@ -10,7 +10,7 @@ use crate::effects::Effect;
 use crate::storm::number::{grouped, time};
 use crate::storm::table::Table;
 
-/// A run and its verdict.
+/// A run and its result.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The store.

@@ -24,7 +24,7 @@ pub struct Customer {
     url: String,
 }
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, Clone, Default)]
 pub struct Story {
     /// The body of the answer.

@@ -9,7 +9,7 @@ use crate::effects::Effect;
 
 /// The result of the audit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Audit {
     /// Orders shipped once.
     pub shipped: u64,
     /// Orders that ended as failed, by the failure's code.
@@ -29,8 +29,8 @@ pub async fn audit(
     store: &dyn IdempotencyStore,
     orders: &[Order],
     effects: &[Effect],
-) -> Result<Verdict, BoxError> {
-    let mut verdict = Verdict::default();
+) -> Result<Audit, BoxError> {
+    let mut audit = Audit::default();
     for order in orders {
         let shipped: Vec<_> = effects
             .iter()
@@ -39,12 +39,12 @@ pub async fn audit(
         let record = store.get(&order.key()?).await?;
         match (order.kind.is_poison(), record, shipped.len()) {
             (false, Some(Record::Completed(_)), 1) => {
-                verdict.shipped += 1;
-                verdict.taken_over += u64::from(shipped[0].attempts > 1);
+                audit.shipped += 1;
+                audit.taken_over += u64::from(shipped[0].attempts > 1);
             }
             (true, Some(Record::Failed(failed)), 0) => {
                 let code = failed.failure.code().to_owned();
-                *verdict.failed.entry(code).or_default() += 1;
+                *audit.failed.entry(code).or_default() += 1;
             }
             (_, record, times) => {
                 let state = record.map_or("free", |record| match record {
@@ -56,7 +56,7 @@ pub async fn audit(
                     "{} ({:?}) is {state}, shipped {times} times",
                     order.id, order.kind
                 );
-                verdict.wrong.push(line);
+                audit.wrong.push(line);
             }
         }
     }
@@ -64,6 +64,6 @@ pub async fn audit(
         .iter()
         .filter(|effect| orders.iter().all(|order| order.id != effect.id));
     let foreign = foreign.map(|effect| format!("{} was shipped and never ordered", effect.id));
-    verdict.wrong.extend(foreign);
-    Ok(verdict)
+    audit.wrong.extend(foreign);
+    Ok(audit)
 }

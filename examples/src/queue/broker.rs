@@ -31,7 +31,8 @@ impl Broker {
     pub async fn open(url: &str, stream: &str) -> Result<Self, BoxError> {
         let client = async_nats::connect(url).await.map_err(|error| {
             format!(
-                "--broker {url}: {error}; `cargo xtask servers up nats` starts one and tells its URL"
+                "--broker {url}: {error}; `cargo xtask servers up nats` starts one and prints its \
+                 URL"
             )
         })?;
         Ok(Self {
@@ -117,7 +118,7 @@ impl Broker {
     ///
     /// An error when the broker does not receive it: then it delivers the message again, which is
     /// harmless.
-    pub async fn tell(message: &Message, disposition: Disposition) -> Result<(), BoxError> {
+    pub async fn acknowledge(message: &Message, disposition: Disposition) -> Result<(), BoxError> {
         let kind = match disposition {
             Disposition::Ack => AckKind::Ack,
             Disposition::Requeue { delay } => AckKind::Nak(Some(delay)),

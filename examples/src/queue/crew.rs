@@ -53,9 +53,9 @@ impl Crew {
     ///
     /// An error when it cannot be killed, or no other can be started.
     pub async fn kill_one(&mut self, rng: &mut StdRng) -> Result<(), BoxError> {
-        let place = rng.random_range(0..self.consumers.len());
-        self.consumers[place].kill().await?;
-        self.consumers[place] = self.hire()?;
+        let index = rng.random_range(0..self.consumers.len());
+        self.consumers[index].kill().await?;
+        self.consumers[index] = self.hire()?;
         self.killed += 1;
         Ok(())
     }
@@ -66,9 +66,9 @@ impl Crew {
     ///
     /// An error when no other can be started, or too many have ended: then something else is wrong.
     pub fn replace_the_dead(&mut self) -> Result<(), BoxError> {
-        for place in 0..self.consumers.len() {
-            if self.consumers[place].try_wait()?.is_some() {
-                self.consumers[place] = self.hire()?;
+        for index in 0..self.consumers.len() {
+            if self.consumers[index].try_wait()?.is_some() {
+                self.consumers[index] = self.hire()?;
                 self.died += 1;
             }
         }

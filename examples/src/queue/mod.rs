@@ -11,7 +11,7 @@ mod crew;
 mod order;
 mod report;
 
-pub use audit::{Verdict, audit};
+pub use audit::{Audit, audit};
 pub use broker::Broker;
 pub use crew::Crew;
 pub use order::{Kind, Order, orders};

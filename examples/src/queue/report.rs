@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Verdict;
+use super::Audit;
 use crate::storm::number::{grouped, time};
 use crate::storm::table::Table;
 
-/// A run and its verdict.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Report {
     /// The store.
@@ -27,7 +27,7 @@ pub struct Report {
     /// The time of the run.
     pub elapsed: Duration,
     /// The result of the audit.
-    pub verdict: Verdict,
+    pub audit: Audit,
 }
 
 impl fmt::Display for Report {
@@ -54,21 +54,21 @@ impl fmt::Display for Report {
             "consumers, in the middle of their work",
         );
         row("died", self.died, "consumers, of the message that kills");
-        row("shipped", self.verdict.shipped, "once each");
+        row("shipped", self.audit.shipped, "once each");
         row(
             "taken over",
-            self.verdict.taken_over,
+            self.audit.taken_over,
             "of them, from a dead consumer",
         );
-        for (code, times) in &self.verdict.failed {
+        for (code, times) in &self.audit.failed {
             row("failed", *times, &format!("recorded as {code}"));
         }
         table.row("elapsed", time(self.elapsed), "");
         writeln!(f, "{table}")?;
-        for line in &self.verdict.wrong {
+        for line in &self.audit.wrong {
             writeln!(f, "WRONG: {line}")?;
         }
-        match self.verdict.wrong.is_empty() {
+        match self.audit.wrong.is_empty() {
             true => writeln!(
                 f,
                 "Every order was shipped exactly once, or ended in failed because it is poison."

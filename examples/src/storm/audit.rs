@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::plan::Plan;
 use super::workload::Workload;
 
-/// Most effects of one key that are shown.
+/// The maximum number of effects of one key that are shown.
 const SHOWN: usize = 3;
 
 /// The result of ledger and answers together.
@@ -75,12 +75,12 @@ pub(crate) fn audit(
             });
         }
     }
-    let most = |rows: &Vec<&Entry>| rows.iter().map(|entry| entry.attempts.max(1)).max();
+    let attempts = |rows: &Vec<&Entry>| rows.iter().map(|entry| entry.attempts.max(1)).max();
     Audit {
         effects: ledger.len() as u64,
         takeovers: rows
             .iter()
-            .filter_map(most)
+            .filter_map(attempts)
             .map(|attempts| attempts.unsigned_abs() - 1)
             .sum(),
         violations,
@@ -104,7 +104,7 @@ fn truth(workload: &Workload, request: u32, rows: &[&Entry]) -> Result<Truth, St
 
 /// Names the writers of the first few rows.
 fn explain(rows: &[&Entry]) -> String {
-    let mut told: Vec<String> = rows
+    let mut writers: Vec<String> = rows
         .iter()
         .take(SHOWN)
         .map(|row| match row.token {
@@ -113,9 +113,9 @@ fn explain(rows: &[&Entry]) -> String {
         })
         .collect();
     if rows.len() > SHOWN {
-        told.push("…".to_owned());
+        writers.push("…".to_owned());
     }
-    told.join(", ")
+    writers.join(", ")
 }
 
 /// Returns, for each request, an answer that was not true.
@@ -150,9 +150,7 @@ fn lie(truth: &Truth, variant: u32, answer: &Answer, fresh: &mut bool) -> Option
         Outcome::Conflict => None,
         _ if !same => Some("was accepted, with another payload than the one that had the effect"),
         _ if answer.receipt != truth.receipt => Some("got an answer that is not that effect's"),
-        Outcome::Fresh if std::mem::replace(fresh, true) => {
-            Some("was told again that it came first")
-        }
+        Outcome::Fresh if std::mem::replace(fresh, true) => Some("was answered as the first again"),
         _ => None,
     }
 }
@@ -254,15 +252,19 @@ mod tests {
 
     #[test]
     fn every_lie_is_found() {
-        for (outcome, told) in [
+        for (outcome, reported) in [
             (Outcome::Replay, Outcome::Conflict),
             (Outcome::Conflict, Outcome::Replay),
             (Outcome::Replay, Outcome::Fresh),
         ] {
             let mut world = honest();
             let at = position(&world, outcome);
-            world.answers[at].as_mut().unwrap().outcome = told;
-            assert_eq!(faults(&world).len(), 1, "{outcome:?} told as {told:?}");
+            world.answers[at].as_mut().unwrap().outcome = reported;
+            assert_eq!(
+                faults(&world).len(),
+                1,
+                "{outcome:?} reported as {reported:?}"
+            );
         }
         let mut world = honest();
         let at = position(&world, Outcome::Replay);

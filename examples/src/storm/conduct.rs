@@ -1,4 +1,4 @@
-//! The parent: from the options to the verdict.
+//! The parent: from the options to the report.
 
 use std::io::{Write, stderr};
 use std::process::ExitCode;
@@ -41,9 +41,9 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
     let mut seat = Seat::choose(args)?;
     let storm = Storm {
         setup: Setup {
-            store: seat.place.url.clone(),
-            namespace: seat.place.namespace.clone(),
-            connections: seat.place.connections,
+            store: seat.location.url.clone(),
+            namespace: seat.location.namespace.clone(),
+            connections: seat.location.connections,
             lease: Duration::from_millis(args.lease),
             sabotage: args.sabotage,
             worker: String::new(),
@@ -67,13 +67,13 @@ pub(crate) fn conduct(args: &Args) -> Result<ExitCode, Stop> {
 }
 
 async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Result<Report, Stop> {
-    let backend = backend::open(&seat.place).await?;
+    let backend = backend::open(&seat.location).await?;
     let failed = |what: &'static str| {
         move |error: idem_core::BoxError| Stop::because(format!("--store: {what}"), &*error)
     };
     let product = backend.product().await.map_err(failed("no version"))?;
     let created = backend.create().await;
-    let verdict = match created.map_err(failed("the tables cannot be created")) {
+    let result = match created.map_err(failed("the tables cannot be created")) {
         Ok(()) => storm_and_audit(args, &storm, &*backend).await,
         Err(stop) => Err(stop),
     };
@@ -81,14 +81,14 @@ async fn run(args: &Args, seed: u64, storm: Arc<Storm>, seat: &mut Seat) -> Resu
     if !args.keep
         && let Err(error) = backend.remove().await
     {
-        let namespace = &seat.place.namespace;
+        let namespace = &seat.location.namespace;
         let reason = chain(&*error);
         let _ = writeln!(
             stderr(),
             "storm: `{namespace}` was left behind in the store: {reason}"
         );
     }
-    let (tally, audit) = verdict?;
+    let (tally, audit) = result?;
     Ok(Report {
         args: args.clone(),
         seed,

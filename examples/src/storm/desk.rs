@@ -17,10 +17,10 @@ use super::point::Point;
 use super::protocol::{Order, Report};
 use super::worker::say;
 
-/// How long a delivery may wait for an unreachable store or for another's claim.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a delivery may wait for an unreachable store or for the holder of its key.
+pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest work, in milliseconds.
+/// The maximum duration of the work, in milliseconds.
 const MAX_WORK: u64 = 4;
 
 /// Handles deliveries: claims, works, settles, answers.
@@ -67,11 +67,11 @@ impl Desk {
     ) -> Result<(Outcome, Vec<u8>), BoxError> {
         let mut request = self.request(order, fingerprint)?;
         loop {
-            let patience = progress.patience()?;
+            let retry_timeout = progress.retry_timeout()?;
             match self
                 .backend
                 .store()
-                .claim_retrying(&request, patience)
+                .claim_retrying(&request, retry_timeout)
                 .await?
             {
                 ClaimOutcome::Acquired(claim) => {
@@ -187,7 +187,7 @@ fn is_retryable(error: &BoxError) -> bool {
     error.is_none_or(Error::is_retryable)
 }
 
-/// The time of a delivery, and what it met.
+/// The time limit of a delivery, and the obstacles that it met.
 #[derive(Debug)]
 struct Progress {
     deadline: Instant,
@@ -199,18 +199,18 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         Self {
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + RETRY_TIMEOUT,
             pause: Duration::from_millis(2),
             waited: false,
             fenced: 0,
         }
     }
 
-    fn patience(&self) -> Result<Duration, String> {
+    fn retry_timeout(&self) -> Result<Duration, String> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let seconds = PATIENCE.as_secs();
-            return Err(format!("a delivery had no verdict after {seconds} s"));
+            let seconds = RETRY_TIMEOUT.as_secs();
+            return Err(format!("a delivery had no outcome after {seconds} s"));
         }
         Ok(left)
     }
@@ -218,8 +218,8 @@ impl Progress {
     /// Waits for the holder, but not longer than it may hold the key.
     async fn wait(&mut self, in_flight: &InFlight) {
         self.waited = true;
-        let longest = in_flight.lease_remaining() + Duration::from_millis(1);
-        self.pause_at_most(longest).await;
+        let max_pause = in_flight.lease_remaining() + Duration::from_millis(1);
+        self.pause_at_most(max_pause).await;
     }
 
     async fn pause(&mut self) {
@@ -228,9 +228,9 @@ impl Progress {
 
     /// Sleeps for a doubling pause, with jitter, so that deliveries that failed together do not
     /// come back together.
-    async fn pause_at_most(&mut self, longest: Duration) {
+    async fn pause_at_most(&mut self, max_pause: Duration) {
         let jittered = self.pause.mul_f64(rand::random_range(0.5..=1.0));
-        sleep(jittered.min(longest)).await;
+        sleep(jittered.min(max_pause)).await;
         self.pause = (self.pause * 2).min(Duration::from_millis(100));
     }
 }

@@ -18,9 +18,9 @@ use super::workload::Workload;
 const SCOPE: &str = "storm";
 /// The operation of all requests.
 const OPERATION: &str = "storm.effect";
-/// Most bytes of a line.
+/// The maximum size of a line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
-/// Most bytes of the input, which is held in memory.
+/// The maximum size of the input, which is held in memory, in bytes.
 const MAX_INPUT: u64 = 1 << 30;
 
 /// A usable line of input.
@@ -82,14 +82,14 @@ fn open(input: &str) -> Result<(String, Box<dyn BufRead>), Stop> {
 }
 
 fn check_size(name: &str, line: u64, bytes: u64, total: u64) -> Result<(), Stop> {
-    let (what, most) = match (bytes > MAX_LINE, total > MAX_INPUT) {
+    let (what, limit) = match (bytes > MAX_LINE, total > MAX_INPUT) {
         (true, _) => ("has", MAX_LINE),
         (_, true) => ("brings the input to", MAX_INPUT),
         _ => return Ok(()),
     };
     Err(Stop::new(format!(
         "{name}, line {line} {what} more than {} bytes; use a part of it, with one JSON object a line",
-        grouped(most)
+        grouped(limit)
     )))
 }
 

@@ -73,16 +73,16 @@ impl Lane {
             self.killed = false;
             self.silent_deaths += 1;
             while let Some(report) = process.report().await? {
-                self.hear(report, &mut process).await?;
+                self.handle(report, &mut process).await?;
             }
             let status = process.ended().await?;
-            self.bury(status)?;
+            self.requeue(status)?;
             generation += 1;
         }
         Ok(())
     }
 
-    async fn hear(&mut self, report: Report, process: &mut Process) -> Result<(), Stop> {
+    async fn handle(&mut self, report: Report, process: &mut Process) -> Result<(), Stop> {
         match report {
             Report::Ready => self.send_more(process).await?,
             Report::Answer {
@@ -109,7 +109,7 @@ impl Lane {
     fn acknowledge(&mut self, delivery: u32, answer: Answer, waited: bool, fenced: u32) {
         self.under_way.remove(&delivery);
         let sent = self.first_sent.remove(&delivery);
-        self.tell(Event::Answered {
+        self.notify(Event::Answered {
             delivery,
             answer,
             waited,
@@ -128,7 +128,7 @@ impl Lane {
         self.silent_deaths = 0;
         process.kill();
         self.crashed.insert(delivery);
-        self.tell(Event::Crashed(Some(point)));
+        self.notify(Event::Crashed(Some(point)));
     }
 
     /// Sends deliveries up to the limit; ends the process when all are done.
@@ -160,7 +160,7 @@ impl Lane {
     }
 
     /// Takes back the deliveries that a dead process has not acknowledged, in order.
-    fn bury(&mut self, status: ExitStatus) -> Result<(), Stop> {
+    fn requeue(&mut self, status: ExitStatus) -> Result<(), Stop> {
         while let Some(delivery) = self.under_way.pop_last() {
             self.waiting.push_front(delivery);
         }
@@ -172,11 +172,11 @@ impl Lane {
                 "worker processes end before they have answered anything ({status}); what they wrote is above"
             )));
         }
-        self.tell(Event::Crashed(None));
+        self.notify(Event::Crashed(None));
         Ok(())
     }
 
-    fn tell(&self, event: Event) {
+    fn notify(&self, event: Event) {
         // When the run was given up, there is no receiver.
         let _ = self.events.send(event);
     }

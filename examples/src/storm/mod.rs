@@ -22,7 +22,7 @@
 //! one key (`backend/redis`), and the derived key makes it exact. A cache in front
 //! (`backend/hybrid.rs`) changes neither.
 //!
-//! # How crashes are placed
+//! # Where crashes happen
 //!
 //! The seed decides which deliveries crash and at which point (`point.rs`). A worker that reaches
 //! the point reports it and waits, perhaps in the middle of its transaction; the parent kills it
@@ -66,7 +66,7 @@ use clap::Parser;
 /// Runs the command: `storm`, or one of its workers.
 #[must_use]
 pub fn main() -> ExitCode {
-    if worker::is_asked_for() {
+    if worker::is_requested() {
         return worker::main();
     }
     match conduct::conduct(&args::Args::parse()) {

@@ -13,7 +13,7 @@ use super::point::Point;
 use super::stop::Stop;
 use super::workload::Workload;
 
-/// Most deliveries of a run: they fit into memory with a margin.
+/// The maximum number of deliveries of a run: they fit into memory with a margin.
 pub(crate) const MAX_DELIVERIES: u64 = 50_000_000;
 
 /// How many other requests begin while the senders of one repeat it at once.
@@ -49,8 +49,8 @@ impl Plan {
             .map(|_| rng.random_range(0..args.processes))
             .collect();
         let mut timed = Vec::with_capacity(lines.len() * args.retries as usize);
-        for (place, &line) in lines.iter().enumerate() {
-            let begin = place as f64;
+        for (position, &line) in lines.iter().enumerate() {
+            let begin = position as f64;
             let request = workload.variants[line as usize].request;
             let process = &mut next_process[request as usize];
             for repetition in 0..args.retries {

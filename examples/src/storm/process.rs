@@ -70,7 +70,7 @@ impl Process {
         };
         serde_json::from_slice(&line).map(Some).map_err(|error| {
             Stop::because(
-                "a worker wrote what is no report; is something else printing?",
+                "a worker wrote a line that is no report; is something else printing?",
                 &error,
             )
         })

@@ -1,4 +1,4 @@
-//! [`Report`]: the verdict, for people and for machines.
+//! [`Report`]: the result, for people and for machines.
 
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::point::Point;
 use super::table::Table;
 use super::tally::Tally;
 
-/// Most keys at fault that are listed.
+/// The maximum number of keys at fault that are listed.
 const MAX_LISTED: usize = 20;
 
 /// All facts at the end of a run.
@@ -27,7 +27,7 @@ pub(crate) struct Report {
     pub(crate) product: String,
     /// The store's URL without a password.
     pub(crate) shown: String,
-    /// The place of the data, if it was kept.
+    /// The location of the data, if it was kept.
     pub(crate) kept: Option<String>,
     pub(crate) storm: Arc<Storm>,
     pub(crate) tally: Tally,
@@ -41,9 +41,9 @@ impl Report {
     }
 
     /// Writes everything to standard output. If that fails, the exit status still shows the
-    /// verdict.
+    /// result.
     pub(crate) fn print(&self, with_json: bool) {
-        let mut text = format!("{}\n{}\n{}", self.head(), self.table(), self.verdict());
+        let mut text = format!("{}\n{}\n{}", self.head(), self.table(), self.conclusion());
         if let Some(kept) = &self.kept {
             text += &format!("Left behind: {kept}.\n");
         }
@@ -165,7 +165,7 @@ impl Report {
         remarks.join(", ")
     }
 
-    fn verdict(&self) -> String {
+    fn conclusion(&self) -> String {
         let violations = &self.audit.violations;
         if violations.is_empty() {
             return "Every effect happened exactly once.\n".to_owned();

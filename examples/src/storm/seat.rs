@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::args::Args;
-use super::backend::Place;
+use super::backend::Location;
 use super::stop::Stop;
 use super::url;
 
-/// Most connections to a server, of a process and of all together: PostgreSQL's usual limit is 100.
+/// The maximum number of connections to a server, of a process and of all together: PostgreSQL's
+/// usual limit is 100.
 const MAX_CONNECTIONS: (u32, u32) = (8, 64);
 
 /// The location of the data, and what has to be removed with it.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// The URL without a password.
     pub(crate) shown: String,
     folder: Option<TempDir>,
@@ -37,7 +38,7 @@ const TIDY_LIMIT: Duration = Duration::from_millis(300);
 impl Seat {
     /// Chooses the store of `--store`, or a file in a temporary folder.
     pub(crate) fn choose(args: &Args) -> Result<Self, Stop> {
-        let place = |url| Place {
+        let location = |url| Location {
             url,
             namespace: format!("idem_storm_{:08x}", rand::random::<u32>()),
             connections: connections(args),
@@ -50,7 +51,7 @@ impl Seat {
                 .map_err(|error| Stop::because("no temporary folder can be made", &error))?;
             let path = folder.path().join("storm.db");
             return Ok(Self {
-                place: place(format!("sqlite:{}", escaped(&path))),
+                location: location(format!("sqlite:{}", escaped(&path))),
                 shown: "temporary file".to_owned(),
                 folder: Some(folder),
                 file: None,
@@ -69,7 +70,7 @@ impl Seat {
             None => url::without_credentials(database),
         };
         Ok(Self {
-            place: place(store.to_owned()),
+            location: location(store.to_owned()),
             shown: match tiers {
                 Some((cache, _)) => {
                     format!("{database} behind {}", url::without_credentials(cache))
@@ -89,7 +90,7 @@ impl Seat {
         if let Some(folder) = &mut self.folder {
             folder.disable_cleanup(true);
         }
-        let Place { url, namespace, .. } = &self.place;
+        let Location { url, namespace, .. } = &self.location;
         let database = url::tiers(url).map_or(&**url, |(_, database)| database);
         match url::scheme(database) {
             "sqlite" => format!("{database}, tables {namespace}_records and {namespace}_ledger"),

@@ -1,4 +1,4 @@
-//! [`Stop`]: why there is no verdict.
+//! [`Stop`]: why a run has no result.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -58,14 +58,14 @@ pub(crate) fn tiers(url: &str) -> Option<(&str, &str)> {
 
 /// Returns `host:port/database` of a server's URL, or of each node's.
 pub(crate) fn without_credentials(urls: &str) -> String {
-    let place = |url: &str| {
+    let address = |url: &str| {
         let rest = url.split('?').next().unwrap_or_default();
         let rest = rest.rsplit('@').next().unwrap_or_default();
         let rest = rest.split(',').next().unwrap_or_default();
         rest.trim_end_matches('/').to_owned()
     };
-    let places: Vec<_> = urls.split("://").skip(1).map(place).collect();
-    places.join(", ")
+    let addresses: Vec<_> = urls.split("://").skip(1).map(address).collect();
+    addresses.join(", ")
 }
 
 #[cfg(test)]

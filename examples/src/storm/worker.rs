@@ -9,8 +9,8 @@ use idem_core::BoxError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
-use super::backend::{self, Backend, Place};
-use super::desk::{Desk, PATIENCE};
+use super::backend::{self, Backend, Location};
+use super::desk::{Desk, RETRY_TIMEOUT};
 use super::protocol::{Order, Report, Setup, line};
 use super::stop::{Stop, chain};
 
@@ -21,7 +21,7 @@ pub(crate) const ARGUMENT: &str = "storm-worker";
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Returns whether this process was started as a worker.
-pub(crate) fn is_asked_for() -> bool {
+pub(crate) fn is_requested() -> bool {
     std::env::args_os()
         .nth(1)
         .is_some_and(|first| first == ARGUMENT)
@@ -82,14 +82,14 @@ fn read_orders(orders: &UnboundedSender<Order>) {
 }
 
 async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(), Stop> {
-    let place = Place {
+    let location = Location {
         url: setup.store,
         namespace: setup.namespace,
         connections: setup.connections,
         worker: setup.worker.clone(),
     };
     let desk = Arc::new(Desk {
-        backend: open(&place).await?,
+        backend: open(&location).await?,
         lease: setup.lease,
         sabotage: setup.sabotage,
         worker: setup.worker,
@@ -111,11 +111,11 @@ async fn serve(setup: Setup, mut orders: UnboundedReceiver<Order>) -> Result<(),
 
 /// Opens the store. The parent has reached it before, so an error means that the server is away for
 /// a while: a worker is often started while it restarts.
-async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
+async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
     let begun = Instant::now();
     loop {
-        match backend::open(place).await {
-            Err(_) if begun.elapsed() < PATIENCE => sleep(PAUSE).await,
+        match backend::open(location).await {
+            Err(_) if begun.elapsed() < RETRY_TIMEOUT => sleep(PAUSE).await,
             opened => return opened,
         }
     }

@@ -30,10 +30,10 @@ pub fn audit(events: &[Payload], effects: &[Effect], tally: &Tally) -> Vec<Strin
             tally.fooled
         ));
     }
-    for (place, event) in events.iter().enumerate() {
-        match (handled(place), refused.contains(&place)) {
+    for (index, event) in events.iter().enumerate() {
+        match (handled(index), refused.contains(&index)) {
             (1, false) => {}
-            (0, true) if was_overtaken(events, place, handled) => {}
+            (0, true) if was_overtaken(events, index, handled) => {}
             (0, true) => wrong.push(format!("{} was refused for no later one", event.id)),
             (times, true) => wrong.push(format!("{} was refused, with {times} effects", event.id)),
             (times, false) => wrong.push(format!("{} had {times} effects", event.id)),
@@ -46,8 +46,8 @@ pub fn audit(events: &[Payload], effects: &[Effect], tally: &Tally) -> Vec<Strin
 }
 
 /// Returns whether a later state of the same issue or pull request was handled.
-fn was_overtaken(events: &[Payload], place: usize, handled: impl Fn(usize) -> usize) -> bool {
-    let Some(version) = Payload::version(events[place].body.as_bytes()) else {
+fn was_overtaken(events: &[Payload], index: usize, handled: impl Fn(usize) -> usize) -> bool {
+    let Some(version) = Payload::version(events[index].body.as_bytes()) else {
         return false;
     };
     (0..events.len()).any(|other| {
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_found() {
         let events = [event("a", 1), event("b", 2)];
-        let returned = |place, text: &str| Tally {
-            acknowledged: vec![(place, text.to_owned())],
+        let returned = |index, text: &str| Tally {
+            acknowledged: vec![(index, text.to_owned())],
             ..Tally::default()
         };
         let wrong = |effects: &[Effect], tally: &Tally| audit(&events, effects, tally).len();

@@ -49,11 +49,11 @@ pub fn read(file: &Path) -> Result<Vec<Payload>, BoxError> {
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let lines = text.lines().enumerate();
-    let payload = |(place, line)| {
+    let payload = |(index, line)| {
         let line: Line<'_> = serde_json::from_str(line)
-            .map_err(|error| format!("{}, line {}: {error}", file.display(), place + 1))?;
+            .map_err(|error| format!("{}, line {}: {error}", file.display(), index + 1))?;
         Ok(Payload {
-            id: format!("72d3162e-cc78-11e3-81ab-{place:012x}"),
+            id: format!("72d3162e-cc78-11e3-81ab-{index:012x}"),
             topic: line.event,
             body: line.payload.get().to_owned(),
         })

@@ -7,7 +7,7 @@ use super::Tally;
 use crate::storm::number::{grouped, time};
 use crate::storm::table::Table;
 
-/// A run and its verdict.
+/// A run and its result.
 #[derive(Debug)]
 pub struct Report {
     /// The store.

@@ -20,12 +20,12 @@ use tokio_tungstenite::tungstenite::Error as SocketError;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) url: String,
     pub(crate) namespace: String,
 }
 
-impl Place {
+impl Location {
     /// Waits until this many nonces are taken.
     pub(crate) async fn until_taken(&self, count: usize) {
         if self.url.starts_with("sqlite:") {
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl Location {
     /// Does the same in a SQLite file.
     async fn until_recorded(&self, count: usize) {
         let pool = SqlitePool::connect(&self.url).await.unwrap();
@@ -84,7 +84,7 @@ pub(crate) struct Answer {
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 impl Server {
-    pub(crate) async fn start(store: &Place, options: &[&str]) -> Self {
+    pub(crate) async fn start(store: &Location, options: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_chat_nonce"))
             .args(["--listen=127.0.0.1:0", "--store", &store.url])
             .args(["--namespace", &store.namespace])

@@ -219,18 +219,18 @@ mod tests {
         .await
     }
 
-    type Asking<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
+    type Pending<O> = Pin<Box<dyn Future<Output = Option<O>> + Send>>;
 
-    fn asking<O: Send + 'static>(gather: &Arc<Batcher<u32, O>>, item: u32) -> Asking<O> {
-        let gather = Arc::clone(gather);
-        Box::pin(async move { gather.ask(item).await })
+    fn submit<O: Send + 'static>(batcher: &Arc<Batcher<u32, O>>, item: u32) -> Pending<O> {
+        let batcher = Arc::clone(batcher);
+        Box::pin(async move { batcher.ask(item).await })
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_once_are_asked_for_together_and_answered_each() {
-        let gather = echo();
+    async fn concurrent_callers_share_batches_and_each_gets_its_answer() {
+        let batcher = echo();
         let callers: Vec<_> = (0..300)
-            .map(|item| tokio::spawn(asking(&gather, item)))
+            .map(|item| tokio::spawn(submit(&batcher, item)))
             .collect();
         for (item, caller) in (0..).zip(callers) {
             let expected = if item < 256 {
@@ -243,39 +243,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_leader_who_is_dropped_leaves_nobody_waiting() {
-        let gather = echo();
-        let mut leader = asking(&gather, 1);
+    async fn a_dropped_leader_leaves_no_caller_waiting() {
+        let batcher = echo();
+        let mut leader = submit(&batcher, 1);
         assert!(once(&mut leader).await.is_none());
-        let mut other = asking(&gather, 2);
+        let mut other = submit(&batcher, 2);
         assert!(once(&mut other).await.is_none());
         drop(leader);
-        assert_eq!(other.await, Some((2, 1)), "and is not asked for itself");
-        assert_eq!(gather.ask(3).await, Some((3, 1)));
+        assert_eq!(
+            other.await,
+            Some((2, 1)),
+            "and the dropped item is not sent"
+        );
+        assert_eq!(batcher.ask(3).await, Some((3, 1)));
     }
 
     #[tokio::test]
-    async fn what_ends_without_an_answer_is_told() {
-        let gather: Arc<Batcher<u32, u32>> = Batcher::new(MAX_ITEMS, 1, |_| async { Vec::new() });
-        assert_eq!(gather.ask(1).await, None);
-        assert_eq!(gather.ask(2).await, None, "the next ones are asked for");
+    async fn a_batch_without_answers_returns_none_to_its_callers() {
+        let batcher: Arc<Batcher<u32, u32>> = Batcher::new(MAX_ITEMS, 1, |_| async { Vec::new() });
+        assert_eq!(batcher.ask(1).await, None);
+        assert_eq!(batcher.ask(2).await, None, "the next batch is sent");
     }
 
     #[tokio::test]
     async fn a_batch_that_panics_makes_room_for_the_next() {
-        let gather: Arc<Batcher<u32, u32>> =
+        let batcher: Arc<Batcher<u32, u32>> =
             Batcher::new(MAX_ITEMS, 1, |items: Vec<u32>| async move {
                 assert_ne!(items, [1], "the first one stumbles");
                 items
             });
-        assert_eq!(gather.ask(1).await, None);
-        assert_eq!(gather.ask(2).await, Some(2));
+        assert_eq!(batcher.ask(1).await, None);
+        assert_eq!(batcher.ask(2).await, Some(2));
     }
 
     #[tokio::test]
     async fn a_caller_beside_batches_under_way_goes_with_the_next() {
         let (open, gate) = tokio::sync::watch::channel(false);
-        let gather: Arc<Batcher<u32, (u32, usize)>> =
+        let batcher: Arc<Batcher<u32, (u32, usize)>> =
             Batcher::new(MAX_ITEMS, 2, move |items: Vec<u32>| {
                 let mut gate = gate.clone();
                 async move {
@@ -286,13 +290,17 @@ mod tests {
             });
         let mut callers = Vec::new();
         for item in 0..10 {
-            callers.push(tokio::spawn(asking(&gather, item)));
+            callers.push(tokio::spawn(submit(&batcher, item)));
             // The leader sends, where there is room.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
         }
-        assert_eq!(gather.waiting().callers.len(), 8, "two batches of one each");
+        assert_eq!(
+            batcher.waiting().callers.len(),
+            8,
+            "two batches of one each"
+        );
         open.send(true).unwrap();
         let mut counts = Vec::new();
         for (item, caller) in (0..).zip(callers) {
@@ -301,14 +309,14 @@ mod tests {
             counts.push(count);
         }
         assert_eq!(counts, [1, 1, 8, 8, 8, 8, 8, 8, 8, 8]);
-        assert_eq!(gather.waiting().batches, 0);
+        assert_eq!(batcher.waiting().batches, 0);
     }
 
     #[tokio::test]
     async fn no_more_batches_are_under_way_than_allowed() {
-        let (underway, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, seen) = (Arc::clone(&underway), Arc::clone(&most));
-        let gather: Arc<Batcher<u32, u32>> = Batcher::new(16, 2, move |items: Vec<u32>| {
+        let (underway, max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, seen) = (Arc::clone(&underway), Arc::clone(&max));
+        let batcher: Arc<Batcher<u32, u32>> = Batcher::new(16, 2, move |items: Vec<u32>| {
             let (counted, seen) = (Arc::clone(&counted), Arc::clone(&seen));
             async move {
                 let now = counted.fetch_add(1, Ordering::Relaxed) + 1;
@@ -319,40 +327,40 @@ mod tests {
             }
         });
         let callers: Vec<_> = (0..300)
-            .map(|item| tokio::spawn(asking(&gather, item)))
+            .map(|item| tokio::spawn(submit(&batcher, item)))
             .collect();
         for (item, caller) in (0..).zip(callers) {
             assert_eq!(caller.await.unwrap(), Some(item));
         }
-        assert_eq!(most.load(Ordering::Relaxed), 2);
+        assert_eq!(max.load(Ordering::Relaxed), 2);
     }
 
     #[test]
-    fn the_end_of_the_leaders_runtime_is_told_to_those_who_wait_elsewhere() {
+    fn the_end_of_the_leaders_runtime_ends_the_waits_on_other_runtimes() {
         let runtime = || {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             builder.enable_all().build().unwrap()
         };
-        let gather: Arc<Batcher<u32, u32>> = Batcher::new(1, 1, |_| pending());
+        let batcher: Arc<Batcher<u32, u32>> = Batcher::new(1, 1, |_| pending());
         let (first, second) = (runtime(), runtime());
         for item in 0..3 {
-            first.spawn(asking(&gather, item));
+            first.spawn(submit(&batcher, item));
         }
         first.block_on(tokio::task::yield_now());
-        let mut other = asking(&gather, 3);
+        let mut other = submit(&batcher, 3);
         assert!(second.block_on(once(&mut other)).is_none());
         drop(first);
         assert_eq!(second.block_on(other), None);
-        assert_eq!(gather.waiting().batches, 0);
+        assert_eq!(batcher.waiting().batches, 0);
     }
 
     #[test]
-    fn a_few_are_no_company() {
-        let gather = echo();
-        let few: Vec<_> = (0..COMPANY).map(|_| gather.enter()).collect();
+    fn a_few_callers_are_not_batched() {
+        let batcher = echo();
+        let few: Vec<_> = (0..COMPANY).map(|_| batcher.enter()).collect();
         assert!(few.iter().all(|caller| !caller.is_in_company()));
-        assert!(gather.enter().is_in_company());
+        assert!(batcher.enter().is_in_company());
         drop(few);
-        assert!(!gather.enter().is_in_company());
+        assert!(!batcher.enter().is_in_company());
     }
 }

@@ -289,7 +289,7 @@ mod compression {
     }
 
     #[test]
-    fn what_is_large_is_stored_smaller_and_read_back() {
+    fn a_large_result_is_stored_smaller_and_read_back() {
         let body = b"the same again and again ".repeat(4_000);
         let compressed = stored(body.clone());
         assert_eq!(compressed[0], TAG);
@@ -299,7 +299,7 @@ mod compression {
     }
 
     #[test]
-    fn what_is_small_or_gains_nothing_is_stored_as_it_is() {
+    fn a_small_or_incompressible_result_is_stored_as_it_is() {
         assert_eq!(stored(vec![7; 4_000])[0], 1);
         let mut noise = 1_u64;
         let noise = (0..20_000).map(|_| {

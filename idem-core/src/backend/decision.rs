@@ -57,7 +57,7 @@ impl RecordFacts {
         self.state == RecordState::InFlight && self.lease_ends_at <= now
     }
 
-    /// Returns whether the claim is the latest acquisition. Nobody owns an abandoned record.
+    /// Returns whether the claim is the latest acquisition. An abandoned record has no owner.
     #[must_use]
     pub fn is_owned_by(&self, claim: &Claim) -> bool {
         self.token == claim.token() && self.attempt == claim.attempt()
@@ -67,7 +67,7 @@ impl RecordFacts {
 /// What a claim does with the record that it meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClaimDecision {
-    /// The key is acquired as if nobody had ever claimed it: attempt 1, no checkpoint. The token is
+    /// The key is acquired as if it had never been claimed: attempt 1, no checkpoint. The token is
     /// greater than every earlier one all the same.
     Fresh,
     /// The same attempt claims again: it keeps token, attempts and checkpoint, and its lease starts

@@ -34,11 +34,11 @@ const ALWAYS: u16 = u16::MAX;
 /// use idem_core::backend::DuplicateEstimator;
 /// use idem_core::Key;
 ///
-/// let traffic = DuplicateEstimator::new();
+/// let estimator = DuplicateEstimator::new();
 /// let key = Key::new("tenant-7", "pay", "one")?;
-/// assert!(!traffic.expects_duplicate(&key)); // so write first
-/// (0..20).for_each(|_| traffic.record(&key, true)); // all those writes have met a record
-/// assert!(traffic.expects_duplicate(&key)); // so look first
+/// assert!(!estimator.expects_duplicate(&key)); // so write first
+/// (0..20).for_each(|_| estimator.record(&key, true)); // all those writes have met a record
+/// assert!(estimator.expects_duplicate(&key)); // so look up first
 /// # Ok::<(), idem_core::Error>(())
 /// ```
 pub struct DuplicateEstimator {
@@ -138,78 +138,78 @@ mod tests {
         Key::new("tenant", operation, "one").unwrap()
     }
 
-    fn learn(traffic: &DuplicateEstimator, key: &Key, met_record: bool, claims: u32) {
-        (0..claims).for_each(|_| traffic.record(key, met_record));
+    fn record(estimator: &DuplicateEstimator, key: &Key, met_record: bool, claims: u32) {
+        (0..claims).for_each(|_| estimator.record(key, met_record));
     }
 
     /// Returns the number of such claims after which the expectation changes.
-    fn claims_until_it_turns(traffic: &DuplicateEstimator, key: &Key, met_record: bool) -> usize {
-        let before = traffic.expects_duplicate(key);
+    fn claims_until_it_turns(estimator: &DuplicateEstimator, key: &Key, met_record: bool) -> usize {
+        let before = estimator.expects_duplicate(key);
         (1..1000)
             .find(|_| {
-                traffic.record(key, met_record);
-                traffic.expects_duplicate(key) != before
+                estimator.record(key, met_record);
+                estimator.expects_duplicate(key) != before
             })
             .unwrap()
     }
 
     #[test]
     fn a_new_operation_is_taken_for_fresh() {
-        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
-        assert!(!traffic.expects_duplicate(&key), "nothing is known yet");
-        assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, true)));
+        let (estimator, key) = (DuplicateEstimator::new(), key("pay"));
+        assert!(!estimator.expects_duplicate(&key), "nothing is known yet");
+        assert!((8..20).contains(&claims_until_it_turns(&estimator, &key, true)));
     }
 
     #[test]
-    fn a_new_operation_is_looked_for_first_where_records_are_expected() {
-        let (traffic, key) = (DuplicateEstimator::expecting_duplicates(), key("pay"));
-        assert!(traffic.expects_duplicate(&key), "nothing is known yet");
-        assert!((8..20).contains(&claims_until_it_turns(&traffic, &key, false)));
+    fn a_new_operation_expects_duplicates_where_records_are_expected() {
+        let (estimator, key) = (DuplicateEstimator::expecting_duplicates(), key("pay"));
+        assert!(estimator.expects_duplicate(&key), "nothing is known yet");
+        assert!((8..20).contains(&claims_until_it_turns(&estimator, &key, false)));
     }
 
     #[test]
-    fn what_is_met_most_is_expected_and_a_dozen_claims_change_that() {
-        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
+    fn the_majority_is_expected_and_a_dozen_claims_change_that() {
+        let (estimator, key) = (DuplicateEstimator::new(), key("pay"));
         for _ in 0..2 {
-            learn(&traffic, &key, true, 1000);
-            learn(&traffic, &key, false, 1);
-            assert!(traffic.expects_duplicate(&key), "one is not most");
-            assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, false)));
-            learn(&traffic, &key, false, 1000);
-            learn(&traffic, &key, true, 1);
-            assert!(!traffic.expects_duplicate(&key), "one is not most");
-            assert!((7..20).contains(&claims_until_it_turns(&traffic, &key, true)));
+            record(&estimator, &key, true, 1000);
+            record(&estimator, &key, false, 1);
+            assert!(estimator.expects_duplicate(&key), "one is no majority");
+            assert!((7..20).contains(&claims_until_it_turns(&estimator, &key, false)));
+            record(&estimator, &key, false, 1000);
+            record(&estimator, &key, true, 1);
+            assert!(!estimator.expects_duplicate(&key), "one is no majority");
+            assert!((7..20).contains(&claims_until_it_turns(&estimator, &key, true)));
         }
     }
 
     #[test]
     fn one_in_eight_changes_nothing() {
-        let traffic = DuplicateEstimator::new();
+        let estimator = DuplicateEstimator::new();
         let [fresh, again] = ["fresh", "again"].map(key);
         for claim in 0..1000 {
-            traffic.record(&fresh, claim % 8 == 0);
-            traffic.record(&again, claim % 8 != 0);
-            assert!(!traffic.expects_duplicate(&fresh));
+            estimator.record(&fresh, claim % 8 == 0);
+            estimator.record(&again, claim % 8 != 0);
+            assert!(!estimator.expects_duplicate(&fresh));
         }
-        assert!(traffic.expects_duplicate(&again));
+        assert!(estimator.expects_duplicate(&again));
     }
 
     #[test]
-    fn an_operation_that_is_always_looked_for_stays_so() {
-        let (traffic, key) = (DuplicateEstimator::new(), key("pay"));
-        traffic.always_expect(&key);
+    fn an_operation_that_always_expects_duplicates_stays_so() {
+        let (estimator, key) = (DuplicateEstimator::new(), key("pay"));
+        estimator.always_expect(&key);
         for met_record in [false, true, false] {
-            learn(&traffic, &key, met_record, 100);
-            assert!(traffic.expects_duplicate(&key));
+            record(&estimator, &key, met_record, 100);
+            assert!(estimator.expects_duplicate(&key));
         }
     }
 
     #[test]
     fn an_operation_is_known_by_scope_and_name() {
-        let traffic = DuplicateEstimator::new();
+        let estimator = DuplicateEstimator::new();
         let slot = |scope: &str, operation: &str, id: &str| {
             let key = Key::new(scope, operation, id).unwrap();
-            std::ptr::from_ref(traffic.share(&key))
+            std::ptr::from_ref(estimator.share(&key))
         };
         assert_eq!(slot("a", "pay", "1"), slot("a", "pay", "2"));
         assert_ne!(slot("a", "pay", "1"), slot("b", "pay", "1"));
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn names_that_differ_little_are_spread() {
-        let traffic = DuplicateEstimator::new();
+        let estimator = DuplicateEstimator::new();
         let slots = |name: &dyn Fn(usize) -> Key| {
-            let slots = (0..SLOTS).map(|n| std::ptr::from_ref(traffic.share(&name(n))));
+            let slots = (0..SLOTS).map(|n| std::ptr::from_ref(estimator.share(&name(n))));
             slots.collect::<std::collections::HashSet<_>>().len()
         };
         // As many as there are slots; by chance, 162 of them would be taken.

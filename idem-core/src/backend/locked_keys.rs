@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long no other caller reads a locked key after a read of it did not answer.
 const READ_PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of keys from which a shard forgets those that nobody claimed lately.
+/// The number of keys from which a shard forgets those without a recent claim.
 const SHARD_SIZE: usize = 64;
 const SHARDS: usize = 64;
 
@@ -48,7 +48,7 @@ const SHARDS: usize = 64;
 ///   every 10 ms.
 ///
 /// It is a hint and proves nothing: decisions come from the server alone. A keyed hash of 64 bits
-/// tells keys apart; two keys with the same hash share their turns. Clones share their state.
+/// distinguishes keys; two keys with the same hash share their turns. Clones share their state.
 #[derive(Clone)]
 pub struct LockedKeys(Arc<Inner>);
 
@@ -362,7 +362,7 @@ impl Inner {
 
 impl State {
     /// Returns whether a wait for the lock was in vain a moment ago, or one caller tests whether
-    /// the key is still locked: nobody waits for that one.
+    /// the key is still locked: no other caller waits for that one.
     fn is_locked(&self, now: Instant) -> bool {
         let is_tested = self.turn.is_some();
         self.locked
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_caller_has_the_turn_and_others_look_again_after_it() {
+    async fn one_caller_has_the_turn_and_others_look_up_the_key_after_it() {
         let (keys, key) = (LockedKeys::new(), key("one"));
         let first = turn(&keys, &key).await;
         assert!(matches!(keys.try_turn(&key), TryTurn::Busy));
@@ -439,7 +439,7 @@ mod tests {
         assert!(others.iter().all(|other| !other.is_finished()));
         drop(first);
         for other in others {
-            assert!(other.await.unwrap().unwrap().is_none(), "look again");
+            assert!(other.await.unwrap().unwrap().is_none(), "look up again");
         }
         drop(turn(&keys, &key).await);
     }
@@ -463,7 +463,7 @@ mod tests {
         let trying = turn(&keys, &key).await;
         assert!(
             is_refused(&keys, &key),
-            "nobody waits for the one who tries"
+            "no caller waits for the one that tries"
         );
         drop(trying);
         assert!(matches!(keys.try_turn(&key), TryTurn::Turn(_)), "free");
@@ -495,7 +495,7 @@ mod tests {
         let (keys, key) = (LockedKeys::new(), key("one"));
         turn(&keys, &key).await.found_locked();
         let at = Duration::from_millis;
-        assert_eq!(reads(&keys, &key, None).await, (64, at(1)), "nobody knows");
+        assert_eq!(reads(&keys, &key, None).await, (64, at(1)), "not known yet");
         assert_eq!(reads(&keys, &key, None).await, (0, at(9)), "all wait");
         assert_eq!(reads(&keys, &key, None).await, (1, at(10)), "for one");
         assert_eq!(reads(&keys, &key, Some(7)).await, (1, at(10)), "it answers");
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_for_a_turn_that_finds_the_key_locked_wait_no_longer() {
+    async fn callers_that_wait_for_a_turn_stop_when_it_finds_the_key_locked() {
         let (keys, key) = (LockedKeys::new(), key("one"));
         let first = turn(&keys, &key).await;
         let other = {
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_transaction_has_found_is_remembered() {
+    async fn a_key_found_locked_in_a_transaction_is_remembered() {
         let (keys, key) = (LockedKeys::new(), key("one"));
         assert!(!keys.is_locked(&key));
         keys.found_locked(&key);
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_locked_long_ago_is_forgotten() {
+    async fn a_key_that_was_locked_long_ago_is_forgotten() {
         let keys = LockedKeys::new();
         for n in 0..10_000 {
             turn(&keys, &key(&n.to_string())).await.found_locked();

@@ -83,7 +83,7 @@ impl StoredRecord<'_> {
         )
     }
 
-    /// Returns what a claimant learns from this record when another attempt wrote it.
+    /// Returns the outcome of a claim that meets this record of another attempt.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_corrupt() {
+    fn an_unreadable_row_is_corrupt() {
         let fingerprint = Fingerprint::raw("request").to_bytes();
         let wrong: [fn(&mut StoredRecord<'_>); 5] = [
             |record| record.state = 9,

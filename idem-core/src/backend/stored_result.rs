@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_corrupt() {
+    fn a_truncated_result_is_corrupt() {
         let response = Response::new(201, "body").with_header("a", "b");
         let bytes = encode_response(&response).unwrap();
         for length in 0..bytes.len() - 4 {

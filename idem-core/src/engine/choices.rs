@@ -17,9 +17,9 @@ pub enum BusyPolicy {
     /// [`RunError::Store`](super::RunError::Store) and
     /// [`Contention`](crate::ErrorKind::Contention).
     ///
-    /// The default, because a waiting caller holds its connection and its memory while it learns
-    /// nothing, and only it knows how long that is worth while. Waiting callers are what retry
-    /// storms are made of.
+    /// The default, because a waiting caller holds its connection and its memory without any
+    /// progress, and only it knows how long that is worth while. Retry storms consist of waiting
+    /// callers.
     #[default]
     Refuse,
     /// The caller waits for the result up to the limit, and then is refused. It waits in the same

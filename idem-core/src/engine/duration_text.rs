@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn a_text_that_is_no_duration_is_refused() {
         for text in [
             "",
             "30",

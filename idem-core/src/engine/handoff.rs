@@ -87,8 +87,8 @@ impl Idempotency {
 
     /// Runs work under a claim that [`hand_off`](Self::hand_off) made elsewhere.
     ///
-    /// The claim says that nobody else *claims* the key, not that nobody else has this claim. Where
-    /// a message may be delivered twice, the consumer must prevent two runs at once.
+    /// The claim says that no other attempt *claims* the key, not that no other process has this
+    /// claim. Where a message may be delivered twice, the consumer must prevent two runs at once.
     ///
     /// # Errors
     ///

@@ -269,7 +269,7 @@ impl Beating {
         }
     }
 
-    /// Returns whether the answer that comes now concerns nobody.
+    /// Returns whether no caller needs the answer that comes now.
     fn is_stopped(&mut self) -> bool {
         !matches!(self.stopped.try_recv(), Err(TryRecvError::Empty))
     }

@@ -19,7 +19,7 @@ pub(super) struct Lease {
     held: Mutex<Held>,
     /// Lost or given up; never taken back.
     over: AtomicBool,
-    /// Wakes those who wait for that.
+    /// Wakes the tasks that wait for that.
     ended: Notify,
     /// When the claim was sent.
     since: Instant,
@@ -117,7 +117,7 @@ impl Lease {
     /// Waits until [`is_over`](Self::is_over).
     pub(super) async fn over(&self) {
         loop {
-            // It hears of an end from here on, so none falls between the look and the wait.
+            // An end from here on wakes it, so none falls between the check and the wait.
             let ended = self.ended.notified();
             if self.is_over() {
                 return;

@@ -20,9 +20,9 @@
 //!
 //! # What happens in a run
 //!
-//! The engine claims the key. The loser of a race gets the winner's result, or learns that another
-//! run is working on it. The winner's work runs in the caller's own task while another task renews
-//! the lease at each third. Then the result is sealed.
+//! The engine claims the key. The loser of a race gets the winner's result, or the error that
+//! another run is working on it. The winner's work runs in the caller's own task while another task
+//! renews the lease at each third. Then the result is sealed.
 //!
 //! | the work | the claim | the caller gets |
 //! | --- | --- | --- |

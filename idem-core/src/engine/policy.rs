@@ -92,7 +92,7 @@ impl Policy {
     /// Sets how long a claim is honoured without renewal. Default: 30 s. It is renewed at each
     /// third while the work runs, so it does not limit the work. It limits how long a key stays
     /// blocked after its worker died. It also limits how long the store may be away before the work
-    /// learns that the claim may be lost.
+    /// sees that the claim may be lost.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_would_refuse_is_refused_before() {
+    fn a_policy_that_a_store_would_refuse_is_refused_before() {
         let limits = Limits::DEFAULT;
         assert!(Policy::default().check(&limits).is_ok());
         assert!(Policy::at_most_once().check(&limits).is_ok());

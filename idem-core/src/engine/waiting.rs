@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_those_who_wait_for_the_key_are_told() {
+    async fn only_callers_that_wait_for_the_key_are_notified() {
         let waiting = Arc::new(Waiting::new(1));
         waiting.ended(&key("a"));
         let mut a = waiting.listen(&key("a"));

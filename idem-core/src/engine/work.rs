@@ -53,7 +53,7 @@ impl Work {
         self.others.as_deref()
     }
 
-    /// Returns the key; without one, a random key that nobody else has.
+    /// Returns the key; without one, a random key that no other run has.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key

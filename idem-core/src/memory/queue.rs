@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_for_each_of_two_durations_stands_in_line() {
+    fn entries_of_two_durations_each_in_order_stand_in_line() {
         let mut queue = Queue::default();
         for instant in 0..1000 {
             for duration in [30, 24 * 3600] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_made_anew_keeps_what_counts() {
+    fn a_rebuilt_queue_keeps_the_queued_entries() {
         let entries = [(at(3), 1), (UNQUEUED, 2), (at(1), 3)];
         let mut queue: Queue<u64> = entries.into_iter().collect();
         assert_eq!(drained(&mut queue, 10), [(at(1), 3), (at(3), 1)]);

@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(
             loses.name(),
             "in_flight",
-            "who acquires nothing is answered"
+            "a claim that acquires nothing is answered"
         );
     }
 

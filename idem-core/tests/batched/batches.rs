@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::support::{MINUTES, acquired, claims, granted, queue_up, request, settled, shared};
 
 #[tokio::test]
-async fn a_lone_caller_asks_by_itself() {
+async fn a_lone_caller_calls_the_store_by_itself() {
     let (store, shared) = shared(|batched| batched);
     store.open();
     for id in ["a", "b", "c"] {
@@ -21,13 +21,13 @@ async fn a_lone_caller_asks_by_itself() {
 }
 
 #[tokio::test]
-async fn who_comes_while_a_call_is_under_way_goes_with_the_next_in_the_order_of_the_keys() {
+async fn callers_that_arrive_during_a_call_share_the_next_one_in_the_order_of_the_keys() {
     let (store, shared) = shared(|batched| batched);
-    let asked = queue_up(&store, &shared, &["m", "z", "a", "k"]).await;
-    assert_eq!(store.calls(), [["m"]], "nobody else is sent meanwhile");
+    let callers = queue_up(&store, &shared, &["m", "z", "a", "k"]).await;
+    assert_eq!(store.calls(), [["m"]], "no other item is sent meanwhile");
     store.open();
-    for (asked, id) in asked.into_iter().zip(["m", "z", "a", "k"]) {
-        assert_eq!(acquired(asked).await.key().id(), id);
+    for (caller, id) in callers.into_iter().zip(["m", "z", "a", "k"]) {
+        assert_eq!(acquired(caller).await.key().id(), id);
     }
     assert_eq!(store.calls()[1..], [["a", "k", "z"]]);
 }
@@ -63,10 +63,10 @@ async fn completions_go_together_too() {
 #[tokio::test]
 async fn a_batch_has_no_more_than_its_items() {
     let (store, shared) = shared(|batched| batched.with_max_batch(2));
-    let asked = queue_up(&store, &shared, &["a", "b", "c", "d", "e", "f"]).await;
+    let callers = queue_up(&store, &shared, &["a", "b", "c", "d", "e", "f"]).await;
     store.open();
-    for asked in asked {
-        granted(asked).await;
+    for caller in callers {
+        granted(caller).await;
     }
     let calls = store.calls();
     assert_eq!(calls[1..], [vec!["b", "c"], vec!["d", "e"], vec!["f"]]);
@@ -97,9 +97,9 @@ async fn large_responses_are_not_all_in_one_batch() {
 }
 
 #[tokio::test]
-async fn who_finds_the_queue_full_is_told_at_once() {
+async fn a_caller_that_finds_the_queue_full_gets_the_error_at_once() {
     let (store, shared) = shared(|batched| batched.with_max_waiting(2));
-    let asked = queue_up(&store, &shared, &["a", "b", "c"]).await;
+    let callers = queue_up(&store, &shared, &["a", "b", "c"]).await;
     let error = shared.claim(&request("d")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(
@@ -107,8 +107,8 @@ async fn who_finds_the_queue_full_is_told_at_once() {
         "gated claim: 2 callers wait for the store already; ask again later"
     );
     store.open();
-    for asked in asked {
-        granted(asked).await;
+    for caller in callers {
+        granted(caller).await;
     }
     assert_eq!(
         shared.claim(&request("d")).await.unwrap().name(),
@@ -126,15 +126,15 @@ async fn batches_of_the_caller_go_through() {
 }
 
 #[tokio::test]
-async fn a_queue_that_has_run_empty_serves_whoever_comes_next() {
+async fn a_queue_that_has_run_empty_serves_the_next_caller() {
     let (store, shared) = shared(|batched| batched);
     store.open();
     for round in 0..50 {
-        let asked: Vec<_> = (0..round % 7)
+        let callers: Vec<_> = (0..round % 7)
             .map(|n| claims(&shared, request(&format!("{round}-{n}"))))
             .collect();
-        for asked in asked {
-            granted(asked).await;
+        for caller in callers {
+            granted(caller).await;
         }
     }
 }

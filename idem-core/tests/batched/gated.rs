@@ -157,7 +157,7 @@ impl IdempotencyStore for Gated {
 impl BatchStore for Gated {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
         let entered = self.enter(requests.iter().map(ClaimRequest::key)).await;
-        assert!(!self.panics.swap(false, Ordering::SeqCst), "as told");
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as requested");
         if let Err(error) = entered {
             let each = error.for_each_item();
             return requests.iter().map(|_| Err(each())).collect();

@@ -13,7 +13,7 @@ use crate::support::{granted, queue_up, request, settled, shared};
 #[tokio::test]
 async fn a_stuck_lane_does_not_stop_the_others() {
     let (store, shared) = shared(|batched| batched.with_lanes(3));
-    let asked = queue_up(&store, &shared, &["a", "b", "c", "d", "e"]).await;
+    let callers = queue_up(&store, &shared, &["a", "b", "c", "d", "e"]).await;
     settled().await;
     assert_eq!(store.calls(), [["a"], ["b"], ["c"]]);
     store.let_through(1);
@@ -24,14 +24,14 @@ async fn a_stuck_lane_does_not_stop_the_others() {
         "two calls are under way still"
     );
     store.open();
-    for asked in asked {
-        granted(asked).await;
+    for caller in callers {
+        granted(caller).await;
     }
 }
 
 /// Callers that arrive at any time, claim few keys, and go at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() {
+async fn of_many_callers_that_come_and_go_one_holds_each_key_and_none_waits_for_ever() {
     let seed = rand::random();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
@@ -57,7 +57,7 @@ async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() 
     let all = callers.join_all();
     let all = tokio::time::timeout(Duration::from_secs(120), all).await;
     let mut held = std::collections::HashSet::new();
-    for (id, is_acquired) in all.expect("nobody waits for ever").into_iter().flatten() {
+    for (id, is_acquired) in all.expect("no caller waits for ever").into_iter().flatten() {
         assert!(!is_acquired || held.insert(id), "two hold one key");
     }
     // The last lane is given back a little after the last answer.
@@ -69,7 +69,7 @@ async fn of_many_who_come_and_go_one_holds_each_key_and_nobody_waits_for_ever() 
     let idle = tokio::time::timeout(Duration::from_secs(60), idle).await;
     assert!(idle.is_ok(), "{shared:?}");
     let batches = store.calls().iter().filter(|call| call.len() > 1).count();
-    assert!(batches > 0, "nobody has shared a call");
+    assert!(batches > 0, "no callers have shared a call");
 }
 
 /// Returns the outcome, or `None` if it takes more polls.

@@ -29,23 +29,23 @@ pub(crate) fn fingerprinted(id: &str, fingerprint: &str) -> ClaimRequest {
     ClaimRequest::new(key, Fingerprint::raw(fingerprint)).with_lease(MINUTES)
 }
 
-pub(crate) type Asked = JoinHandle<Result<ClaimOutcome>>;
+pub(crate) type Caller = JoinHandle<Result<ClaimOutcome>>;
 
-pub(crate) fn claims(store: &Shared, request: ClaimRequest) -> Asked {
+pub(crate) fn claims(store: &Shared, request: ClaimRequest) -> Caller {
     let store = Arc::clone(store);
     tokio::spawn(async move { store.claim(&request).await })
 }
 
 /// Sends the claims of these keys one after the other; the first of them is under way.
-pub(crate) async fn queue_up(store: &Gated, shared: &Shared, ids: &[&str]) -> Vec<Asked> {
+pub(crate) async fn queue_up(store: &Gated, shared: &Shared, ids: &[&str]) -> Vec<Caller> {
     let before = store.calls().len();
-    let mut asked = Vec::new();
+    let mut callers = Vec::new();
     for id in ids {
-        asked.push(claims(shared, request(id)));
+        callers.push(claims(shared, request(id)));
         settled().await;
     }
     store.until_calls(before + 1).await;
-    asked
+    callers
 }
 
 /// Waits until the spawned tasks can go no further: all run on this thread.
@@ -55,16 +55,16 @@ pub(crate) async fn settled() {
     }
 }
 
-pub(crate) async fn acquired(asked: Asked) -> Claim {
-    let outcome = asked.await.unwrap().unwrap();
+pub(crate) async fn acquired(caller: Caller) -> Claim {
+    let outcome = caller.await.unwrap().unwrap();
     outcome.acquired().expect("the key was free")
 }
 
 /// Asserts that the claim was granted.
-pub(crate) async fn granted(asked: Asked) {
-    let _held = acquired(asked).await;
+pub(crate) async fn granted(caller: Caller) {
+    let _held = acquired(caller).await;
 }
 
-pub(crate) async fn name(asked: Asked) -> &'static str {
-    asked.await.unwrap().unwrap().name()
+pub(crate) async fn name(caller: Caller) -> &'static str {
+    caller.await.unwrap().unwrap().name()
 }

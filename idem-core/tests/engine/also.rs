@@ -14,7 +14,7 @@ fn other() -> Key {
     Key::new("new-tenant", "operation", "request").unwrap()
 }
 
-/// Work that learns the other key and then has an effect.
+/// Work that finds the other key and then has an effect.
 async fn moves(work: Work, effects: Effects) -> Result<u32, BoxError> {
     if let Some(done) = work.add_alias(&other()).await? {
         return Ok(done.from_json()?);
@@ -81,7 +81,7 @@ async fn the_other_key_is_held_as_long_as_the_work_runs() {
 }
 
 #[tokio::test]
-async fn whoever_comes_takes_the_killed_over_under_the_first_key() {
+async fn the_next_caller_takes_the_killed_run_over_under_the_first_key() {
     for came_with in [key(), &other()] {
         taken_over_by(came_with).await;
     }

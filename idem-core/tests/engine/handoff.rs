@@ -18,15 +18,15 @@ fn job(id: &str) -> Metadata {
     Metadata::new().with("job", id)
 }
 
-type Told = Result<Handoff, RunError<io::Error, ()>>;
+type Handed = Result<Handoff, RunError<io::Error, ()>>;
 
-async fn hands_over(idem: &Idempotency, id: &str, wait: Duration) -> Told {
+async fn hands_over(idem: &Idempotency, id: &str, wait: Duration) -> Handed {
     let deliver = async |_: Claim| Ok(());
     idem.hand_off(key(), request(), job(id), wait, deliver)
         .await
 }
 
-fn new_claim(returned: Told) -> Claim {
+fn new_claim(returned: Handed) -> Claim {
     match returned {
         Ok(Handoff::New(claim)) => claim,
         returned => panic!("{returned:?}"),
@@ -34,7 +34,7 @@ fn new_claim(returned: Told) -> Claim {
 }
 
 #[tokio::test]
-async fn others_are_told_of_the_job_until_its_work_is_sealed() {
+async fn duplicates_get_the_job_until_its_work_is_sealed() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = idem(&store, calm());
     let delivered = Mutex::new(None);
@@ -62,7 +62,7 @@ async fn others_are_told_of_the_job_until_its_work_is_sealed() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_delivered_leaves_the_key_free() {
+async fn a_failed_delivery_leaves_the_key_free() {
     let idem = idem(&Scripted::new(), calm());
     let deliver = async |_: Claim| Err(io::Error::other("the queue is away"));
     let returned = idem
@@ -106,7 +106,7 @@ async fn a_message_that_waited_for_longer_than_it_may_finds_its_claim_lost() {
     assert_eq!(error.kind(), ErrorKind::ClaimLost);
     let run = idem.resume(&new, request(), |_| counted(effects.clone()));
     assert_eq!(run.await.unwrap(), Outcome::Fresh(1));
-    // Nor does it learn the result of the other one.
+    // Nor does it get the result of the other one.
     let late = idem.resume(&old, request(), |_| counted(effects.clone()));
     assert!(matches!(late.await, Err(RunError::Store(_))));
     assert_eq!(effects.count(), 1);
@@ -127,7 +127,7 @@ async fn work_that_fails_leaves_the_key_free() {
 }
 
 #[tokio::test]
-async fn a_store_out_of_reach_is_asked_again() {
+async fn a_call_of_a_store_out_of_reach_is_repeated() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = idem(&store, calm());
     store.next("renew", &[Fault::Down, Fault::LostAnswer]);

@@ -162,7 +162,7 @@ async fn a_dropped_run_that_must_not_be_repeated_is_recorded_once_begun() {
 }
 
 #[tokio::test]
-async fn a_dropped_run_that_is_left_to_lapse_is_taken_over_after_its_lease() {
+async fn a_dropped_run_whose_claim_is_left_to_expire_is_taken_over_after_its_lease() {
     let policy = Policy::default()
         .with_lease(Duration::from_millis(40))
         .with_on_cancel(InterruptPolicy::LetExpire);
@@ -205,7 +205,7 @@ async fn the_work_is_dropped_before_its_key_is_free() {
 }
 
 #[tokio::test]
-async fn children_of_dropped_work_are_told() {
+async fn children_of_dropped_work_see_the_lost_claim() {
     let store = Scripted::new();
     let (send, receive) = tokio::sync::oneshot::channel();
     let idem = idem(&store, calm());
@@ -242,7 +242,7 @@ fn a_run_dropped_outside_its_runtime_is_released_by_it() {
 }
 
 #[test]
-fn a_run_dropped_after_its_runtime_lapses() {
+fn the_claim_of_a_run_dropped_after_its_runtime_expires() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -298,7 +298,7 @@ async fn work_that_panics_is_recorded_where_it_must_not_be_repeated() {
 }
 
 #[tokio::test]
-async fn work_that_panics_and_is_left_lapses() {
+async fn a_claim_left_by_a_panic_expires() {
     let store = Scripted::new();
     let policy = Policy::default()
         .with_lease(Duration::from_millis(30))

@@ -96,7 +96,7 @@ async fn a_store_out_of_reach_for_a_lease_is_a_lost_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_once_told_is_not_taken_back_but_the_renewals_go_on() {
+async fn a_reported_loss_is_not_taken_back_but_the_renewals_go_on() {
     let store = Scripted::new();
     store.always("renew", Fault::Down);
     let idem = idem(&store, calm());
@@ -111,7 +111,7 @@ async fn a_loss_once_told_is_not_taken_back_but_the_renewals_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_somebody_took_is_told_at_the_next_renewal() {
+async fn the_next_renewal_reports_a_claim_that_was_taken_over() {
     let store = Scripted::new();
     let idem = idem(&store, calm());
     let started = tokio::time::Instant::now();
@@ -133,7 +133,7 @@ async fn a_claim_that_somebody_took_is_told_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_stopped_knows_at_its_first_look() {
+async fn a_process_that_was_stopped_knows_at_its_first_check() {
     let store = Scripted::new();
     let idem = idem(&store, calm().with_lease(Duration::from_millis(50)));
     let outcome = idem.run(key(), &1, async |work: Work| {
@@ -148,7 +148,7 @@ async fn a_process_that_was_stopped_knows_at_its_first_look() {
 }
 
 #[tokio::test]
-async fn a_task_that_outlives_its_run_learns_that_it_works_for_nobody() {
+async fn a_task_that_outlives_its_run_sees_that_its_claim_is_lost() {
     let store = Scripted::new();
     let (send, receive) = tokio::sync::oneshot::channel();
     let idem = idem(&store, calm());
@@ -165,7 +165,7 @@ async fn a_task_that_outlives_its_run_learns_that_it_works_for_nobody() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_before_the_work_starts_is_asked_for_again() {
+async fn a_lease_that_is_over_before_the_work_starts_is_requested_again() {
     let store = Scripted::new();
     store.next("claim", &[Fault::Late, Fault::Late]);
     let idem = idem(&store, calm().with_lease(Duration::from_millis(30)));
@@ -212,7 +212,7 @@ async fn a_run_that_ends_before_its_first_renewal_has_no_task_of_its_own() {
     }
 }
 
-/// A runtime that nobody drives must not keep the leases of another from being renewed.
+/// A runtime that no thread drives must not keep the leases of another from being renewed.
 #[test]
 fn runs_are_renewed_on_the_runtime_that_they_run_on() {
     let runtime = || {

@@ -147,7 +147,7 @@ fn decided(snapshot: Snapshot) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn no_more_operations_are_told_apart_than_the_bound() {
+fn no_more_operations_are_distinguished_than_the_bound() {
     let other = "idem_decisions_total{operation=other,scope_class=all,decision=new}";
     let all = decided(recorded(async || operations(MetricsObserver::new()).await));
     assert_eq!(all.len(), 101);

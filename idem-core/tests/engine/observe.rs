@@ -27,14 +27,14 @@ enum Event {
 
 /// Everything that was received, and the times to the seals.
 #[derive(Debug, Clone, Default)]
-struct Ear {
+struct Recorder {
     events: Arc<Mutex<Vec<Event>>>,
     sealed_after: Arc<Mutex<Vec<Option<Duration>>>>,
 }
 
-impl Ear {
-    fn note(&self, heard: &Key, event: Event) {
-        assert_eq!(heard, key());
+impl Recorder {
+    fn note(&self, observed: &Key, event: Event) {
+        assert_eq!(observed, key());
         self.events.lock().unwrap().push(event);
     }
 
@@ -47,7 +47,7 @@ impl Ear {
     }
 }
 
-impl Observer for Ear {
+impl Observer for Recorder {
     fn decided(&self, key: &Key, decision: Decision) {
         self.note(key, Event::Decided(decision));
     }
@@ -86,9 +86,12 @@ const SEALED: Event = Event::Ended(Ending::Sealed, None);
 const RELEASED: Event = Event::Ended(Ending::Released, None);
 const UNAVAILABLE: ErrorKind = ErrorKind::Unavailable;
 
-fn heard(store: &Scripted, policy: Policy) -> (Idempotency, Ear) {
-    let ear = Ear::default();
-    (idem(store, policy).with_observer(ear.clone()), ear)
+fn observed(store: &Scripted, policy: Policy) -> (Idempotency, Recorder) {
+    let recorder = Recorder::default();
+    (
+        idem(store, policy).with_observer(recorder.clone()),
+        recorder,
+    )
 }
 
 /// Claims the key as another attempt.
@@ -100,7 +103,7 @@ async fn other(store: &Scripted, lease: Duration) -> Claim {
 #[tokio::test]
 async fn each_run_is_decided_once_and_each_claim_ends_once() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let work = |_: Work| counted(Effects::default());
     let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
     idem.run(key(), &1, fails).await.unwrap_err();
@@ -115,71 +118,74 @@ async fn each_run_is_decided_once_and_each_claim_ends_once() {
         Decided(Decision::Duplicate),
         Decided(Decision::Conflict),
     ];
-    assert_eq!(ear.events(), expected);
-    assert!(ear.sealed_after()[0].unwrap() < MINUTES);
+    assert_eq!(recorder.events(), expected);
+    assert!(recorder.sealed_after()[0].unwrap() < MINUTES);
 }
 
 #[tokio::test]
 async fn recorded_failures_and_claims_of_others_are_decisions() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm().with_on_error(ErrorPolicy::Record));
+    let (idem, recorder) = observed(&store, calm().with_on_error(ErrorPolicy::Record));
     let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
     idem.run(key(), &1, fails).await.unwrap_err();
     idem.run(key(), &1, fails).await.unwrap_err();
     let failed = Event::Ended(Ending::Failed, None);
     let expected = [Decided(Decision::New), failed, Decided(Decision::Failed)];
-    assert_eq!(ear.events(), expected);
+    assert_eq!(recorder.events(), expected);
 
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let _claim = other(&store, MINUTES).await;
     idem.run(key(), &1, fails).await.unwrap_err();
-    assert_eq!(ear.events(), [Decided(Decision::InFlight)]);
+    assert_eq!(recorder.events(), [Decided(Decision::InFlight)]);
 }
 
 #[tokio::test]
-async fn a_takeover_tells_the_time_since_the_key_was_first_seen() {
+async fn a_takeover_reports_the_time_since_the_key_was_first_seen() {
     let store = Scripted::new();
     let lease = Duration::from_millis(80);
     let _claim = other(&store, lease).await;
-    let (idem, ear) = heard(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
+    let (idem, recorder) = observed(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
     let work = |_: Work| counted(Effects::default());
     idem.run(key(), &1, work).await.unwrap();
-    until("the seal is told", || ear.events().contains(&SEALED)).await;
+    until("the seal is reported", || {
+        recorder.events().contains(&SEALED)
+    })
+    .await;
     let expected = [
         Event::WaitBegan,
         Event::WaitEnded,
         Decided(Decision::Takeover),
         SEALED,
     ];
-    assert_eq!(ear.events(), expected);
+    assert_eq!(recorder.events(), expected);
     // The other attempt's lease is part of it.
-    let since = ear.sealed_after()[0].unwrap();
+    let since = recorder.sealed_after()[0].unwrap();
     assert!(since >= lease && since < MINUTES, "{since:?}");
 }
 
 #[tokio::test]
-async fn no_verdict_is_a_decision_too() {
+async fn an_unknown_outcome_is_a_decision_too() {
     let store = Scripted::new();
     store.always("claim", Fault::Broken);
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let work = |_: Work| counted(Effects::default());
     idem.run(key(), &1, work).await.unwrap_err();
-    assert_eq!(ear.events(), [Decided(Decision::Unknown)]);
+    assert_eq!(recorder.events(), [Decided(Decision::Unknown)]);
 }
 
 #[tokio::test]
-async fn each_repeated_call_is_told_with_its_error() {
+async fn each_repeated_call_is_reported_with_its_error() {
     let store = Scripted::new();
     for call in ["claim", "complete", "release"] {
         store.next(call, &[Fault::Down, Fault::LostAnswer]);
     }
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let fails = async |_: Work| Err::<u32, _>(io::Error::other("no"));
     idem.run(key(), &1, fails).await.unwrap_err();
     let work = |_: Work| counted(Effects::default());
     idem.run(key(), &1, work).await.unwrap();
-    let all = ear.events();
+    let all = recorder.events();
     for call in ["claim", "complete", "release"] {
         let retries = all
             .iter()
@@ -192,7 +198,7 @@ async fn each_repeated_call_is_told_with_its_error() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_another_took_is_lost_once_and_its_end_is_unsettled() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let outcome = idem.run(key(), &1, async |work: Work| {
         store.release(&work.claim().unwrap()).await.unwrap();
         let _taken = other(&store, MINUTES).await;
@@ -205,34 +211,34 @@ async fn a_claim_that_another_took_is_lost_once_and_its_end_is_unsettled() {
         Lost(LeaseLoss::Overtaken),
         Event::Ended(Ending::Unsettled, Some(ErrorKind::ClaimLost)),
     ];
-    assert_eq!(ear.events(), expected);
+    assert_eq!(recorder.events(), expected);
 }
 
 #[tokio::test]
-async fn a_loss_that_only_the_seal_shows_is_told() {
+async fn a_loss_that_only_the_seal_shows_is_reported() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let outcome = idem.run(key(), &1, async |work: Work| {
         store.release(&work.claim().unwrap()).await.unwrap();
         let _taken = other(&store, MINUTES).await;
         Ok::<_, io::Error>(1)
     });
     outcome.await.unwrap_err();
-    assert_eq!(ear.events()[1], Lost(LeaseLoss::Overtaken));
+    assert_eq!(recorder.events()[1], Lost(LeaseLoss::Overtaken));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_away_for_a_lease_is_a_loss_once_however_often_it_is_asked() {
+async fn a_store_away_for_a_lease_is_a_loss_once_however_often_it_is_called() {
     let store = Scripted::new();
     store.always("renew", Fault::Down);
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let outcome = idem.run(key(), &1, async |work: Work| {
         work.lost().await;
         tokio::time::sleep(MINUTES).await;
         Ok::<_, io::Error>(1)
     });
     outcome.await.unwrap();
-    let all = ear.events();
+    let all = recorder.events();
     let count = |wanted| all.iter().filter(|event| **event == wanted).count();
     assert_eq!(count(Lost(LeaseLoss::Expired)), 1);
     assert!(count(Retried("renew", UNAVAILABLE)) > 100);
@@ -240,35 +246,35 @@ async fn a_store_away_for_a_lease_is_a_loss_once_however_often_it_is_asked() {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_tells_its_loss() {
+async fn a_process_that_stood_still_reports_its_loss() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm().with_lease(Duration::from_millis(40)));
+    let (idem, recorder) = observed(&store, calm().with_lease(Duration::from_millis(40)));
     let outcome = idem.run(key(), &1, async |_: Work| {
         std::thread::sleep(Duration::from_millis(70));
         Ok::<_, io::Error>(1)
     });
     outcome.await.unwrap();
     let expected = [Decided(Decision::New), Lost(LeaseLoss::Expired), SEALED];
-    assert_eq!(ear.events(), expected);
+    assert_eq!(recorder.events(), expected);
 }
 
 #[tokio::test]
 async fn dropped_runs_end_as_the_policy_says() {
     let release = (InterruptPolicy::Release, Ending::Released);
     let record = (InterruptPolicy::Record, Ending::Failed);
-    let lapse = (InterruptPolicy::LetExpire, Ending::LetExpire);
-    for (policy, ending) in [release, record, lapse] {
+    let expire = (InterruptPolicy::LetExpire, Ending::LetExpire);
+    for (policy, ending) in [release, record, expire] {
         let store = Scripted::new();
-        let (idem, ear) = heard(&store, calm().with_on_cancel(policy));
+        let (idem, recorder) = observed(&store, calm().with_on_cancel(policy));
         let run = tokio::spawn(async move {
             let work = async |_: Work| std::future::pending::<io::Result<()>>().await;
             idem.run(key(), &1, work).await
         });
-        until("decided", || !ear.events().is_empty()).await;
+        until("decided", || !recorder.events().is_empty()).await;
         run.abort();
         let ended = Event::Ended(ending, None);
-        until("ended", || ear.events().contains(&ended)).await;
-        assert_eq!(ear.events(), [Decided(Decision::New), ended]);
+        until("ended", || recorder.events().contains(&ended)).await;
+        assert_eq!(recorder.events(), [Decided(Decision::New), ended]);
     }
 }
 
@@ -276,24 +282,24 @@ async fn dropped_runs_end_as_the_policy_says() {
 async fn a_wait_that_is_dropped_has_ended() {
     let store = Scripted::new();
     let claim = other(&store, MINUTES).await;
-    let (idem, ear) = heard(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
+    let (idem, recorder) = observed(&store, calm().with_on_busy(BusyPolicy::wait(MINUTES)));
     let run = tokio::spawn(async move {
         let work = |_: Work| counted(Effects::default());
         idem.run(key(), &1, work).await
     });
-    until("it waits", || ear.events() == [Event::WaitBegan]).await;
+    until("it waits", || recorder.events() == [Event::WaitBegan]).await;
     run.abort();
-    until("it has gone", || ear.events().len() == 2).await;
-    assert_eq!(ear.events(), [Event::WaitBegan, Event::WaitEnded]);
+    until("it has gone", || recorder.events().len() == 2).await;
+    assert_eq!(recorder.events(), [Event::WaitBegan, Event::WaitEnded]);
     store.release(&claim).await.unwrap();
     until_free(&store).await;
 }
 
 #[tokio::test]
-async fn all_observers_hear_the_same() {
+async fn all_observers_get_the_same_events() {
     let store = Scripted::new();
-    let (idem, first) = heard(&store, calm());
-    let second = Ear::default();
+    let (idem, first) = observed(&store, calm());
+    let second = Recorder::default();
     let both = idem.clone().with_observer(second.clone());
     let work = |_: Work| counted(Effects::default());
     both.run(key(), &1, work).await.unwrap();
@@ -306,18 +312,21 @@ async fn all_observers_hear_the_same() {
 #[tokio::test]
 async fn a_claim_that_was_handed_over_is_measured_from_when_it_was_made() {
     let store = Scripted::new();
-    let (idem, ear) = heard(&store, calm());
+    let (idem, recorder) = observed(&store, calm());
     let fingerprint = Fingerprint::of(&1).unwrap();
     let handed = idem.hand_off(key(), fingerprint, Metadata::new(), MINUTES, async |_| {
         Ok::<_, io::Error>(())
     });
     let Handoff::New(claim) = handed.await.unwrap() else {
-        panic!("nobody has asked before");
+        panic!("the key was claimed before");
     };
     let pause = Duration::from_millis(60);
     tokio::time::sleep(pause).await;
     let work = |_: Work| counted(Effects::default());
     idem.resume(&claim, fingerprint, work).await.unwrap();
-    until("the seal is told", || ear.events().contains(&SEALED)).await;
-    assert!(ear.sealed_after()[0].unwrap() >= pause);
+    until("the seal is reported", || {
+        recorder.events().contains(&SEALED)
+    })
+    .await;
+    assert!(recorder.sealed_after()[0].unwrap() >= pause);
 }

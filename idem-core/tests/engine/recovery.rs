@@ -54,7 +54,7 @@ async fn a_takeover_begins_with_the_last_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_store_out_of_reach_is_asked_again() {
+async fn a_call_of_a_store_out_of_reach_is_repeated() {
     let store = Scripted::new();
     for fault in [Fault::Down, Fault::LostAnswer] {
         store.next("checkpoint", &[fault, fault]);
@@ -75,7 +75,7 @@ async fn a_store_out_of_reach_is_asked_again() {
 }
 
 #[tokio::test]
-async fn who_has_lost_the_claim_stores_nothing() {
+async fn a_run_that_has_lost_the_claim_stores_nothing() {
     let store = Scripted::new();
     store.always("renew", Fault::Down);
     let late = async |work: Work| {
@@ -95,7 +95,7 @@ async fn who_has_lost_the_claim_stores_nothing() {
 }
 
 #[tokio::test]
-async fn an_error_loses_the_checkpoint_unless_the_claim_is_left_to_lapse() {
+async fn an_error_loses_the_checkpoint_unless_the_claim_is_left_to_expire() {
     for (policy, kept) in [
         (ErrorPolicy::Release, false),
         (ErrorPolicy::LetExpire, true),

@@ -210,7 +210,7 @@ async fn keys_for_what_the_work_calls_are_the_same_at_every_attempt() {
 }
 
 #[tokio::test]
-async fn a_claim_is_asked_again_as_the_same_attempt() {
+async fn a_claim_is_repeated_as_the_same_attempt() {
     let store = Scripted::new();
     store.next("claim", &[Fault::Down, Fault::LostAnswer, Fault::Down]);
     let idem = idem(&store, calm());
@@ -222,7 +222,7 @@ async fn a_claim_is_asked_again_as_the_same_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_gets_no_answer_is_asked_again() {
+async fn a_claim_that_gets_no_answer_is_repeated() {
     let store = Scripted::new();
     store.next("claim", &[Fault::Silence]);
     let idem = idem(&store, calm());
@@ -254,7 +254,7 @@ async fn a_store_that_stays_away_is_an_error_that_speaks_for_all_tries() {
 }
 
 #[tokio::test]
-async fn an_error_that_stays_is_not_asked_again() {
+async fn a_call_with_a_permanent_error_is_not_repeated() {
     let store = Scripted::new();
     store.always("claim", Fault::Broken);
     let idem = idem(&store, calm());

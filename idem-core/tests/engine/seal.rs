@@ -19,7 +19,7 @@ fn is_completed(store: &Scripted) -> bool {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_seal_is_asked_for_again() {
+async fn a_seal_whose_answer_is_lost_is_repeated() {
     let store = Scripted::new();
     store.next(
         "complete",
@@ -230,7 +230,7 @@ async fn work_that_seals_something_else_keeps_its_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_works_error_is_told_also_when_the_store_is_away() {
+async fn the_works_error_is_returned_also_when_the_store_is_away() {
     for policy in [calm(), Policy::at_most_once()] {
         let store = Scripted::new();
         store.always("release", Fault::Down);

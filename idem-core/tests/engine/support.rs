@@ -38,7 +38,7 @@ struct Script {
     always: HashMap<&'static str, Fault>,
     calls: HashMap<&'static str, u32>,
     attempts: Vec<AttemptId>,
-    asked: Vec<tokio::time::Instant>,
+    claimed_at: Vec<tokio::time::Instant>,
 }
 
 /// A memory store that fails by script. Each call takes a few polls, as over a network.
@@ -59,7 +59,7 @@ impl Scripted {
             always: HashMap::new(),
             calls: HashMap::new(),
             attempts: Vec::new(),
-            asked: Vec::new(),
+            claimed_at: Vec::new(),
         };
         Self {
             store,
@@ -97,10 +97,10 @@ impl Scripted {
         self.script.lock().unwrap().attempts.clone()
     }
 
-    /// Returns the longest time between two claims, by Tokio's clock.
-    pub(crate) fn longest_pause(&self) -> Duration {
+    /// Returns the maximum time between two claims, by Tokio's clock.
+    pub(crate) fn max_pause(&self) -> Duration {
         let script = self.script.lock().unwrap();
-        let pauses = script.asked.windows(2).map(|pair| pair[1] - pair[0]);
+        let pauses = script.claimed_at.windows(2).map(|pair| pair[1] - pair[0]);
         pauses.max().unwrap_or_default()
     }
 
@@ -174,7 +174,7 @@ impl IdempotencyStore for Scripted {
         {
             let mut script = self.script.lock().unwrap();
             script.attempts.push(request.attempt());
-            script.asked.push(tokio::time::Instant::now());
+            script.claimed_at.push(tokio::time::Instant::now());
         }
         self.act("claim", self.store.claim(request)).await
     }
@@ -291,7 +291,7 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool + Send
     }
 }
 
-/// Waits until nobody holds the key.
+/// Waits until the key is free.
 pub(crate) async fn until_free(store: &Scripted) {
     until("the key is free", || store.peek().is_none()).await;
 }

@@ -118,14 +118,14 @@ fn neither_scope_nor_id_nor_what_the_work_says_is_shown() {
 }
 
 #[test]
-fn keys_are_shown_if_asked_for() {
+fn keys_are_shown_if_requested() {
     let lines = shown(TracingObserver::new().with_plain_keys(), all_kinds);
     let path = "scope-of-acme:payments.create:id-of-request";
     assert!(lines.all().iter().any(|line| line.contains(path)));
 }
 
 #[test]
-fn a_run_is_a_span_that_encloses_its_work_and_tells_its_decision_and_ending() {
+fn a_run_is_a_span_that_encloses_its_work_and_records_its_decision_and_ending() {
     let observer = TracingObserver::new().with_scope_class(|_| "paying");
     let lines = shown(observer, async |_, idem| {
         let work = async |_: Work| {
@@ -148,7 +148,7 @@ fn a_run_is_a_span_that_encloses_its_work_and_tells_its_decision_and_ending() {
 }
 
 #[test]
-fn what_somebody_should_look_at_is_a_warning() {
+fn an_event_that_needs_attention_is_a_warning() {
     let lines = shown(TracingObserver::new(), all_kinds);
     lines.one(&["event in idem.run WARN", "decision=\"conflict\""]);
     lines.one(&["event in idem.run WARN", "lease lost", "cause=\"expired\""]);
@@ -166,7 +166,7 @@ fn what_somebody_should_look_at_is_a_warning() {
 }
 
 #[test]
-fn what_goes_on_after_the_run_was_dropped_is_in_its_span() {
+fn the_work_after_the_run_was_dropped_is_in_its_span() {
     let lines = shown(TracingObserver::new(), async |store, idem| {
         let idem = idem.clone();
         let run = tokio::spawn(async move {

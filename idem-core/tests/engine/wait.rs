@@ -33,7 +33,7 @@ async fn waiting(store: &Scripted, policy: Policy, effects: &Effects) -> Run {
 }
 
 #[tokio::test]
-async fn a_caller_is_refused_unless_told_to_wait() {
+async fn a_caller_is_refused_unless_configured_to_wait() {
     let store = Scripted::new();
     let _claim = other(&store, MINUTES).await;
     let effects = Effects::default();
@@ -131,7 +131,7 @@ async fn a_wait_outlasts_a_store_that_is_away_for_a_while() {
     let run = waiting(&store, calm(), &Effects::default()).await;
     store.next("claim", &[Fault::Down; 5]);
     let calls = store.calls("claim");
-    until("it still asks", || store.calls("claim") > calls + 6).await;
+    until("it still polls", || store.calls("claim") > calls + 6).await;
     store.release(&claim).await.unwrap();
     assert_eq!(run.await.unwrap().unwrap(), Outcome::Fresh(1));
 }
@@ -167,12 +167,15 @@ async fn no_pause_of_a_wait_is_longer_than_the_lease() {
     let outcome = idem.run(key(), &1, |_| counted(Effects::default())).await;
     assert_eq!(outcome.unwrap(), Outcome::Fresh(1));
     // Left alone, the pauses grow to half a second.
-    let longest = store.longest_pause();
-    assert!(longest <= lease + Duration::from_millis(2), "{longest:?}");
+    let max_pause = store.max_pause();
+    assert!(
+        max_pause <= lease + Duration::from_millis(2),
+        "{max_pause:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_waiting_caller_asks_no_more_and_leaves_nothing_behind() {
+async fn a_dropped_waiting_caller_polls_no_more_and_leaves_nothing_behind() {
     let store = Scripted::new();
     let claim = other(&store, MINUTES).await;
     let effects = Effects::default();
@@ -215,7 +218,7 @@ async fn contended(policy: Policy, free_after: Duration) -> (Result<u32, ErrorKi
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_contended_key_is_asked_for_until_the_retry_timeout() {
+async fn a_contended_key_is_claimed_again_until_the_retry_timeout() {
     let patient = calm().with_retry_timeout(2 * SECOND);
     let (outcome, took) = contended(patient.clone(), MINUTES).await;
     assert_eq!(outcome, Err(ErrorKind::Contention));
@@ -258,7 +261,7 @@ async fn no_more_wait_for_a_contended_key_than_may() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_seen_is_told_when_the_key_is_contended_after() {
+async fn a_record_that_was_seen_is_returned_when_the_key_is_contended_after() {
     let store = Scripted::new();
     let _claim = other(&store, MINUTES).await;
     let policy = calm().with_on_busy(BusyPolicy::wait(Duration::from_millis(300)));

@@ -19,7 +19,7 @@ fn waiting_idem(store: &Scripted) -> Idempotency {
 /// Starts work that ends on a signal, with this result.
 fn held(idem: &Idempotency, end: oneshot::Receiver<Result<u32, io::Error>>) -> Run {
     let idem = idem.clone();
-    let work = async move |_: Work| end.await.expect("it is told");
+    let work = async move |_: Work| end.await.expect("the result arrives");
     tokio::spawn(async move { idem.run(key(), &1, work).await })
 }
 
@@ -34,7 +34,7 @@ async fn long_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_of_this_process_is_heard_of_at_once() {
+async fn a_result_of_this_process_is_notified_at_once() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = waiting_idem(&store);
     let (end, ended) = oneshot::channel();
@@ -55,7 +55,7 @@ async fn a_result_of_this_process_is_heard_of_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_key_is_heard_of_at_once() {
+async fn a_released_key_is_notified_at_once() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = waiting_idem(&store);
     let (end, ended) = oneshot::channel();
@@ -76,7 +76,7 @@ async fn a_released_key_is_heard_of_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_waiter_too_many_is_refused_and_a_place_is_free_again() {
+async fn one_waiter_too_many_is_refused_and_a_slot_is_free_again() {
     let (store, effects) = (Scripted::new(), Effects::default());
     let idem = waiting_idem(&store).with_max_waiters(2);
     let (end, ended) = oneshot::channel();

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use crate::support::{Effects, MINUTES, Scripted, calm, counted, idem, key};
 
-/// The result of listening.
+/// The behaviour of `listen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ear {
-    Hears,
+enum ListenBehaviour {
+    Subscribes,
     Refuses,
     NeverAnswers,
     /// The result is sealed after the first claim and before the listening begins.
@@ -26,28 +26,28 @@ enum Ear {
 }
 
 #[derive(Debug)]
-struct Bell {
-    ear: Ear,
-    rings: watch::Sender<u64>,
+struct NotifierState {
+    behaviour: ListenBehaviour,
+    changes: watch::Sender<u64>,
     listening: AtomicU32,
     late: Mutex<Option<(Scripted, Claim)>>,
 }
 
 #[derive(Debug, Clone)]
-struct Tower(Arc<Bell>);
+struct Notifier(Arc<NotifierState>);
 
-impl Tower {
-    fn new(ear: Ear) -> Self {
-        Self(Arc::new(Bell {
-            ear,
-            rings: watch::Sender::new(0),
+impl Notifier {
+    fn new(behaviour: ListenBehaviour) -> Self {
+        Self(Arc::new(NotifierState {
+            behaviour,
+            changes: watch::Sender::new(0),
             listening: AtomicU32::new(0),
             late: Mutex::new(None),
         }))
     }
 
-    fn ring(&self) {
-        self.0.rings.send_modify(|rings| *rings += 1);
+    fn notify(&self) {
+        self.0.changes.send_modify(|changes| *changes += 1);
     }
 
     fn listening(&self) -> u32 {
@@ -55,25 +55,25 @@ impl Tower {
     }
 }
 
-struct Leaves(Tower);
+struct ListenerGuard(Notifier);
 
-impl Drop for Leaves {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         self.0.0.listening.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
-impl ChangeNotifier for Tower {
+impl ChangeNotifier for Notifier {
     async fn listen(&self, _key: &Key) -> Result<Subscription> {
-        match self.0.ear {
-            Ear::Hears => {}
-            Ear::Refuses => {
+        match self.0.behaviour {
+            ListenBehaviour::Subscribes => {}
+            ListenBehaviour::Refuses => {
                 let message = "nothing to listen to";
                 return Err(Error::new(ErrorKind::Unavailable, Effect::None, message));
             }
-            Ear::NeverAnswers => std::future::pending().await,
-            Ear::ComesLate => {
+            ListenBehaviour::NeverAnswers => std::future::pending().await,
+            ListenBehaviour::ComesLate => {
                 let late = self.0.late.lock().unwrap().take();
                 if let Some((store, claim)) = late {
                     seal(&store, &claim).await;
@@ -81,7 +81,7 @@ impl ChangeNotifier for Tower {
             }
         }
         self.0.listening.fetch_add(1, Ordering::SeqCst);
-        Ok(Subscription::new(self.0.rings.subscribe()).with_guard(Leaves(self.clone())))
+        Ok(Subscription::new(self.0.changes.subscribe()).with_guard(ListenerGuard(self.clone())))
     }
 }
 
@@ -99,9 +99,9 @@ async fn seal(store: &Scripted, claim: &Claim) {
 }
 
 /// Starts a run that waits for another's result for this long.
-fn waits(store: &Scripted, tower: &Tower, limit: Duration) -> Run {
+fn waits(store: &Scripted, notifier: &Notifier, limit: Duration) -> Run {
     let policy = calm().with_on_busy(BusyPolicy::wait(limit));
-    let idem = idem(store, policy).with_notifier(tower.clone());
+    let idem = idem(store, policy).with_notifier(notifier.clone());
     tokio::spawn(async move { idem.run(key(), &1, |_| counted(Effects::default())).await })
 }
 
@@ -111,29 +111,29 @@ async fn long_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_is_told_asks_at_once() {
-    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+async fn a_notified_caller_polls_at_once() {
+    let (store, notifier) = (Scripted::new(), Notifier::new(ListenBehaviour::Subscribes));
     let claim = held(&store).await;
-    let run = waits(&store, &tower, MINUTES);
+    let run = waits(&store, &notifier, MINUTES);
     long_pauses().await;
-    assert_eq!(tower.listening(), 1);
+    assert_eq!(notifier.listening(), 1);
     seal(&store, &claim).await;
     let returned = Instant::now();
-    tower.ring();
+    notifier.notify();
     assert_eq!(run.await.unwrap().unwrap().into_replayed(), Some(42));
     assert!(
         returned.elapsed() < Duration::from_millis(2),
         "{:?}",
         returned.elapsed()
     );
-    assert_eq!(tower.listening(), 0);
+    assert_eq!(notifier.listening(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_hint_costs_a_poll_and_nothing_else() {
-    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let (store, notifier) = (Scripted::new(), Notifier::new(ListenBehaviour::Subscribes));
     let claim = held(&store).await;
-    let run = waits(&store, &tower, MINUTES);
+    let run = waits(&store, &notifier, MINUTES);
     long_pauses().await;
     seal(&store, &claim).await;
     let sealed = Instant::now();
@@ -146,12 +146,12 @@ async fn a_lost_hint_costs_a_poll_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_sealed_before_the_listening_begins_is_found_at_once() {
-    let (store, tower) = (Scripted::new(), Tower::new(Ear::ComesLate));
+async fn a_record_sealed_before_the_listening_begins_is_found_at_once() {
+    let (store, notifier) = (Scripted::new(), Notifier::new(ListenBehaviour::ComesLate));
     let claim = held(&store).await;
-    *tower.0.late.lock().unwrap() = Some((store.clone(), claim));
+    *notifier.0.late.lock().unwrap() = Some((store.clone(), claim));
     let started = Instant::now();
-    let outcome = waits(&store, &tower, MINUTES).await.unwrap();
+    let outcome = waits(&store, &notifier, MINUTES).await.unwrap();
     assert_eq!(outcome.unwrap().into_replayed(), Some(42));
     assert!(
         started.elapsed() < Duration::from_millis(2),
@@ -162,54 +162,54 @@ async fn what_is_sealed_before_the_listening_begins_is_found_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_cannot_listen_polls() {
-    for ear in [Ear::Refuses, Ear::NeverAnswers] {
-        let (store, tower) = (Scripted::new(), Tower::new(ear));
+    for behaviour in [ListenBehaviour::Refuses, ListenBehaviour::NeverAnswers] {
+        let (store, notifier) = (Scripted::new(), Notifier::new(behaviour));
         let claim = held(&store).await;
-        let run = waits(&store, &tower, MINUTES);
+        let run = waits(&store, &notifier, MINUTES);
         long_pauses().await;
         seal(&store, &claim).await;
         assert_eq!(
             run.await.unwrap().unwrap().into_replayed(),
             Some(42),
-            "{ear:?}"
+            "{behaviour:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn hints_without_end_do_not_keep_a_caller_beyond_its_limit() {
-    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let (store, notifier) = (Scripted::new(), Notifier::new(ListenBehaviour::Subscribes));
     let _claim = held(&store).await;
-    let ringing = tokio::spawn({
-        let tower = tower.clone();
+    let notifying = tokio::spawn({
+        let notifier = notifier.clone();
         async move {
             loop {
-                tower.ring();
+                notifier.notify();
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
     });
     let limit = Duration::from_secs(3);
     let started = Instant::now();
-    let outcome = waits(&store, &tower, limit).await.unwrap();
+    let outcome = waits(&store, &notifier, limit).await.unwrap();
     assert!(matches!(outcome, Err(RunError::InFlight(_))), "{outcome:?}");
     assert!(
         started.elapsed() <= limit + Duration::from_millis(10),
         "{:?}",
         started.elapsed()
     );
-    ringing.abort();
+    notifying.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_listens_no_longer() {
-    let (store, tower) = (Scripted::new(), Tower::new(Ear::Hears));
+    let (store, notifier) = (Scripted::new(), Notifier::new(ListenBehaviour::Subscribes));
     let _claim = held(&store).await;
-    let run = waits(&store, &tower, MINUTES);
+    let run = waits(&store, &notifier, MINUTES);
     long_pauses().await;
-    assert_eq!(tower.listening(), 1);
+    assert_eq!(notifier.listening(), 1);
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(tower.listening(), 0);
+    assert_eq!(notifier.listening(), 0);
 }

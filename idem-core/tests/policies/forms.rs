@@ -146,7 +146,7 @@ fn of_a_ghost_job_failed_and_cancelled_are_no_duplicates() {
 }
 
 #[test]
-fn an_exact_name_wins_and_then_the_longest_beginning() {
+fn an_exact_name_wins_and_then_the_longest_prefix() {
     let with = |seconds| Policy::default().with_lease(Duration::from_secs(seconds));
     let policies = Policies::new(with(1))
         .with_operation("pay*", with(2))
@@ -174,7 +174,7 @@ fn an_exact_name_wins_and_then_the_longest_beginning() {
 }
 
 #[test]
-fn a_file_lies_over_what_is_set_in_code() {
+fn a_file_overrides_the_policies_set_in_code() {
     let folder = Folder::new();
     let base = Policies::new(Policy::webhook())
         .with_operation("a", Policy::fix())
@@ -194,7 +194,7 @@ fn a_file_lies_over_what_is_set_in_code() {
 }
 
 #[test]
-fn what_is_without_end_in_code_can_be_built_on() {
+fn an_unbounded_policy_in_code_can_be_extended() {
     let endless = Policy::default()
         .with_retry_timeout(Duration::MAX)
         .with_on_busy(BusyPolicy::wait(Duration::MAX));

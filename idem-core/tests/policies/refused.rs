@@ -310,7 +310,7 @@ fn bad_yaml_is_refused_with_line_key_and_reason_and_the_old_policies_stay() {
 }
 
 #[test]
-fn an_error_reads_as_a_place_a_key_and_a_reason() {
+fn an_error_reads_as_a_position_a_key_and_a_reason() {
     let folder = Folder::new();
     let path = folder.write("p.toml", "\n[operations.\"a.b\"]\n lease = \"0s\"");
     let reason = "the lease is zero; it is at least one millisecond";

@@ -71,7 +71,7 @@ async fn policies_set_by_a_call_hold_for_every_clone() {
 }
 
 #[test]
-fn what_is_set_in_code_after_a_file_is_a_copy() {
+fn a_policy_set_in_code_after_a_file_is_a_copy() {
     let folder = Folder::new();
     let file = folder.load("p.toml", &lease(7));
     let follows = Idempotency::new(MemoryStore::new()).with_policy_file(&file);

@@ -43,14 +43,14 @@ pub(crate) fn lease_of(file: &PolicyFile) -> u64 {
 
 /// The reports of a watch.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<Result<(), String>>>>);
+pub(crate) struct Reports(Arc<Mutex<Vec<Result<(), String>>>>);
 
-impl Told {
-    pub(crate) fn hear(&self) -> impl FnMut(Result<(), PolicyFileError>) + Send + 'static {
-        let returned = self.clone();
+impl Reports {
+    pub(crate) fn listener(&self) -> impl FnMut(Result<(), PolicyFileError>) + Send + 'static {
+        let reports = self.clone();
         move |news| {
             let news = news.map_err(|error| error.to_string());
-            returned.0.lock().unwrap().push(news);
+            reports.0.lock().unwrap().push(news);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_core::engine::{PolicyFile, WatchOptions};
 use idem_core::{Idempotency, Key, MemoryStore};
 
-use crate::support::{Folder, Told, lease, lease_of, until};
+use crate::support::{Folder, Reports, lease, lease_of, until};
 
 /// Settles soon; polls only where a test says so.
 fn quick() -> WatchOptions {
@@ -34,8 +34,8 @@ fn files_written_in_place_and_renamed_over_are_seen() {
     let folder = Folder::new();
     let file = folder.load("p.toml", &lease(1));
     let idem = Idempotency::new(MemoryStore::new()).with_policy_file(&file);
-    let returned = Told::default();
-    let watch = file.watch(quick(), returned.hear()).unwrap();
+    let reports = Reports::default();
+    let watch = file.watch(quick(), reports.listener()).unwrap();
     assert!(watch.is_notified());
     for seconds in 2..6 {
         if seconds % 2 == 0 {
@@ -47,8 +47,8 @@ fn files_written_in_place_and_renamed_over_are_seen() {
     }
     let key = Key::new("s", "o", "i").unwrap();
     assert_eq!(idem.policy_for(&key).lease().as_secs(), 5);
-    until("told", || returned.all().len() == 4);
-    assert!(returned.all().iter().all(Result::is_ok), "{returned:?}");
+    until("reported", || reports.all().len() == 4);
+    assert!(reports.all().iter().all(Result::is_ok), "{reports:?}");
 }
 
 #[cfg(unix)]
@@ -75,28 +75,28 @@ fn a_link_that_is_swapped_as_kubernetes_does_is_seen() {
 }
 
 #[test]
-fn a_bad_file_is_told_once_and_the_old_policies_stay_until_it_is_good_again() {
+fn a_bad_file_is_reported_once_and_the_old_policies_stay_until_it_is_good_again() {
     let folder = Folder::new();
     let file = folder.load("p.toml", &lease(1));
-    let returned = Told::default();
+    let reports = Reports::default();
     let options = quick().with_poll(Duration::from_millis(5));
-    let _watch = file.watch(options, returned.hear()).unwrap();
+    let _watch = file.watch(options, reports.listener()).unwrap();
     folder.write("p.toml", "[default]\nlease = \"never\"");
-    until("the refusal", || !returned.all().is_empty());
+    until("the refusal", || !reports.all().is_empty());
     std::thread::sleep(Duration::from_millis(100));
-    let all = returned.all();
+    let all = reports.all();
     let [Err(error)] = all.as_slice() else {
-        panic!("{returned:?}");
+        panic!("{reports:?}");
     };
     assert!(error.contains("p.toml:2:1: default.lease: "), "{error}");
     assert_eq!(lease_of(&file), 1);
     fs::remove_file(file.path()).unwrap();
-    until("that it is gone", || returned.all().len() == 2);
-    assert!(returned.all()[1].is_err());
+    until("that it is gone", || reports.all().len() == 2);
+    assert!(reports.all()[1].is_err());
     // The file is valid again, though its policies held all the time.
     replace(file.path(), &lease(1));
-    until("the recovery", || returned.all().len() == 3);
-    assert!(returned.all()[2].is_ok());
+    until("the recovery", || reports.all().len() == 3);
+    assert!(reports.all()[2].is_ok());
     assert_eq!(lease_of(&file), 1);
 }
 
@@ -105,21 +105,21 @@ fn a_file_that_is_half_written_is_not_taken() {
     let folder = Folder::new();
     let text = format!("{}[operations.a]\npreset = \"fix\"\n", lease(2));
     let file = folder.load("p.toml", &text);
-    let returned = Told::default();
+    let reports = Reports::default();
     let options = quick().with_settle(Duration::from_millis(300));
-    let _watch = file.watch(options, returned.hear()).unwrap();
+    let _watch = file.watch(options, reports.listener()).unwrap();
     let text = text.replace("2s", "3s");
     for end in [0, 4, 26, text.len()] {
         folder.write("p.toml", &text[..end]);
         std::thread::sleep(Duration::from_millis(30));
     }
     until_lease(&file, 3);
-    assert_eq!(returned.all(), [Ok(())]);
+    assert_eq!(reports.all(), [Ok(())]);
     assert_eq!(file.policies().operations().count(), 1);
 }
 
 #[test]
-fn where_nobody_tells_of_changes_the_file_is_looked_at() {
+fn without_notifications_the_file_is_polled() {
     let folder = Folder::new();
     fs::create_dir(folder.path("sub")).unwrap();
     let file = folder.load("sub/p.toml", &lease(1));
@@ -135,7 +135,7 @@ fn where_nobody_tells_of_changes_the_file_is_looked_at() {
 }
 
 #[test]
-fn what_changed_before_the_watch_began_is_seen() {
+fn a_change_before_the_watch_began_is_seen() {
     let folder = Folder::new();
     let file = folder.load("p.toml", &lease(1));
     folder.write("p.toml", &lease(2));
@@ -144,12 +144,12 @@ fn what_changed_before_the_watch_began_is_seen() {
 }
 
 #[test]
-fn a_watch_that_is_dropped_looks_no_more() {
+fn a_dropped_watch_polls_no_more() {
     let folder = Folder::new();
     let file = folder.load("p.toml", &lease(1));
-    let returned = Told::default();
+    let reports = Reports::default();
     let options = quick().with_poll(Duration::from_millis(5));
-    let watch = file.watch(options, returned.hear()).unwrap();
+    let watch = file.watch(options, reports.listener()).unwrap();
     folder.write("p.toml", &lease(2));
     until_lease(&file, 2);
     drop(watch);

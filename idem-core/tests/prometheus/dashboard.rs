@@ -74,7 +74,7 @@ fn each_query_reads_documented_metrics_by_their_own_labels() {
 }
 
 #[test]
-fn it_has_what_grafana_asks_of_a_dashboard() {
+fn it_has_the_fields_that_grafana_requires_of_a_dashboard() {
     let dashboard = dashboard();
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 39);
     assert!(dashboard["id"].is_null());

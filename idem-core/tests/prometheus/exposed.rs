@@ -65,7 +65,7 @@ fn every_series_has_a_documented_name_and_exactly_its_labels() {
 }
 
 #[test]
-fn each_metric_is_there_with_its_type_and_what_it_is() {
+fn each_metric_is_there_with_its_type_and_help() {
     let text = exposition();
     for metric in METRICS {
         // A store in memory needs no repeated call.

@@ -106,7 +106,7 @@ async fn a_temporary_error_stops_it_and_the_next_run_goes_on_there() {
 }
 
 #[tokio::test]
-async fn a_permanent_error_undoes_what_was_done_the_last_one_first() {
+async fn a_permanent_error_undoes_the_done_steps_the_last_one_first() {
     let (log, idem) = (Log::default(), idem());
     let saga = Saga::new()
         .step("a", log.does("a"))
@@ -130,7 +130,7 @@ async fn a_permanent_error_undoes_what_was_done_the_last_one_first() {
 }
 
 #[tokio::test]
-async fn a_failed_compensation_is_told_and_the_rest_still_run() {
+async fn a_failed_compensation_is_reported_and_the_rest_still_run() {
     let kinds: [fn(&'static str) -> StepError; 2] = [
         |text| StepError::permanent(text),
         |text| StepError::temporary(text),

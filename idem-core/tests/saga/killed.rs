@@ -63,7 +63,7 @@ fn unlost(run: impl Fn() -> Ran) -> Ran {
 
 /// Runs until no process is killed any more, and judges the effects.
 fn judge(world: &World, refuse: bool, context: &str) {
-    let end = unlost(|| process(world, refuse, None)).expect("nobody kills it");
+    let end = unlost(|| process(world, refuse, None)).expect("it is not killed");
     let end = end
         .unwrap_or_else(|error| panic!("{context}: {error:?}"))
         .into_inner();

@@ -69,7 +69,7 @@ async fn secrets_do_not_reach_the_store() {
 }
 
 #[tokio::test]
-async fn requests_are_not_kept_unless_asked_for() {
+async fn requests_are_not_kept_unless_configured() {
     let problem = conflict(&App::counting(layer(HttpPolicy::ietf())), FIRST, OTHER).await;
     assert_eq!(problem.get("differences"), None);
 }
@@ -128,7 +128,7 @@ async fn a_request_that_was_released_is_not_compared_with() {
 }
 
 #[tokio::test]
-async fn a_mask_that_was_added_later_holds_for_what_was_kept_before() {
+async fn a_mask_that_was_added_later_holds_for_earlier_records() {
     let store = Arc::new(MemoryStore::new());
     let app = |kept| {
         let policy = HttpPolicy::ietf().with_kept_requests(kept);
@@ -143,7 +143,7 @@ async fn a_mask_that_was_added_later_holds_for_what_was_kept_before() {
 }
 
 #[tokio::test]
-async fn the_problem_in_the_documentation_is_what_is_sent() {
+async fn the_problem_in_the_documentation_is_the_one_sent() {
     let app = App::counting(layer(keeping()));
     app.send(post("a", "{\"amount\": 1}")).await;
     let answer = app.send(post("a", "{\"amount\": 2}")).await;

@@ -6,7 +6,7 @@
 //! | 1 | methods that change nothing need no key | `safe_methods_are_handled_each_time` |
 //! | 2.1 | the header is an Item whose value is a String | `the_key_is_a_structured_field_string` |
 //! | 2.1 | beyond the draft: a value without quotes is the same key, unless strict | `the_bare_form_is_the_same_key_unless_strict` |
-//! | 2.1 | but not a bare value of another type, nor blanks | `a_bare_value_of_another_type_is_refused_and_told_why` |
+//! | 2.1 | but not a bare value of another type, nor blanks | `a_bare_value_of_another_type_is_refused_with_the_reason` |
 //! | 2.1 | no parameters are defined: they are ignored (RFC 9651, 3.1.2) | `parameters_of_the_key_are_ignored` |
 //! | 2.1 | not more than one key in a request | `more_than_one_key_is_refused` |
 //! | 2.2 | a key is not reused with another payload | `a_key_with_another_payload_is_refused` |
@@ -18,13 +18,13 @@
 //! | 2.6 | a first request is processed normally | `a_first_request_is_processed_normally` |
 //! | 2.6 | a duplicate gets the result of the completed request | `a_retry_gets_the_result_of_the_completed_request` |
 //! | 2.6 | also if that was an error | `a_retry_gets_an_error_that_was_the_result` |
-//! | 2.6, 2.7 | a concurrent duplicate gets `409` | `a_concurrent_retry_is_told_so_and_when_to_come_back` |
+//! | 2.6, 2.7 | a concurrent duplicate gets `409` | `a_concurrent_retry_gets_a_conflict_and_when_to_come_back` |
 //! | 2.7 | a missing key gets `400` where it is required | `a_missing_key_is_refused_where_one_is_required` |
 //! | 2.7 | problems link to documentation, in the body and as `Link` | `problems_link_to_the_documentation` |
 //! | 2.7 | another payload gets `422`; `400` and `409` are presets | `each_preset_has_its_status_for_a_reused_key` |
 //! | 5 | keys have a published format | `keys_may_be_held_to_a_published_format` |
 //! | 5 | keys are validated before anything else is done | `a_key_is_validated_before_anything_is_looked_up` |
-//! | 5 | the lookup key includes the caller, so that no answer leaks | `keys_are_looked_up_together_with_who_asks` |
+//! | 5 | the lookup key includes the caller, so that no answer leaks | `keys_are_looked_up_together_with_the_callers_identity` |
 //!
 //! <https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07>
 
@@ -71,7 +71,7 @@ async fn the_bare_form_is_the_same_key_unless_strict() {
 }
 
 #[tokio::test]
-async fn a_bare_value_of_another_type_is_refused_and_told_why() {
+async fn a_bare_value_of_another_type_is_refused_with_the_reason() {
     let app = App::counting(layer(HttpPolicy::ietf()));
     for (wrong, why) in [
         ("?1", "a boolean"),
@@ -201,7 +201,7 @@ async fn a_retry_gets_an_error_that_was_the_result() {
 }
 
 #[tokio::test]
-async fn a_concurrent_retry_is_told_so_and_when_to_come_back() {
+async fn a_concurrent_retry_gets_a_conflict_and_when_to_come_back() {
     static GATE: Semaphore = Semaphore::const_new(0);
     let app = App::new(layer(HttpPolicy::ietf()), |_| async {
         let _ = GATE.acquire().await;
@@ -282,7 +282,7 @@ async fn a_key_is_validated_before_anything_is_looked_up() {
 }
 
 #[tokio::test]
-async fn keys_are_looked_up_together_with_who_asks() {
+async fn keys_are_looked_up_together_with_the_callers_identity() {
     let app = App::counting(layer(HttpPolicy::ietf()));
     app.send(post("\"a\"", "{}")).await;
     let other = app.send(with(post("\"a\"", "{}"), "x-account", "b")).await;

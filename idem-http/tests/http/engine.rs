@@ -65,7 +65,7 @@ async fn a_client_that_goes_away_while_it_waits_waits_no_more() {
     tokio::time::sleep(soon).await;
     let refused = probe()
         .await
-        .expect("there is room for one who waits, and it is taken");
+        .expect("there is room for one waiting caller, and it is taken");
     refused.problem(ProblemType::RequestInFlight);
     waiter.abort();
     until(async || probe().await.is_err()).await;

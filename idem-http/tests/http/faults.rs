@@ -93,7 +93,7 @@ async fn a_store_that_is_wrongly_set_up_closes_open_routes_too() {
         let answer = app.send(post("a", "{}")).await;
         assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
         answer.problem(ProblemType::Misconfigured);
-        assert!(!answer.text().contains("told to fail"), "{}", answer.text());
+        assert!(!answer.text().contains("made to fail"), "{}", answer.text());
         assert_eq!(app.runs(), 0);
     }
 }

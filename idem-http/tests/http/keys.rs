@@ -18,7 +18,7 @@ async fn requests_without_a_key_are_handled_each_time_where_it_is_optional() {
 }
 
 #[tokio::test]
-async fn keys_are_not_looked_at_where_they_are_off() {
+async fn keys_are_ignored_where_they_are_off() {
     let app = App::counting(layer(HttpPolicy::ietf().with_requirement(Requirement::Off)));
     for key in ["\"a\"", "\"a\"", "\"not\\a key"] {
         assert_eq!(app.send(post(key, "{}")).await.status, StatusCode::CREATED);
@@ -83,7 +83,7 @@ async fn the_same_key_under_another_method_path_or_query_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_policy_adds_to_the_fingerprint_counts() {
+async fn a_value_that_the_policy_adds_to_the_fingerprint_counts() {
     let policy = HttpPolicy::ietf().with_also_fingerprinted(|parts| {
         let version = parts.headers.get("api-version");
         version

@@ -57,7 +57,7 @@ async fn streams_upgrades_and_no_store_are_not_stored_and_free_the_key() {
 }
 
 #[tokio::test]
-async fn where_work_must_not_run_twice_what_passes_through_is_marked() {
+async fn where_work_must_not_run_twice_an_answer_passed_through_is_marked() {
     for answer in PASSING {
         let idempotency = Idempotency::new(MemoryStore::new()).with_policy(Policy::at_most_once());
         let app = App::new(layer_on(idempotency), move |_| async move { answer() });

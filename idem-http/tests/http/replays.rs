@@ -107,7 +107,7 @@ async fn the_list_of_headers_is_policy() {
 }
 
 #[tokio::test]
-async fn a_replay_tells_when_it_was_first_answered() {
+async fn a_replay_has_the_date_of_the_first_answer() {
     let app = app(HttpPolicy::ietf());
     app.send(post("a", "{}")).await;
     let retry = app.send(post("a", "{}")).await;

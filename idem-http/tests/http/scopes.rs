@@ -13,7 +13,7 @@ fn app_with(scope: impl ScopeExtractor) -> App {
 }
 
 #[tokio::test]
-async fn a_key_of_nobody_is_refused() {
+async fn a_key_without_a_caller_is_refused() {
     let app = App::counting(layer_on(Idempotency::new(MemoryStore::new())));
     let answer = app.send(without(post("a", "{}"), "x-account")).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
@@ -37,7 +37,7 @@ impl ScopeExtractor for Basic {
 }
 
 #[tokio::test]
-async fn an_extractor_can_ask_the_caller_to_authenticate() {
+async fn an_extractor_can_require_authentication() {
     let challenge = HeaderValue::from_static("Basic realm=\"api\"");
     let app = app_with(Basic(ScopeError::Unauthenticated(challenge)));
     let answer = app.send(post("a", "{}")).await;

@@ -40,10 +40,10 @@ impl FailingStore {
         self.fails.store(fails, Ordering::SeqCst);
     }
 
-    fn look(&self, key: Option<&Key>) -> Result<()> {
+    fn check(&self, key: Option<&Key>) -> Result<()> {
         let is_meant = !self.only_derived || key.is_some_and(|key| key.id().starts_with("d1:"));
         if self.fails.load(Ordering::SeqCst) && is_meant {
-            return Err(Error::new(self.kind, Effect::None, "told to fail").at("failing", "any"));
+            return Err(Error::new(self.kind, Effect::None, "made to fail").at("failing", "any"));
         }
         Ok(())
     }
@@ -60,7 +60,7 @@ impl IdempotencyStore for FailingStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        self.look(Some(request.key()))?;
+        self.check(Some(request.key()))?;
         self.inner.claim(request).await
     }
 
@@ -70,37 +70,37 @@ impl IdempotencyStore for FailingStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.look(Some(claim.key()))?;
+        self.check(Some(claim.key()))?;
         self.inner.complete(claim, response, retention).await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.look(Some(claim.key()))?;
+        self.check(Some(claim.key()))?;
         self.inner.fail(claim, failure, retention).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.look(Some(claim.key()))?;
+        self.check(Some(claim.key()))?;
         self.inner.release(claim).await
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.look(Some(claim.key()))?;
+        self.check(Some(claim.key()))?;
         self.inner.renew(claim, lease).await
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        self.look(Some(key))?;
+        self.check(Some(key))?;
         self.inner.get(key).await
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        self.look(None)?;
+        self.check(None)?;
         self.inner.delete_expired(limit).await
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        self.look(None)?;
+        self.check(None)?;
         self.inner.fail_abandoned(limit).await
     }
 }

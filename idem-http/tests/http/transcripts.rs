@@ -110,7 +110,7 @@ async fn transcripts() -> String {
 }
 
 #[tokio::test]
-async fn the_transcripts_are_what_curl_prints() {
+async fn the_transcripts_are_curls_output() {
     let made = transcripts().await;
     if std::env::var_os("IDEM_BLESS").is_some() {
         std::fs::write(TRANSCRIPTS, made).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::fixture::{Fault, hybrid, other_request, request};
 
 #[tokio::test]
-async fn a_batch_asks_the_database_for_the_misses_only() {
+async fn a_batch_sends_the_database_the_misses_only() {
     let hybrid = hybrid();
     for id in ["one", "two"] {
         hybrid.cached(id, id).await;

@@ -55,28 +55,31 @@ async fn one_probe_at_a_time_finds_out_that_the_cache_is_back() {
     let hybrid = opened().await;
     hybrid.cache.set(Fault::Hanging);
     tokio::time::advance(Duration::from_millis(100)).await;
-    let (reads, asked) = (hybrid.cache.reads(), request("done"));
+    let (reads, done) = (hybrid.cache.reads(), request("done"));
     let started = Instant::now();
-    let calls = (0..10).map(|_| name(&hybrid, &asked));
+    let calls = (0..10).map(|_| name(&hybrid, &done));
     let names = futures_util::future::join_all(calls).await;
     work_off().await;
     assert_eq!(names, ["completed"; 10]);
     assert_eq!(hybrid.cache.reads(), reads + 1, "probes");
-    assert!(started.elapsed().is_zero(), "nobody waited for the probe");
+    assert!(
+        started.elapsed().is_zero(),
+        "no caller waited for the probe"
+    );
     // The probe is given up after a second; the pause is then twice as long.
     tokio::time::sleep(Duration::from_millis(1001)).await;
     hybrid.cache.set(Fault::None);
     tokio::time::advance(Duration::from_millis(140)).await;
-    name(&hybrid, &asked).await;
+    name(&hybrid, &done).await;
     work_off().await;
     assert_eq!(hybrid.cache.reads(), reads + 1, "the pause has doubled");
     tokio::time::advance(Duration::from_millis(60)).await;
-    name(&hybrid, &asked).await;
+    name(&hybrid, &done).await;
     work_off().await;
     assert_eq!(hybrid.cache.reads(), reads + 3, "a probe reads twice");
     let hits = hybrid.store.metrics().hits;
     for _ in 0..3 {
-        name(&hybrid, &asked).await;
+        name(&hybrid, &done).await;
     }
     assert_eq!(hybrid.store.metrics().hits, hits + 3, "it is used again");
 }

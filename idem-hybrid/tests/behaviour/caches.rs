@@ -152,7 +152,7 @@ async fn the_near_tier_is_filled_and_answers_while_the_far_one_is_down() {
 }
 
 #[tokio::test]
-async fn an_invalidation_that_the_far_tier_did_not_hear_is_an_error_and_reaches_the_near_one() {
+async fn an_invalidation_that_the_far_tier_missed_is_an_error_and_reaches_the_near_one() {
     let (far, tiered) = with_failing_far();
     assert!(put(&tiered, &key("one"), MINUTE).await);
     far.set(Fault::Failing);
@@ -174,7 +174,7 @@ async fn an_invalidation_that_is_dropped_while_the_far_tier_hangs_has_reached_th
 }
 
 #[tokio::test]
-async fn what_the_far_tier_refuses_is_not_kept_near() {
+async fn a_record_that_the_far_tier_refuses_is_not_kept_near() {
     let (far, tiered) = with_failing_far();
     let ticket = tiered.read(&key("one")).await.unwrap().ticket;
     far.invalidate(&key("one")).await.unwrap(); // by another process

@@ -14,7 +14,7 @@ async fn no_fault_of_the_cache_reaches_a_checkpoint_or_a_mark() {
         let store = HybridStore::new(cache, MemoryStore::new());
         let held = store.claim(&request("one")).await.unwrap();
         let claim = held.acquired().unwrap();
-        let asked = store.cache().reads();
+        let reads = store.cache().reads();
         store.cache().set(fault);
         let checkpoints = store.checkpoints().expect("the database keeps them");
         let point = Checkpoint::new("charged", "receipt 1").unwrap();
@@ -32,7 +32,7 @@ async fn no_fault_of_the_cache_reaches_a_checkpoint_or_a_mark() {
         }
         let mark = marks.watermark(claim.key()).await.unwrap();
         assert_eq!(mark, Some(7), "{fault:?}");
-        assert_eq!(store.cache().reads(), asked, "the cache was asked");
+        assert_eq!(store.cache().reads(), reads, "the cache was read");
         assert_eq!(store.cache().stores(), 0);
     }
 }

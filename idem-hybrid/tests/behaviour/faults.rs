@@ -82,7 +82,7 @@ async fn every_fault_leaves_the_answers_as_they_are() {
 }
 
 #[tokio::test]
-async fn garbage_is_replaced_by_what_the_database_says() {
+async fn garbage_is_replaced_by_the_databases_record() {
     let hybrid = hybrid();
     hybrid.cached("done", "x").await;
     hybrid

@@ -192,7 +192,7 @@ impl Database {
         self.is_broken.store(is_broken, Ordering::SeqCst);
     }
 
-    fn ask(&self) -> Result<MemoryStore> {
+    fn reachable(&self) -> Result<MemoryStore> {
         self.work.fetch_add(1, Ordering::SeqCst);
         if self.is_broken.load(Ordering::SeqCst) {
             let broken = Error::new(ErrorKind::Unavailable, Effect::None, "broken on purpose");
@@ -213,7 +213,7 @@ impl IdempotencyStore for Database {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimOutcome> {
-        let outcome = self.ask()?.claim(request).await;
+        let outcome = self.reachable()?.claim(request).await;
         self.answer_gate.pass().await;
         outcome
     }
@@ -224,40 +224,40 @@ impl IdempotencyStore for Database {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        self.ask()?.complete(claim, response, retention).await
+        self.reachable()?.complete(claim, response, retention).await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.ask()?.fail(claim, failure, retention).await
+        self.reachable()?.fail(claim, failure, retention).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.ask()?.release(claim).await
+        self.reachable()?.release(claim).await
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
-        self.ask()?.renew(claim, lease).await
+        self.reachable()?.renew(claim, lease).await
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>> {
-        let record = self.ask()?.get(key).await;
+        let record = self.reachable()?.get(key).await;
         self.answer_gate.pass().await;
         record
     }
 
     async fn delete_expired(&self, limit: u32) -> Result<u64> {
-        self.ask()?.delete_expired(limit).await
+        self.reachable()?.delete_expired(limit).await
     }
 
     async fn fail_abandoned(&self, limit: u32) -> Result<u64> {
-        self.ask()?.fail_abandoned(limit).await
+        self.reachable()?.fail_abandoned(limit).await
     }
 }
 
 #[async_trait]
 impl BatchStore for Database {
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>> {
-        match self.ask() {
+        match self.reachable() {
             Ok(store) => store.claim_many(requests).await,
             Err(error) => {
                 let each = error.for_each_item();

@@ -40,7 +40,7 @@ async fn a_miss_costs_one_read_of_the_cache_and_the_databases_claim() {
     assert_eq!(
         hybrid.database.work(),
         work + 1,
-        "promoting asks nothing more"
+        "promoting reads nothing more"
     );
 }
 
@@ -109,7 +109,7 @@ async fn bad_input_is_refused_in_the_databases_words_whatever_is_cached() {
 }
 
 #[tokio::test]
-async fn a_look_promotes_what_it_finds() {
+async fn a_lookup_promotes_the_record_it_finds() {
     let hybrid = hybrid();
     hybrid.complete("done", "x").await;
     for _ in 0..2 {
@@ -122,7 +122,7 @@ async fn a_look_promotes_what_it_finds() {
 }
 
 #[tokio::test]
-async fn a_cached_record_tells_that_less_is_left_of_it_as_time_passes() {
+async fn a_cached_record_has_less_time_left_as_time_passes() {
     let hybrid = hybrid();
     hybrid.cached("done", "x").await;
     let left = async || {

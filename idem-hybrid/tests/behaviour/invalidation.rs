@@ -26,8 +26,8 @@ async fn late_promotion(hybrid: &Hybrid, pause: Pause) -> &'static str {
         Pause::BeforeTheStore => &hybrid.cache.store_gate,
     };
     gate.shut();
-    let (store, asked) = (hybrid.store.clone(), request("done"));
-    let duplicate = tokio::spawn(async move { store.claim(&asked).await });
+    let (store, done) = (hybrid.store.clone(), request("done"));
+    let duplicate = tokio::spawn(async move { store.claim(&done).await });
     gate.someone_waits().await;
     hybrid.database.delete_all();
     hybrid
@@ -39,7 +39,7 @@ async fn late_promotion(hybrid: &Hybrid, pause: Pause) -> &'static str {
     assert_eq!(
         duplicate.await.unwrap().unwrap().name(),
         "completed",
-        "it was, when it asked"
+        "it was, at the time of the claim"
     );
     hybrid.store.settled().await;
     name(hybrid, &request("done")).await
@@ -99,8 +99,8 @@ async fn without_epochs_the_deleted_record_comes_back() {
     let response = idem_core::Response::new(200, "x");
     store.complete(&claim, &response, HOUR).await.unwrap();
     database.answer_gate.shut();
-    let (duplicate, asked) = (store.clone(), request("done"));
-    let duplicate = tokio::spawn(async move { duplicate.claim(&asked).await });
+    let (duplicate, done) = (store.clone(), request("done"));
+    let duplicate = tokio::spawn(async move { duplicate.claim(&done).await });
     database.answer_gate.someone_waits().await;
     database.delete_all();
     store.invalidate(claim.key()).await.unwrap();
@@ -112,12 +112,12 @@ async fn without_epochs_the_deleted_record_comes_back() {
 }
 
 #[tokio::test]
-async fn a_look_that_is_late_does_not_undo_an_invalidation_either() {
+async fn a_late_lookup_does_not_undo_an_invalidation_either() {
     let hybrid = hybrid();
     hybrid.complete("done", "x").await;
     hybrid.database.answer_gate.shut();
     let store = hybrid.store.clone();
-    let look = tokio::spawn(async move { store.get(request("done").key()).await });
+    let lookup = tokio::spawn(async move { store.get(request("done").key()).await });
     hybrid.database.answer_gate.someone_waits().await;
     hybrid.database.delete_all();
     hybrid
@@ -126,7 +126,7 @@ async fn a_look_that_is_late_does_not_undo_an_invalidation_either() {
         .await
         .unwrap();
     hybrid.database.answer_gate.open();
-    assert!(look.await.unwrap().unwrap().is_some());
+    assert!(lookup.await.unwrap().unwrap().is_some());
     hybrid.store.settled().await;
     assert_eq!(hybrid.store.metrics().refused, 1);
     assert!(
@@ -268,7 +268,7 @@ async fn a_cache_that_forgets_between_ticket_and_store_refuses() {
 }
 
 #[tokio::test]
-async fn an_operator_is_told_when_the_cache_was_not() {
+async fn an_invalidation_without_the_cache_is_an_error() {
     let hybrid = hybrid();
     hybrid.cached("done", "x").await;
     hybrid.cache.set(Fault::Failing);
@@ -323,7 +323,7 @@ async fn an_operators_invalidation_is_sent_though_the_breaker_is_open() {
 }
 
 #[tokio::test]
-async fn a_release_tells_the_cache_and_succeeds_without_it() {
+async fn a_release_notifies_the_cache_and_succeeds_without_it() {
     let hybrid = hybrid();
     let claim = hybrid
         .store

@@ -16,7 +16,7 @@ async fn sqlite(folder: &Path) -> SqliteStore {
 }
 
 #[tokio::test]
-async fn a_row_that_an_operator_deleted_is_fresh_once_the_cache_is_told() {
+async fn a_row_that_an_operator_deleted_is_fresh_once_the_cache_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let database = sqlite(folder.path()).await;
     let store = HybridStore::new(LocalCache::new(1 << 20), database.clone());
@@ -40,7 +40,7 @@ async fn a_row_that_an_operator_deleted_is_fresh_once_the_cache_is_told() {
         .await
         .unwrap();
     let still = store.claim(&request("done")).await.unwrap();
-    assert_eq!(still.name(), "completed", "nobody told the cache");
+    assert_eq!(still.name(), "completed", "the cache was not notified");
     store.invalidate(claim.key()).await.unwrap();
     let again = store
         .claim(&request("done"))

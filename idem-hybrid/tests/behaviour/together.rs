@@ -40,7 +40,7 @@ async fn a_claim_acquired_after_the_cache_has_answered_is_given_back() {
     let answered = hybrid.store.claim(&request("done")).await.unwrap();
     assert!(
         matches!(answered, ClaimOutcome::Completed(_)),
-        "nobody told the cache"
+        "the cache was not notified"
     );
     hybrid.database.answer_gate.someone_waits().await;
     let held = hybrid.database.get(request("done").key()).await.unwrap();
@@ -61,33 +61,34 @@ async fn a_claim_acquired_after_the_cache_has_answered_is_given_back() {
 }
 
 #[tokio::test]
-async fn what_the_database_tells_is_promoted_under_a_ticket_older_than_another_look() {
+async fn the_databases_record_is_promoted_under_a_ticket_older_than_another_lookup() {
     let hybrid = together();
     hybrid.complete("done", "x").await;
-    let asked = request("done");
+    let claimed = request("done");
     hybrid.cache.store_gate.shut();
-    let outcome = hybrid.store.claim(&asked).await.unwrap();
+    let outcome = hybrid.store.claim(&claimed).await.unwrap();
     assert_eq!(outcome.name(), "completed");
     hybrid.cache.store_gate.someone_waits().await;
     hybrid.database.delete_all();
-    hybrid.store.invalidate(asked.key()).await.unwrap();
+    hybrid.store.invalidate(claimed.key()).await.unwrap();
     hybrid.cache.store_gate.open();
     hybrid.store.settled().await;
     assert_eq!(hybrid.store.metrics().refused, 1);
-    assert_eq!(name(&hybrid, &asked).await, "acquired");
+    assert_eq!(name(&hybrid, &claimed).await, "acquired");
 }
 
 #[tokio::test]
-async fn a_caller_who_goes_away_leaves_the_claim_to_the_same_attempt() {
+async fn a_dropped_caller_leaves_the_claim_to_the_same_attempt() {
     let hybrid = together();
-    let asked = request("new");
+    let claimed = request("new");
     hybrid.database.answer_gate.shut();
-    let dropped = tokio::time::timeout(Duration::from_millis(20), hybrid.store.claim(&asked)).await;
+    let dropped =
+        tokio::time::timeout(Duration::from_millis(20), hybrid.store.claim(&claimed)).await;
     assert!(dropped.is_err());
     hybrid.database.answer_gate.open();
     let claim = hybrid
         .store
-        .claim(&asked)
+        .claim(&claimed)
         .await
         .unwrap()
         .acquired()

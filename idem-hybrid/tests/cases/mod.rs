@@ -77,8 +77,8 @@ fn body(request: &ClaimRequest) -> Response {
     Response::new(200, request.key().hashed())
 }
 
-/// A duplicate gets the response of its key, whatever the cache does.
-async fn ask(store: &dyn Metered, request: &ClaimRequest) -> CaseResult {
+/// Checks that a duplicate gets the response of its key, whatever the cache does.
+async fn replay(store: &dyn Metered, request: &ClaimRequest) -> CaseResult {
     match store.claim(request).await? {
         idem_core::ClaimOutcome::Completed(replay) if replay.response == body(request) => Ok(()),
         other => Err(CaseError::new(format!(
@@ -95,7 +95,7 @@ async fn until(cx: &Context, wanted: fn(CacheMetrics) -> bool) -> CaseResult {
     let started = Instant::now();
     while !wanted(store.metrics()) {
         for request in &requests {
-            ask(&*store, request).await?;
+            replay(&*store, request).await?;
         }
         if started.elapsed() > cx.profile().max_wait() {
             return Err(CaseError::new(format!("in vain: {:?}", store.metrics())));
@@ -110,7 +110,7 @@ async fn hits(cx: &Context) -> CaseResult {
     let requests = completed(cx, &*store, 10).await?;
     for _ in 0..5 {
         for request in &requests {
-            ask(&*store, request).await?;
+            replay(&*store, request).await?;
         }
         store.settled().await;
     }
@@ -129,11 +129,11 @@ async fn invalidated(cx: &Context) -> CaseResult {
     let one = harness.metered(cx.namespace()).await?;
     let two = harness.metered(cx.namespace()).await?;
     let requests = completed(cx, &*one, 1).await?;
-    ask(&*one, &requests[0]).await?;
+    replay(&*one, &requests[0]).await?;
     one.settled().await;
     one.invalidate(requests[0].key()).await?;
     let before = two.metrics();
-    ask(&*two, &requests[0]).await?;
+    replay(&*two, &requests[0]).await?;
     if two.metrics().hits != before.hits {
         return Err(CaseError::new("an invalidated entry is served"));
     }

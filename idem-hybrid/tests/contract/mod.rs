@@ -94,14 +94,14 @@ pub(crate) async fn an_entry_is_served_until_its_lifetime_ends_and_not_after<C: 
     );
     let mut hits = 0;
     loop {
-        let asked = Instant::now();
+        let read_at = Instant::now();
         let Some(hit) = hit(&cache, &key).await else {
             break;
         };
         hits += 1;
-        assert!(asked < after + LIFETIME + TICK, "served after its end");
+        assert!(read_at < after + LIFETIME + TICK, "served after its end");
         assert!(hit.age <= before.elapsed() + TICK, "older than it can be");
-        assert!(hit.age + TICK >= asked - after, "younger than it is");
+        assert!(hit.age + TICK >= read_at - after, "younger than it is");
         assert!(hit.age + hit.remaining <= LIFETIME + TICK, "{hit:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

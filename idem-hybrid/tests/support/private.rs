@@ -37,7 +37,7 @@ fn start(state: State) -> Result<String, BoxError> {
     // They end with the process, and the servers with them.
     match state {
         State::Killed => thread::spawn(move || kill_and_restart(server)),
-        State::Evicting => thread::spawn(move || crowd(&server)),
+        State::Evicting => thread::spawn(move || fill(&server)),
         _ => thread::spawn(move || flush(&server)),
     };
     Ok(url)
@@ -69,7 +69,7 @@ fn flush(server: &Instance) {
 }
 
 /// Others fill the memory, so that entries and epochs are evicted all the time.
-fn crowd(server: &Instance) {
+fn fill(server: &Instance) {
     let junk = "x".repeat(20_000);
     loop {
         let command = || {
@@ -77,7 +77,7 @@ fn crowd(server: &Instance) {
             (format!("SET junk:{name} {junk}\r\n"), (0, 2))
         };
         if let Err(error) = until_error(server.url(), command) {
-            eprintln!("the server to be crowded: {error}");
+            eprintln!("the server to be filled: {error}");
             pause(100, 200);
         }
     }

@@ -48,7 +48,7 @@ pub(crate) const ALL: &[Case] = &[
 ];
 
 /// Returns the answer to a claim, which is repeated as long as the key counts as locked.
-async fn told(
+async fn claimed(
     cx: &Context,
     store: &dyn IdempotencyStore,
     request: &ClaimRequest,

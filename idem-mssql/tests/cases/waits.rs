@@ -6,7 +6,7 @@ use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{ClaimOutcome, Effect, ErrorKind, IdempotencyStore, Response, StalePolicy};
 use idem_mssql::{Isolation, MssqlStore, Transaction};
 
-use super::{case, told};
+use super::{case, claimed};
 use crate::support;
 
 pub(super) const A_CLAIM_WAITS_SHORTLY_FOR_THE_TRANSACTION_THAT_CLAIMED: Case = case(
@@ -59,7 +59,7 @@ async fn a_claim_waits_shortly_for_the_transaction_that_claimed(cx: &Context) ->
             transaction.rollback().await?;
             "acquired"
         };
-        let outcome = told(cx, &store, &request).await?;
+        let outcome = claimed(cx, &store, &request).await?;
         assert_eq!(outcome.name(), expected);
     }
     Ok(())
@@ -79,7 +79,7 @@ async fn a_claim_that_lapsed_unseen_is_failed_and_not_taken_over(cx: &Context) -
     let error = store.claim(&rival).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contention, "{error:?}");
     transaction.commit().await?;
-    let outcome = told(cx, &store, &rival).await?;
+    let outcome = claimed(cx, &store, &rival).await?;
     assert_eq!(outcome.name(), "failed");
     Ok(())
 }
@@ -149,7 +149,7 @@ async fn a_wait_that_is_too_long_says_what_it_knows(cx: &Context) -> CaseResult 
     );
     drop(first);
     transaction.rollback().await?;
-    let claim = told(cx, &store, &request).await?;
+    let claim = claimed(cx, &store, &request).await?;
     let claim = claim.acquired();
     assert!(
         claim.is_some(),

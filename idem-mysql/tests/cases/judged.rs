@@ -55,9 +55,10 @@ async fn after_waiting(
     transaction: Open,
     request: &ClaimRequest,
 ) -> CaseResult<&'static str> {
-    let (asks, request) = (store.clone(), request.clone());
+    let (retrying, request) = (store.clone(), request.clone());
     let met = store.contention().lock_waits;
-    let waiting = tokio::spawn(async move { asks.claim_retrying(&request, RETRY_TIMEOUT).await });
+    let waiting =
+        tokio::spawn(async move { retrying.claim_retrying(&request, RETRY_TIMEOUT).await });
     until(|| store.contention().lock_waits > met).await?;
     transaction.commit().await?;
     Ok(waiting.await??.name())
@@ -81,7 +82,7 @@ async fn claimed(
 async fn a_claim_takes_over_only_what_it_meets(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let keys = ["open", "live", "closed", "closed to the claim", "other"].map(|id| cx.key(id));
-    let [open, live, closed, asks, other] = &keys;
+    let [open, live, closed, closed_to_claim, other] = &keys;
     let short = |request: ClaimRequest| request.with_lease(cx.short());
     for (holder, claim, answer) in [
         (short(cx.request(open)), cx.request(open), "acquired"),
@@ -92,8 +93,8 @@ async fn a_claim_takes_over_only_what_it_meets(cx: &Context) -> CaseResult {
             "failed",
         ),
         (
-            short(cx.request(asks)),
-            cx.request(asks).with_on_stale(StalePolicy::Fail),
+            short(cx.request(closed_to_claim)),
+            cx.request(closed_to_claim).with_on_stale(StalePolicy::Fail),
             "failed",
         ),
         (

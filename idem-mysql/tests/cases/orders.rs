@@ -110,8 +110,8 @@ async fn returned(store: &MySqlStore, outcome: ClaimOutcome) -> CaseResult<Strin
 }
 
 async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
-    let mut verdicts = Vec::new();
-    for order in ["look-first", "insert-first"] {
+    let mut decisions = Vec::new();
+    for order in ["read-first", "insert-first"] {
         let store = with(cx, order == "insert-first").await?;
         let mut single = Vec::new();
         for (state, request) in every_state(cx, &format!("{order}-single")).await? {
@@ -126,17 +126,17 @@ async fn both_orders_give_the_same_verdicts(cx: &Context) -> CaseResult {
             batch.push((*state, returned(&store, outcome?).await?));
         }
         assert_eq!(single, batch, "{order}");
-        let mut crowd = Vec::new();
+        let mut concurrent = Vec::new();
         let shared: Arc<dyn IdempotencyStore> = Arc::new(store.clone());
-        for (state, request) in every_state(cx, &format!("{order}-crowd")).await? {
+        for (state, request) in every_state(cx, &format!("{order}-concurrent")).await? {
             let outcome = cx.claim_in_a_crowd(&shared, &request).await?;
-            crowd.push((state, returned(&store, outcome).await?));
+            concurrent.push((state, returned(&store, outcome).await?));
         }
-        assert_eq!(single, crowd, "{order}");
-        verdicts.push(single);
+        assert_eq!(single, concurrent, "{order}");
+        decisions.push(single);
     }
-    assert_eq!(verdicts[0], verdicts[1]);
-    let acquired = verdicts[0]
+    assert_eq!(decisions[0], decisions[1]);
+    let acquired = decisions[0]
         .iter()
         .filter(|(_, returned)| returned.starts_with("acquired"));
     let acquired: Vec<_> = acquired.map(|(state, _)| *state).collect();
@@ -160,7 +160,7 @@ async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
         let met = store.contention().lock_waits;
         let waiting = tokio::spawn({
             let store = store.clone();
-            async move { asked_until_told(&store, &requests).await }
+            async move { claimed_until_unlocked(&store, &requests).await }
         });
         until(|| store.contention().lock_waits > met).await?;
         let response = Response::new(200, "done");
@@ -184,7 +184,7 @@ async fn an_insert_that_met_a_lock_learns_who_won(cx: &Context) -> CaseResult {
 }
 
 /// Sends the claims, each repeated while another transaction has locked its key.
-async fn asked_until_told(
+async fn claimed_until_unlocked(
     store: &MySqlStore,
     requests: &[ClaimRequest],
 ) -> Vec<idem_core::Result<ClaimOutcome>> {
@@ -263,7 +263,7 @@ async fn keys_change_hands_under_inserts_that_come_first(cx: &Context) -> CaseRe
     Ok(())
 }
 
-/// The store has learnt to insert first, and would then wait for the row.
+/// The store expects fresh keys, so it inserts first, and would then wait for the row.
 async fn a_duplicate_does_not_wait_for_a_completing_transaction(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     for number in 0..64 {

@@ -108,7 +108,7 @@ async fn any_session_answers_the_same(cx: &Context) -> CaseResult {
     Ok(())
 }
 
-/// Sessions of a caller's pool with settings that nobody needs for this store.
+/// Sessions of a caller's pool with settings that this store does not need.
 async fn hostile_sessions_of_a_pool_answer_the_same(cx: &Context) -> CaseResult {
     for (number, setting) in HOSTILE.iter().enumerate() {
         let store = set_up(cx, setting).await?;

@@ -37,7 +37,7 @@ WHERE r.scope = $1 AND r.operation = $2 AND r.id = $3 AND r.token = $4 AND r.att
 /// The read `held` finds such a mark, and then nothing is written, as by a claim. Otherwise the
 /// upsert decides: its condition is judged on the locked, latest version of the row. So of any
 /// number of statements with one version the first is let through, and the others find the mark
-/// raised and update nothing. The returned row proves who raised it.
+/// raised and update nothing. The returned row proves which one raised it.
 ///
 /// No row comes back when the mark was raised as high between the snapshot and the upsert. A
 /// repeated advance sees it.

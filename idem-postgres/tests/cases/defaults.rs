@@ -197,19 +197,19 @@ async fn a_table_that_changes_under_a_store_is_prepared_for_anew(cx: &Context) -
     let held = cx.request(&cx.key("held"));
     cx.hold(&held).await?;
     // Each connection prepares the statement that decides everything, and one of a transaction.
-    let asked = || cx.request(held.key());
+    let duplicate = || cx.request(held.key());
     for kind in ["varchar(9999)", "text", "varchar(8888)"] {
         for store in [&own, &callers] {
             assert_eq!(
-                store.claim_many(&[asked()]).await.remove(0)?.name(),
+                store.claim_many(&[duplicate()]).await.remove(0)?.name(),
                 "in_flight"
             );
-            assert_eq!(store.claim(&asked()).await?.name(), "in_flight");
+            assert_eq!(store.claim(&duplicate()).await?.name(), "in_flight");
             let transactions = Transactions::new(store.pool().clone());
             let mut attempts = transactions.attempts();
             let returned = loop {
                 let mut transaction = attempts.begin().await?;
-                let returned = store.claim_in(&mut transaction, &asked()).await;
+                let returned = store.claim_in(&mut transaction, &duplicate()).await;
                 if let Some(returned) = attempts.finish(transaction, returned).await {
                     break returned?;
                 }
@@ -321,7 +321,7 @@ async fn what_is_wrong_with_a_table_is_named(cx: &Context) -> CaseResult {
             powerless.pool().close().await;
             verified
         }
-        // The pooler of the tests logs everybody in as the same role.
+        // The pooler of the tests logs every client in as the same role.
         StatementMode::Unprepared => Ok(()),
     };
     harness

@@ -78,7 +78,7 @@ async fn claimed(cx: &Context, request: &ClaimRequest) -> CaseResult<ClaimOutcom
 fn is_contended<T: std::fmt::Debug>(returned: Result<T, Error>) -> CaseResult {
     let error = match returned {
         Err(error) => error,
-        Ok(returned) => return Err(CaseError::new(format!("told {returned:?}"))),
+        Ok(returned) => return Err(CaseError::new(format!("returned {returned:?}"))),
     };
     assert_eq!(
         (error.kind(), error.effect()),

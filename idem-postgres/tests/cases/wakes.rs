@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const ENDS: [&str; 4] = ["complete", "fail", "release", "batch"];
 
-async fn telling(cx: &Context, notifications: Notifications) -> CaseResult<PostgresStore> {
+async fn notifying_store(cx: &Context, notifications: Notifications) -> CaseResult<PostgresStore> {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
     let config = store.config().clone().with_notifications(notifications);
     Ok(PostgresStore::with_config(store.pool().clone(), config))
@@ -63,16 +63,16 @@ fn direct() -> CaseResult<PostgresHarness> {
 }
 
 /// Creates a notifier past the pooler, whose connection has the name of the case's namespace.
-fn wakes(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
+fn notifier(cx: &Context, store: &PostgresStore) -> CaseResult<PostgresNotifier> {
     let options = direct()?.options()?.application_name(cx.namespace());
     Ok(store.notifier_through(options))
 }
 
 /// Listens. On a busy machine the connection may take longer than the first listener waits.
-async fn listen(wakes: &PostgresNotifier, key: &Key) -> CaseResult<Subscription> {
+async fn listen(notifier: &PostgresNotifier, key: &Key) -> CaseResult<Subscription> {
     let begin = Instant::now();
     loop {
-        match wakes.listen(key).await {
+        match notifier.listen(key).await {
             Err(error) if error.kind() == ErrorKind::Unavailable && begin.elapsed() < DEADLINE => {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -97,9 +97,9 @@ async fn connections(cx: &Context, what: &'static str) -> CaseResult<i64> {
 }
 
 async fn until_connections(cx: &Context, expected: i64) -> CaseResult {
-    let asked = Instant::now();
+    let started = Instant::now();
     while connections(cx, "count").await? != expected {
-        if asked.elapsed() > DEADLINE {
+        if started.elapsed() > DEADLINE {
             return Err(CaseError::new(format!("not {expected} connections")));
         }
         tokio::time::sleep(PAUSE).await;
@@ -109,7 +109,7 @@ async fn until_connections(cx: &Context, expected: i64) -> CaseResult {
 
 async fn returned(listener: &mut Subscription) -> CaseResult {
     let returned = tokio::time::timeout(DEADLINE, listener.changed()).await;
-    returned.map_err(|_| CaseError::new("the listener was not told"))
+    returned.map_err(|_| CaseError::new("the listener was not notified"))
 }
 
 /// Waits until no notification is under way.
@@ -150,37 +150,40 @@ async fn end(store: &PostgresStore, cx: &Context, how: &str) -> CaseResult {
 }
 
 async fn a_listener_is_told_of_every_end(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
-    let wakes = wakes(cx, &store)?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
+    let notifier = notifier(cx, &store)?;
     for how in ENDS {
         let key = cx.key(how);
-        let (mut one, mut two) = (listen(&wakes, &key).await?, listen(&wakes, &key).await?);
-        let mut other = listen(&wakes, &cx.key("other")).await?;
+        let (mut one, mut two) = (
+            listen(&notifier, &key).await?,
+            listen(&notifier, &key).await?,
+        );
+        let mut other = listen(&notifier, &cx.key("other")).await?;
         drained(&mut other).await;
         drained(&mut one).await;
         end(&store, cx, how).await?;
         returned(&mut one).await?;
         returned(&mut two).await?;
         let quiet = tokio::time::timeout(PAUSE, other.changed()).await;
-        assert!(quiet.is_err(), "told of another key");
+        assert!(quiet.is_err(), "notified of another key");
     }
     Ok(())
 }
 
 /// Hundreds of runs, most of which start while the connection is made.
 async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
-    let wakes = wakes(cx, &store)?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
+    let notifier = notifier(cx, &store)?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
-        .with_notifier(wakes.clone())
+        .with_notifier(notifier.clone())
         .with_policy(policy);
     let request = cx.request(&cx.key("one"));
     let claim = cx.claim(&request).await?;
     let mut listening = JoinSet::new();
     for number in 0..200 {
-        let (wakes, key) = (wakes.clone(), cx.key(format!("{number}")));
-        listening.spawn(async move { listen(&wakes, &key).await });
+        let (notifier, key) = (notifier.clone(), cx.key(format!("{number}")));
+        listening.spawn(async move { listen(&notifier, &key).await });
     }
     let mut runs = JoinSet::new();
     for _ in 0..20 {
@@ -203,11 +206,11 @@ async fn runs_that_wait_share_one_connection(cx: &Context) -> CaseResult {
 }
 
 async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
-    let wakes = wakes(cx, &store)?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
+    let notifier = notifier(cx, &store)?;
     let mut listeners = Vec::new();
     for how in ENDS {
-        listeners.push(listen(&wakes, &cx.key(how)).await?);
+        listeners.push(listen(&notifier, &cx.key(how)).await?);
     }
     for listener in &mut listeners {
         drained(listener).await;
@@ -227,27 +230,27 @@ async fn a_killed_connection_is_told_and_hears_again(cx: &Context) -> CaseResult
 
 /// Returns the notifications that arrive while `ends` runs. They come in the order of the commits,
 /// so the mark comes last.
-async fn heard<F: Future<Output = CaseResult> + Send>(
+async fn notified<F: Future<Output = CaseResult> + Send>(
     cx: &Context,
     store: &PostgresStore,
     ends: F,
 ) -> CaseResult<Vec<String>> {
     let url = idem_servers::url_for("postgres").ok_or_else(|| CaseError::new("no server"))?;
     let mut listener = PgListener::connect(&url).await?;
-    let wakes = wakes(cx, store)?;
-    listener.listen(wakes.channel()).await?;
+    let notifier = notifier(cx, store)?;
+    listener.listen(notifier.channel()).await?;
     ends.await?;
     let mut connection = PgConnection::connect_with(&direct()?.options()?).await?;
-    let notify = sqlx::query("SELECT pg_notify($1, 'mark')").bind(wakes.channel());
+    let notify = sqlx::query("SELECT pg_notify($1, 'mark')").bind(notifier.channel());
     notify.persistent(false).execute(&mut connection).await?;
     connection.close().await?;
-    let mut heard = Vec::new();
+    let mut payloads = Vec::new();
     loop {
         let returned = tokio::time::timeout(DEADLINE, listener.recv()).await??;
         if returned.payload() == "mark" {
-            return Ok(heard);
+            return Ok(payloads);
         }
-        heard.push(returned.payload().to_owned());
+        payloads.push(returned.payload().to_owned());
     }
 }
 
@@ -268,19 +271,19 @@ async fn what_changes_nothing_tells_nothing(cx: &Context) -> CaseResult {
         store.release(&claim).await.unwrap_err();
         CaseResult::Ok(())
     };
-    let silent = telling(cx, Notifications::Off).await?;
-    let nothing = heard(cx, &silent, all(&silent)).await?;
+    let silent = notifying_store(cx, Notifications::Off).await?;
+    let nothing = notified(cx, &silent, all(&silent)).await?;
     assert_eq!(nothing, Vec::<String>::new());
     let sql = format!("TRUNCATE \"{}\".idem_records", cx.namespace());
     support::harness(cx)?.execute(sql).await?;
-    let store = telling(cx, Notifications::Changes).await?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
     let each: Vec<_> = ENDS.map(|how| cx.key(how).hashed()).into();
-    assert_eq!(heard(cx, &store, all(&store)).await?, each);
+    assert_eq!(notified(cx, &store, all(&store)).await?, each);
     Ok(())
 }
 
 async fn a_transaction_tells_when_it_commits(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
     let request = cx.request(&cx.key("one"));
     let both = async {
         for commits in [false, true] {
@@ -299,24 +302,24 @@ async fn a_transaction_tells_when_it_commits(cx: &Context) -> CaseResult {
         Ok(())
     };
     assert_eq!(
-        Box::pin(heard(cx, &store, both)).await?,
+        Box::pin(notified(cx, &store, both)).await?,
         [request.key().hashed()]
     );
     Ok(())
 }
 
 async fn a_connection_that_nobody_needs_is_closed(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
-    let wakes = wakes(cx, &store)?.with_idle(Duration::from_millis(20));
+    let store = notifying_store(cx, Notifications::Changes).await?;
+    let notifier = notifier(cx, &store)?.with_idle(Duration::from_millis(20));
     assert_eq!(connections(cx, "count").await?, 0, "before anybody waits");
     for _ in 0..3 {
-        let one = listen(&wakes, &cx.key("one")).await?;
+        let one = listen(&notifier, &cx.key("one")).await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(connections(cx, "count").await?, 1, "while somebody waits");
+        assert_eq!(connections(cx, "count").await?, 1, "while a caller waits");
         drop(one);
         until_connections(cx, 0).await?;
     }
-    let kept = wakes.clone().with_idle(HOUR);
+    let kept = notifier.clone().with_idle(HOUR);
     let one = listen(&kept, &cx.key("one")).await?;
     until_connections(cx, 1).await?;
     drop(kept);
@@ -326,16 +329,16 @@ async fn a_connection_that_nobody_needs_is_closed(cx: &Context) -> CaseResult {
 }
 
 async fn without_a_connection_those_who_wait_poll(cx: &Context) -> CaseResult {
-    let store = telling(cx, Notifications::Changes).await?;
+    let store = notifying_store(cx, Notifications::Changes).await?;
     let nowhere = direct()?.options()?.host("127.0.0.1").port(1);
-    let wakes = store.notifier_through(nowhere);
+    let notifier = store.notifier_through(nowhere);
     let request = cx.request(&cx.key("one"));
-    let error = wakes.listen(request.key()).await.unwrap_err();
+    let error = notifier.listen(request.key()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let claim = cx.claim(&request).await?;
     let policy = Policy::default().with_on_busy(BusyPolicy::wait(DEADLINE));
     let idem = Idempotency::new(store.clone())
-        .with_notifier(wakes)
+        .with_notifier(notifier)
         .with_policy(policy);
     let key = request.key();
     let waits = idem.run_with(key, *request.fingerprint(), async |_| {

@@ -427,17 +427,17 @@ impl CallerTransaction for Begun {
 
 /// Repeats the call until its answer is no contention: the store has noticed then that a
 /// transaction has ended.
-pub(crate) async fn until_free<T, F>(ask: impl Fn() -> F) -> Result<T, Error>
+pub(crate) async fn until_free<T, F>(call: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
     for _ in 0..300 {
-        match ask().await {
+        match call().await {
             Err(error) if error.kind() == ErrorKind::Contention => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             answer => return answer,
         }
     }
-    ask().await
+    call().await
 }

@@ -138,7 +138,8 @@ async fn caches_of_one_namespace_are_one_and_others_are_apart(cx: &Context) -> C
 }
 
 /// The source is a number that grows. A writer that changes it invalidates; a reader that misses
-/// reads and stores it. After the invalidation of the last change, nobody may find an older number.
+/// reads and stores it. After the invalidation of the last change, no reader may find an older
+/// number.
 async fn no_race_leaves_an_old_entry(cx: &Context) -> CaseResult {
     let (key, source) = (cx.key("one"), Arc::new(AtomicU64::new(0)));
     let mut readers = JoinSet::new();

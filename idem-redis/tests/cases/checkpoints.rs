@@ -126,7 +126,7 @@ async fn a_checkpoint_is_sent_to_nobody_else(cx: &Context) -> CaseResult {
     let returned = tap.returned();
     assert!(!returned.contains("notes"), "{returned}");
     assert_eq!(other.last_checkpoint(&claim).await?, Some(point));
-    assert!(tap.returned().contains("notes"), "the tap hears nothing");
+    assert!(tap.returned().contains("notes"), "the tap records nothing");
     Ok(())
 }
 

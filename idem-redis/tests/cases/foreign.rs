@@ -80,8 +80,8 @@ async fn garbage_under_a_records_key_is_corrupt_and_stays(cx: &Context) -> CaseR
         harness.query::<()>(&set).await?;
         let error = store.get(request.key()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{number}: {error}");
-        let asked = cx.request(request.key());
-        match store.claim(&asked).await {
+        let duplicate = cx.request(request.key());
+        match store.claim(&duplicate).await {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{number}: {error}"),
             Ok(outcome) => assert_eq!(outcome.name(), "conflict", "{number}"),
         }

@@ -287,7 +287,7 @@ async fn nonces_of_two_authors_never_meet(cx: &Context) -> CaseResult {
         ("{a}", "c"),
     ];
     for expected in [Posted::Now as fn(String) -> Posted, Posted::Before] {
-        for (place, (author, text)) in named.into_iter().enumerate() {
+        for (index, (author, text)) in named.into_iter().enumerate() {
             let (board, nonce) = (board.clone(), nonce(text));
             let keep = move || async move { board.keep() };
             let posted = window
@@ -295,7 +295,7 @@ async fn nonces_of_two_authors_never_meet(cx: &Context) -> CaseResult {
                 .await?;
             assert_eq!(
                 posted,
-                expected((place + 1).to_string()),
+                expected((index + 1).to_string()),
                 "{author}, {text}"
             );
         }
@@ -317,17 +317,17 @@ async fn nonces_of_two_authors_never_meet(cx: &Context) -> CaseResult {
 async fn a_duplicate_gets_the_id_that_it_waits_for(cx: &Context) -> CaseResult {
     let account = Account::open(cx).await?;
     let config = Config::new().with_timeout(Duration::from_secs(1));
-    let deaf = NonceWindow::new(account.store(config).await?).with_wait(2 * DEADLINE);
+    let unnotified = NonceWindow::new(account.store(config).await?).with_wait(2 * DEADLINE);
     let (clear, board) = (window(cx).await?, Board::default());
-    for (place, how) in ["told", "killed", "deaf"].into_iter().enumerate() {
-        if how == "deaf" {
+    for (index, how) in ["notified", "killed", "unnotified"].into_iter().enumerate() {
+        if how == "unnotified" {
             account.may(&["-subscribe"]).await?;
             account.kill().await?;
         }
         let held = Held::begin(&clear, &board, how).await;
-        let (window, other) = (deaf.clone(), board.clone());
+        let (window, other) = (unnotified.clone(), board.clone());
         let waiting = tokio::spawn(async move { other.post(&window, how).await });
-        if how != "deaf" {
+        if how != "unnotified" {
             let key = Key::new("ada", "nonce", how)?;
             let channel = format!("{}:w:{}", cx.namespace(), key.path());
             account.until_subscribed(&channel, 1).await?;
@@ -336,7 +336,7 @@ async fn a_duplicate_gets_the_id_that_it_waits_for(cx: &Context) -> CaseResult {
             assert_eq!(account.kill().await?, 1);
         }
         held.go.notify_one();
-        let id = (place + 1).to_string();
+        let id = (index + 1).to_string();
         assert_eq!(held.posting.await??, Posted::Now(id.clone()), "{how}");
         let duplicate = tokio::time::timeout(DEADLINE, waiting).await???;
         assert_eq!(duplicate, Posted::Before(id), "{how}");

@@ -21,11 +21,11 @@ pub(super) const ONE_OF_A_CROWD_WINS_WHATEVER_WAS_LEARNT: Case =
         Box::pin(one_of_a_crowd_wins_whatever_was_learnt(cx))
     });
 
-const CROWD: usize = 200;
+const CONCURRENT: usize = 200;
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Claims that the record answers, so that the next one reads first.
-async fn learn_that_keys_are_taken(cx: &Context, store: &RedisStore) -> CaseResult {
+async fn record_taken_keys(cx: &Context, store: &RedisStore) -> CaseResult {
     let known = cx.request(&cx.key("known"));
     if let Some(claim) = store.claim(&known).await?.acquired() {
         store
@@ -39,7 +39,7 @@ async fn learn_that_keys_are_taken(cx: &Context, store: &RedisStore) -> CaseResu
     Ok(())
 }
 
-async fn learn_that_keys_are_free(cx: &Context, store: &RedisStore, name: &str) -> CaseResult {
+async fn record_free_keys(cx: &Context, store: &RedisStore, name: &str) -> CaseResult {
     for number in 0..30 {
         let request = cx.request(&cx.key(format!("free {name} {number}")));
         assert_eq!(store.claim(&request).await?.name(), "acquired");
@@ -52,29 +52,29 @@ async fn claim(
     cx: &Context,
     store: &RedisStore,
     request: &ClaimRequest,
-    crowd: Option<&str>,
+    others: Option<&str>,
 ) -> CaseResult<ClaimOutcome> {
-    let mut others = JoinSet::new();
-    for number in 0..crowd.map_or(0, |_| CROWD) {
-        let (store, name) = (store.clone(), crowd.unwrap_or_default());
-        let other = cx.request(&cx.key(format!("crowd {name} {number}")));
-        others.spawn(async move { store.claim(&other).await.map(|outcome| outcome.name()) });
+    let mut beside = JoinSet::new();
+    for number in 0..others.map_or(0, |_| CONCURRENT) {
+        let (store, name) = (store.clone(), others.unwrap_or_default());
+        let other = cx.request(&cx.key(format!("beside {name} {number}")));
+        beside.spawn(async move { store.claim(&other).await.map(|outcome| outcome.name()) });
     }
-    let (own, asked) = (store.clone(), request.clone());
-    let claimed = tokio::spawn(async move { own.claim(&asked).await });
-    for outcome in others.join_all().await {
+    let (own, request) = (store.clone(), request.clone());
+    let claimed = tokio::spawn(async move { own.claim(&request).await });
+    for outcome in beside.join_all().await {
         assert_eq!(outcome?, "acquired");
     }
     Ok(claimed.await??)
 }
 
 /// A key in each state, and the decision about a claim of it.
-async fn verdicts(
+async fn decisions(
     cx: &Context,
     store: &RedisStore,
     way: &str,
-    learnt: bool,
-    is_crowded: bool,
+    expects_taken: bool,
+    is_concurrent: bool,
 ) -> CaseResult {
     let states = [
         ("free", "acquired"),
@@ -128,14 +128,14 @@ async fn verdicts(
         if state == "failed, again" {
             request = request.with_on_failed(FailedPolicy::Retry);
         }
-        if learnt {
-            learn_that_keys_are_taken(cx, store).await?;
+        if expects_taken {
+            record_taken_keys(cx, store).await?;
         } else {
-            learn_that_keys_are_free(cx, store, &name).await?;
+            record_free_keys(cx, store, &name).await?;
         }
         tokio::time::sleep(2 * MOMENT).await;
-        let crowd = is_crowded.then_some(name.as_str());
-        let outcome = claim(cx, store, &request, crowd).await?;
+        let others = is_concurrent.then_some(name.as_str());
+        let outcome = claim(cx, store, &request, others).await?;
         assert_eq!(outcome.name(), expected, "{name}");
         let (Some(held), Some(claim)) = (held, outcome.acquired()) else {
             continue;
@@ -160,22 +160,22 @@ async fn verdicts(
 
 async fn no_shortcut_changes_a_verdict(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
-    verdicts(cx, &store, "free, alone", false, false).await?;
-    verdicts(cx, &store, "taken, alone", true, false).await?;
-    verdicts(cx, &store, "free, crowd", false, true).await?;
-    verdicts(cx, &store, "taken, crowd", true, true).await
+    decisions(cx, &store, "free, alone", false, false).await?;
+    decisions(cx, &store, "taken, alone", true, false).await?;
+    decisions(cx, &store, "free, concurrent", false, true).await?;
+    decisions(cx, &store, "taken, concurrent", true, true).await
 }
 
 async fn one_of_a_crowd_wins_whatever_was_learnt(cx: &Context) -> CaseResult {
     let store = support::harness(cx)?.store(cx.namespace()).await?;
-    for learnt in [false, true] {
-        if learnt {
-            learn_that_keys_are_taken(cx, &store).await?;
+    for expects_taken in [false, true] {
+        if expects_taken {
+            record_taken_keys(cx, &store).await?;
         }
         for round in 0..10 {
-            let key = cx.key(format!("{learnt} {round}"));
+            let key = cx.key(format!("{expects_taken} {round}"));
             let mut racers = JoinSet::new();
-            for _ in 0..CROWD {
+            for _ in 0..CONCURRENT {
                 let (store, request) = (store.clone(), cx.request(&key));
                 racers.spawn(async move { store.claim(&request).await });
             }
@@ -186,12 +186,12 @@ async fn one_of_a_crowd_wins_whatever_was_learnt(cx: &Context) -> CaseResult {
                     outcome => assert_eq!(outcome.name(), "in_flight"),
                 }
             }
-            assert_eq!(won.len(), 1, "{learnt} {round}");
+            assert_eq!(won.len(), 1, "{expects_taken} {round}");
             let kept = store.get(&key).await?.expect("in flight");
             assert_eq!(kept.info().token, won[0].token());
             // The next round begins as this one did.
-            if learnt {
-                learn_that_keys_are_taken(cx, &store).await?;
+            if expects_taken {
+                record_taken_keys(cx, &store).await?;
             }
         }
     }

@@ -111,7 +111,7 @@ impl Account {
         Ok(killed.iter().sum())
     }
 
-    /// How many connections are subscribed to a channel, anybody's.
+    /// Returns how many connections of any account are subscribed to a channel.
     pub(super) async fn subscribed(&self, channel: &str) -> CaseResult<u32> {
         let mut numbers = redis::cmd("PUBSUB");
         numbers.arg("NUMSUB").arg(channel);
@@ -120,9 +120,9 @@ impl Account {
     }
 
     pub(super) async fn until_subscribed(&self, channel: &str, expected: u32) -> CaseResult {
-        let asked = Instant::now();
+        let started = Instant::now();
         while self.subscribed(channel).await? != expected {
-            in_time(asked, "subscriptions change")?;
+            in_time(started, "subscriptions change")?;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(())
@@ -166,7 +166,7 @@ fn channel(cx: &Context, key: &Key) -> String {
 
 async fn returned(listener: &mut Subscription) -> CaseResult {
     let returned = tokio::time::timeout(DEADLINE, listener.changed()).await;
-    returned.map_err(|_| CaseError::new("the listener was not told"))
+    returned.map_err(|_| CaseError::new("the listener was not notified"))
 }
 
 /// Ends a claim in each possible way.
@@ -305,9 +305,9 @@ async fn who_listens_no_more_is_not_subscribed(cx: &Context) -> CaseResult {
     returned(&mut again).await?;
     assert_eq!(account.subscribed(&channel(cx, &other)).await?, 1);
     drop((again, stays, store));
-    let asked = Instant::now();
+    let started = Instant::now();
     while account.connections().await? > 0 {
-        in_time(asked, "the connection goes with the store")?;
+        in_time(started, "the connection goes with the store")?;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     account.close().await

@@ -74,7 +74,7 @@ async fn hundreds_of_claims_share_one_connection(cx: &Context) -> CaseResult {
     for number in 0..CLAIMS {
         let name = record_key(&store, &cx.key(format!("{number}")));
         let claimed = said.matches(&format!("\r\n{name}\r\n")).count();
-        assert!(claimed >= 1, "{name} is not asked for");
+        assert!(claimed >= 1, "{name} is not claimed");
     }
     assert!(
         messages * 2 < CLAIMS,
@@ -126,11 +126,15 @@ async fn a_connection_that_fell_silent_is_made_anew(cx: &Context) -> CaseResult 
     let request = cx.request(&cx.key("one"));
     let claim = store.claim(&request).await?.acquired().expect("fresh");
     tap.fall_silent();
-    let asked = Instant::now();
+    let started = Instant::now();
     let error = store.release(&claim).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(error.effect(), Effect::Unknown, "{error}");
-    assert!(asked.elapsed() < SOON * 20, "after {:?}", asked.elapsed());
+    assert!(
+        started.elapsed() < SOON * 20,
+        "after {:?}",
+        started.elapsed()
+    );
     assert!(store.get(request.key()).await?.is_some(), "by a new one");
     assert_eq!(tap.connections(), 2);
     tap.fall_silent();
@@ -204,13 +208,13 @@ async fn a_sweep_cut_half_way_is_not_reported_as_undone(cx: &Context) -> CaseRes
 
 /// Returns how many of these are failed; all are read at once.
 async fn failed(store: &RedisStore, requests: &[ClaimRequest]) -> CaseResult<usize> {
-    let mut asking = JoinSet::new();
+    let mut reads = JoinSet::new();
     for request in requests {
         let (store, key) = (store.clone(), request.key().clone());
-        asking.spawn(async move { store.get(&key).await });
+        reads.spawn(async move { store.get(&key).await });
     }
     let mut failed = 0;
-    for record in asking.join_all().await {
+    for record in reads.join_all().await {
         failed += usize::from(matches!(record?, Some(Record::Failed(_))));
     }
     Ok(failed)

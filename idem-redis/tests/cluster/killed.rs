@@ -12,7 +12,7 @@ use idem_servers::{Cluster, Options, start_private_cluster};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::own::{HOUR, Outcome, ask, eventually, request};
+use crate::own::{HOUR, Outcome, eventually, query, request};
 use crate::slots::{master, store};
 
 const KEYS: usize = 240;
@@ -47,7 +47,7 @@ impl Writer {
 
     /// Claims the key and completes it if the claim is its own; repeats the same after every error.
     async fn claim_and_complete(&mut self, id: &str) -> Outcome {
-        let (request, asked) = (request(id), Instant::now());
+        let (request, started) = (request(id), Instant::now());
         let claim = loop {
             let invoked = self.clock.now();
             let outcome = self.store.claim(&request).await;
@@ -56,7 +56,7 @@ impl Writer {
             match outcome {
                 Ok(ClaimOutcome::Acquired(claim)) => break claim,
                 Ok(_) => return Ok(()),
-                Err(error) if error.is_retryable() && asked.elapsed() < MAX_WAIT => pause().await,
+                Err(error) if error.is_retryable() && started.elapsed() < MAX_WAIT => pause().await,
                 Err(error) => return Err(error.into()),
             }
         };
@@ -69,7 +69,7 @@ impl Writer {
             self.record(call.with_sealed(&text), invoked, Answer::to_holder(&done));
             match done {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_retryable() && asked.elapsed() < MAX_WAIT => pause().await,
+                Err(error) if error.is_retryable() && started.elapsed() < MAX_WAIT => pause().await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -88,7 +88,7 @@ async fn write(mut writer: Writer) -> Outcome<Vec<Event>> {
 }
 
 async fn role(cluster: &Cluster, node: usize) -> String {
-    let returned: Outcome<String> = ask(cluster.url(node), "INFO replication").await;
+    let returned: Outcome<String> = query(cluster.url(node), "INFO replication").await;
     let returned = returned.unwrap_or_default();
     let line = returned.lines().find_map(|line| line.strip_prefix("role:"));
     line.unwrap_or("none").trim().to_owned()

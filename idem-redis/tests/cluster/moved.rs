@@ -9,7 +9,7 @@ use idem_servers::{Cluster, Options, start_private_cluster};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::own::{HOUR, Outcome, ask, request};
+use crate::own::{HOUR, Outcome, query, request};
 use crate::slots::{ids_of_one_slot, master, record_key, slot, store};
 
 /// A slot on its way.
@@ -33,12 +33,12 @@ impl<'c> Move<'c> {
     }
 
     async fn id(&self, node: usize) -> Outcome<String> {
-        ask(self.cluster.url(node), "CLUSTER MYID").await
+        query(self.cluster.url(node), "CLUSTER MYID").await
     }
 
     async fn set(&self, node: usize, state: &str) -> Outcome {
         let words = format!("CLUSTER SETSLOT {} {state}", self.slot);
-        ask(self.cluster.url(node), &words).await
+        query(self.cluster.url(node), &words).await
     }
 
     /// From here on the old master answers ASK for keys that it does not have.

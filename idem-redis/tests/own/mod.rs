@@ -39,7 +39,7 @@ pub(crate) fn command(words: &str) -> Cmd {
 }
 
 /// Returns the answer of the server at this URL.
-pub(crate) async fn ask<T: FromRedisValue>(url: &str, words: &str) -> Outcome<T> {
+pub(crate) async fn query<T: FromRedisValue>(url: &str, words: &str) -> Outcome<T> {
     let client = Client::open(url)?;
     let mut connection = client.get_multiplexed_async_connection().await?;
     Ok(command(words).query_async(&mut connection).await?)
@@ -47,9 +47,9 @@ pub(crate) async fn ask<T: FromRedisValue>(url: &str, words: &str) -> Outcome<T>
 
 /// Repeats the check until it holds.
 pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Outcome {
-    let asked = Instant::now();
+    let started = Instant::now();
     while !is_so().await {
-        if asked.elapsed() > MAX_WAIT {
+        if started.elapsed() > MAX_WAIT {
             return Err(format!("waited {MAX_WAIT:?} in vain: {what}").into());
         }
         tokio::time::sleep(PAUSE).await;

@@ -75,9 +75,9 @@ async fn complete_until_killed(
 /// By the same store, which has noticed by itself that its connection was lost.
 async fn check(store: &RedisStore, acknowledged: &[Claim]) -> Outcome {
     for claim in acknowledged {
-        let asked = request(claim.key().id());
+        let duplicate = request(claim.key().id());
         let limit = Duration::from_secs(30);
-        let answer = store.claim_retrying(&asked, limit).await?;
+        let answer = store.claim_retrying(&duplicate, limit).await?;
         assert_eq!(answer.name(), "completed", "an acknowledged completion");
         let Some(Record::Completed(record)) = store.get(claim.key()).await? else {
             return Err("an acknowledged completion is lost".into());

@@ -10,7 +10,7 @@ use idem_redis::{Config, Eviction, Notifications, RedisCache, RedisStore, Replic
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{HOUR, Outcome, ask, request};
+use crate::own::{HOUR, Outcome, query, request};
 
 pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
     let options = Options::new()
@@ -20,7 +20,7 @@ pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
     let url = server.url();
     runtime.block_on(async {
         for policy in ["allkeys-lru", "volatile-ttl", "volatile-lru"] {
-            ask::<()>(url, &format!("CONFIG SET maxmemory-policy {policy}")).await?;
+            query::<()>(url, &format!("CONFIG SET maxmemory-policy {policy}")).await?;
             let error = RedisStore::connect(url, Config::new()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
             assert_eq!(
@@ -40,10 +40,10 @@ pub(crate) fn evicts(runtime: &Runtime, server: &str) -> Outcome {
         assert!(store.claim(&request("one")).await?.acquired().is_some());
         let cache = RedisCache::new(url, "orders", &Config::new())?;
         assert!(cache.read(request("one").key()).await?.hit.is_none());
-        ask::<()>(url, "CONFIG SET maxmemory-policy noeviction").await?;
+        query::<()>(url, "CONFIG SET maxmemory-policy noeviction").await?;
         RedisStore::connect(url, Config::new()).await?;
         // With no limit nothing is ever evicted, whatever the policy.
-        ask::<()>(url, "CONFIG SET maxmemory 0 maxmemory-policy allkeys-lru").await?;
+        query::<()>(url, "CONFIG SET maxmemory 0 maxmemory-policy allkeys-lru").await?;
         RedisStore::connect(url, Config::new()).await?;
         Ok(())
     })
@@ -65,7 +65,7 @@ pub(crate) fn full(runtime: &Runtime, server: &str) -> Outcome {
         let response = Response::new(200, "done");
         store.complete(&claim, &response, HOUR).await?;
         let claim = store.claim(&held).await?.acquired().ok_or("a fresh key")?;
-        ask::<()>(url, "CONFIG SET maxmemory 1").await?;
+        query::<()>(url, "CONFIG SET maxmemory 1").await?;
         is_undone(&store.claim(&request("fresh")).await.unwrap_err());
         is_undone(&store.complete(&claim, &response, HOUR).await.unwrap_err());
         is_undone(&store.renew(&claim, HOUR).await.unwrap_err());
@@ -75,7 +75,7 @@ pub(crate) fn full(runtime: &Runtime, server: &str) -> Outcome {
         assert_eq!(store.claim(&request("done")).await?.name(), "completed");
         assert_eq!(store.claim(&request("held")).await?.name(), "in_flight");
         assert!(store.get(request("fresh").key()).await?.is_none());
-        ask::<()>(url, "CONFIG SET maxmemory 0").await?;
+        query::<()>(url, "CONFIG SET maxmemory 0").await?;
         store.complete(&claim, &response, HOUR).await?;
         let fresh = store.claim(&request("fresh")).await?;
         assert!(fresh.acquired().is_some());
@@ -90,7 +90,7 @@ pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
     runtime.block_on(async {
         let rights = "on >secret resetkeys ~shop:* resetchannels &shop:* -@all +@read +@write +@scripting +info \
                       +time +wait +@pubsub";
-        ask::<()>(url, &format!("ACL SETUSER app {rights}")).await?;
+        query::<()>(url, &format!("ACL SETUSER app {rights}")).await?;
         let as_app = url.replace("redis://", "redis://app:secret@");
         let replicas = Replicas::new(0, Duration::from_millis(1));
         let shop = || Config::new().with_namespace("shop");
@@ -109,24 +109,24 @@ pub(crate) fn rights(runtime: &Runtime, server: &str) -> Outcome {
         let error = RedisStore::connect(&wrong, Config::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
         assert!(!format!("{error:?}").contains("wrong@"), "{error:?}");
-        ask::<()>(url, "ACL SETUSER app resetchannels -@pubsub").await?;
+        query::<()>(url, "ACL SETUSER app resetchannels -@pubsub").await?;
         let store = RedisStore::connect(&as_app, shop()?).await?;
         everything(&store).await?;
-        is_told(&store, "Notifications::Off").await;
+        is_advised(&store, "Notifications::Off").await;
         let silent = shop()?.with_notifications(Notifications::Off);
         let store = RedisStore::connect(&as_app, silent).await?;
         store.verify().await?;
         for (denied, advice) in [("-@scripting", "+@scripting"), ("+@scripting -set", "+@write")] {
-            ask::<()>(url, &format!("ACL SETUSER app {denied}")).await?;
-            is_told(&store, advice).await;
+            query::<()>(url, &format!("ACL SETUSER app {denied}")).await?;
+            is_advised(&store, advice).await;
         }
-        ask::<()>(url, "ACL SETUSER app +set").await?;
+        query::<()>(url, "ACL SETUSER app +set").await?;
         store.verify().await?;
         Ok(())
     })
 }
 
-async fn is_told(store: &RedisStore, advice: &str) {
+async fn is_advised(store: &RedisStore, advice: &str) {
     let error = store.verify().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert_eq!(error.effect(), Effect::None, "{error}");

@@ -72,8 +72,8 @@ const PAIRS: &[(&str, Test)] = &[
         replicas::kept,
     ),
     (
-        "what_replicas_did_not_acknowledge_is_asked_for_again",
-        replicas::asked_again,
+        "a_write_that_replicas_did_not_acknowledge_is_repeated",
+        replicas::unacknowledged,
     ),
     (
         "a_nonce_is_taken_when_a_replica_knows_of_it",

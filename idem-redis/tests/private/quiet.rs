@@ -11,11 +11,11 @@ use idem_redis::{Config, RedisCache, RedisStore};
 use idem_servers::{Durability, Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{HOUR, Outcome, ask, request};
+use crate::own::{HOUR, Outcome, query, request};
 
 /// Returns changes of keys, bytes of the replication stream, and of the append-only file.
 async fn written(url: &str) -> Outcome<Vec<String>> {
-    let info: String = ask(url, "INFO everything").await?;
+    let info: String = query(url, "INFO everything").await?;
     let counters = [
         "rdb_changes_since_last_save:",
         "master_repl_offset:",
@@ -67,7 +67,7 @@ pub(crate) fn duplicates(runtime: &Runtime, server: &str) -> Outcome {
 
 /// Returns the commands since the statistics were reset, inside scripts too.
 async fn commands_run(url: &str) -> Outcome<BTreeSet<String>> {
-    let info: String = ask(url, "INFO commandstats").await?;
+    let info: String = query(url, "INFO commandstats").await?;
     let name = |line: &str| Some(line.strip_prefix("cmdstat_")?.split(':').next()?.to_owned());
     Ok(info.lines().filter_map(name).collect())
 }
@@ -78,7 +78,7 @@ pub(crate) fn commands(runtime: &Runtime, server: &str) -> Outcome {
     runtime.block_on(async {
         let store = RedisStore::connect(url, Config::new()).await?;
         let cache = RedisCache::new(url, "orders", &Config::new())?;
-        ask::<()>(url, "CONFIG RESETSTAT").await?;
+        query::<()>(url, "CONFIG RESETSTAT").await?;
         let (short, response) = (Duration::from_millis(1), Response::new(200, "done"));
         for number in 0..30 {
             let one = request(format!("{number}"));
@@ -121,7 +121,7 @@ pub(crate) fn flushed(runtime: &Runtime, server: &str) -> Outcome {
         let request = request("one");
         let ticket = cache.read(request.key()).await?.ticket;
         assert!(cache.store(request.key(), &ticket, b"entry", HOUR).await?);
-        ask::<()>(server.url(), "FLUSHALL").await?;
+        query::<()>(server.url(), "FLUSHALL").await?;
         assert!(!cache.store(request.key(), &ticket, b"old", HOUR).await?);
         let read = cache.read(request.key()).await?;
         assert!(read.hit.is_none());
@@ -131,7 +131,7 @@ pub(crate) fn flushed(runtime: &Runtime, server: &str) -> Outcome {
                 .store(request.key(), &read.ticket, b"new", HOUR)
                 .await?
         );
-        ask::<()>(server.url(), "SCRIPT FLUSH").await?;
+        query::<()>(server.url(), "SCRIPT FLUSH").await?;
         let hit = cache.read(request.key()).await?.hit.ok_or("stored")?;
         assert_eq!(&hit.entry[..], b"new");
         Ok(())

@@ -12,7 +12,7 @@ use idem_redis::{Config, Enforce, NonceError, NonceWindow, Posted, RedisStore, R
 use idem_servers::{Instance, Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{HOUR, Outcome, ask, command, eventually, request};
+use crate::own::{HOUR, Outcome, command, eventually, query, request};
 use crate::switch::Switch;
 
 /// Long enough for a replica on a busy machine.
@@ -38,7 +38,7 @@ impl Pair {
     fn fail_over(&mut self, runtime: &Runtime) -> Outcome<RedisStore> {
         self.master.kill()?;
         runtime.block_on(async {
-            ask::<()>(self.replica.url(), "REPLICAOF NO ONE").await?;
+            query::<()>(self.replica.url(), "REPLICAOF NO ONE").await?;
             Ok(RedisStore::connect(self.replica.url(), Config::new()).await?)
         })
     }
@@ -47,7 +47,7 @@ impl Pair {
 /// Makes a replica of it, and waits until it has everything.
 pub(crate) async fn follow(replica: &str, master: &str) -> Outcome {
     let place = master.trim_start_matches("redis://").replace(':', " ");
-    ask::<()>(replica, &format!("REPLICAOF {place}")).await?;
+    query::<()>(replica, &format!("REPLICAOF {place}")).await?;
     eventually("the replica has everything", async || {
         acknowledged(master).await.is_ok_and(|count| count == 1)
     })
@@ -103,7 +103,7 @@ pub(crate) fn lost(runtime: &Runtime, _: &str) -> Outcome {
         let store = RedisStore::connect(pair.master.url(), Config::new()).await?;
         let early = completed(&store, "early").await?;
         follow(pair.replica.url(), pair.master.url()).await?;
-        ask::<()>(pair.replica.url(), "REPLICAOF 127.0.0.1 1").await?;
+        query::<()>(pair.replica.url(), "REPLICAOF 127.0.0.1 1").await?;
         let _late = completed(&store, "late").await?;
         assert!(is_completed(&store, "late").await?, "it was acknowledged");
         Outcome::Ok(early)
@@ -171,7 +171,7 @@ fn is_short_of_replicas(error: &Error) {
 
 /// The replica is frozen. Nothing that needs it is acknowledged, on whatever connection it is
 /// repeated.
-pub(crate) fn asked_again(runtime: &Runtime, _: &str) -> Outcome {
+pub(crate) fn unacknowledged(runtime: &Runtime, _: &str) -> Outcome {
     let mut pair = Pair::start(runtime)?;
     let url = pair.master.url().to_owned();
     let stores = async || {
@@ -243,7 +243,7 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
         let store = RedisStore::connect(switch.url(), Config::new()).await?;
         let _claim = completed(&store, "before").await?;
         follow(replica, master).await?;
-        ask::<()>(replica, "REPLICAOF NO ONE").await?;
+        query::<()>(replica, "REPLICAOF NO ONE").await?;
         switch.turn_to(replica)?;
         follow(master, replica).await?;
         let _claim = completed(&store, "after").await?;
@@ -251,14 +251,14 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
         let there = RedisStore::connect(replica, Config::new()).await?;
         assert!(is_completed(&there, "after").await?, "on the new master");
         // Back again: the same for a batch.
-        ask::<()>(master, "REPLICAOF NO ONE").await?;
+        query::<()>(master, "REPLICAOF NO ONE").await?;
         switch.turn_to(master)?;
         follow(replica, master).await?;
         for outcome in store.claim_many(&[request("a"), request("b")]).await {
             assert!(outcome?.acquired().is_some());
         }
-        // Nobody leads.
-        ask::<()>(master, "REPLICAOF 127.0.0.1 1").await?;
+        // No node leads.
+        query::<()>(master, "REPLICAOF 127.0.0.1 1").await?;
         let error = store.claim(&request("c")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(error.effect(), Effect::None, "{error}");

@@ -9,7 +9,7 @@ use idem_servers::{Instance, Options, RedisSentinel, start_private};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::own::{Outcome, ask, eventually, request};
+use crate::own::{Outcome, eventually, query, request};
 use crate::replicas::{Pair, waiting};
 
 const KEYS: usize = 400;
@@ -60,7 +60,7 @@ pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
     // The replica leads alone until the other one is back: nothing is acknowledged till then.
     let url = pair.replica.url().to_owned();
     runtime.block_on(eventually("the replica leads", async || {
-        let role = ask::<String>(&url, "INFO replication").await;
+        let role = query::<String>(&url, "INFO replication").await;
         role.is_ok_and(|role| role.contains("role:master"))
     }))?;
     pair.master.restart()?;
@@ -73,12 +73,12 @@ pub(crate) fn failover(runtime: &Runtime, _: &str) -> Outcome {
         }
         Outcome::Ok(())
     })?;
-    assert_eq!(winners.len(), KEYS, "keys that somebody acquired");
+    assert_eq!(winners.len(), KEYS, "acquired keys");
     let twice: Vec<_> = winners.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "acquired more than once: {twice:?}");
     runtime.block_on(async {
-        // The node that came back is a replica, and nobody uses it.
-        let returned: String = ask(pair.master.url(), "INFO replication").await?;
+        // The node that came back is a replica, and no client uses it.
+        let returned: String = query(pair.master.url(), "INFO replication").await?;
         assert!(returned.contains("role:slave"), "{returned}");
         let claim = watching.claim_retrying(&request("fresh"), LIMIT).await?;
         assert!(claim.acquired().is_some());
@@ -98,7 +98,7 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
         assert!(claim.acquired().is_some());
         let hand_over = format!("SENTINEL FAILOVER {}", RedisSentinel::MASTER);
         eventually("the sentinel hands over", async || {
-            ask::<()>(sentinel.url(), &hand_over).await.is_ok()
+            query::<()>(sentinel.url(), &hand_over).await.is_ok()
         })
         .await?;
         let mut number = 0;
@@ -106,7 +106,7 @@ pub(crate) fn demoted(runtime: &Runtime, _: &str) -> Outcome {
         eventually("the master is demoted", async || {
             number += 1;
             let _ = store.claim(&request(format!("meanwhile {number}"))).await;
-            let role = ask::<String>(&url, "INFO replication").await;
+            let role = query::<String>(&url, "INFO replication").await;
             role.is_ok_and(|role| role.contains("role:slave"))
         })
         .await?;

@@ -9,7 +9,7 @@ use idem_redis::{Config, RedisCache, RedisStore, Replicas};
 use idem_servers::{Options, start_private};
 use tokio::runtime::Runtime;
 
-use crate::own::{HOUR, Outcome, ask, request};
+use crate::own::{HOUR, Outcome, query, request};
 
 const SOON: Duration = Duration::from_millis(400);
 
@@ -28,7 +28,7 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
     let claim = claim.acquired().ok_or("a fresh key")?;
     server.freeze()?;
     runtime.block_on(async {
-        let asked = Instant::now();
+        let started = Instant::now();
         is_late(&store.claim(&fresh).await.unwrap_err(), Effect::Unknown);
         // By now the connection was given up; a new one is not made either.
         is_late(&store.release(&claim).await.unwrap_err(), Effect::None);
@@ -41,7 +41,7 @@ pub(crate) fn frozen(runtime: &Runtime, server: &str) -> Outcome {
         is_late(&connected.unwrap_err(), Effect::None);
         let cache = RedisCache::new(&url, "orders", &config)?;
         is_late(&cache.read(held.key()).await.unwrap_err(), Effect::None);
-        assert!(asked.elapsed() < 20 * SOON, "{:?}", asked.elapsed());
+        assert!(started.elapsed() < 20 * SOON, "{:?}", started.elapsed());
         Ok::<_, idem_core::BoxError>(())
     })?;
     server.thaw()?;
@@ -67,7 +67,7 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
     // One each, because a store gives its connection up after the first missing answer.
     let connect =
         |config: &Config| runtime.block_on(RedisStore::connect(server.url(), config.clone()));
-    let (batch, crowd, together) = (connect(&each)?, connect(&each)?, connect(&hasty)?);
+    let (batch, single, together) = (connect(&each)?, connect(&each)?, connect(&hasty)?);
     let requests: Vec<_> = (0..2 * EACH)
         .map(|number| request(format!("{number}")).with_lease(LEASE))
         .collect();
@@ -86,8 +86,8 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
         let (first, second) = rivals.split_at(EACH);
         let mut callers = tokio::task::JoinSet::new();
         for rival in second {
-            let (crowd, rival) = (crowd.clone(), rival.clone());
-            callers.spawn(async move { crowd.claim(&rival).await });
+            let (single, rival) = (single.clone(), rival.clone());
+            callers.spawn(async move { single.claim(&rival).await });
         }
         let fresh = ["fresh", "free"].map(request);
         for returned in together.claim_many(&fresh).await {
@@ -114,7 +114,7 @@ pub(crate) fn given_up(runtime: &Runtime, server: &str) -> Outcome {
         assert_eq!(
             holder.get(request("fresh").key()).await?,
             None,
-            "nobody waits for it"
+            "no caller waits for it"
         );
         Ok(())
     })
@@ -127,7 +127,7 @@ pub(crate) fn sweeps(runtime: &Runtime, server: &str) -> Outcome {
     runtime.block_on(async {
         let filler = "for number=1,5000 do redis.call('SET','others:'..number,0) end";
         let filler = filler.replace(' ', "\n");
-        ask::<()>(server.url(), &format!("EVAL {filler} 0")).await?;
+        query::<()>(server.url(), &format!("EVAL {filler} 0")).await?;
         let store = RedisStore::connect(server.url(), Config::new()).await?;
         let mut requests: Vec<_> = (0..3000)
             .map(|number| request(format!("{number}")))

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_suits_is_accepted() {
+    fn a_suitable_table_is_accepted() {
         for (made, suits) in [
             ("", ""),
             // Longer columns, and columns that others have added.

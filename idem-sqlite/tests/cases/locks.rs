@@ -68,7 +68,7 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
                 assert_eq!(replay.name(), "completed");
             }
             while let Some(returned) = claims.join_next().await {
-                let error = returned?.expect_err("nobody else can write");
+                let error = returned?.expect_err("no other caller can write");
                 assert_eq!(error.kind(), ErrorKind::Contention, "{error}");
                 assert_eq!(error.effect(), Effect::None);
             }
@@ -82,7 +82,7 @@ async fn writes_beside_an_open_transaction_end_soon(cx: &Context) -> CaseResult 
     Ok(())
 }
 
-/// A caller that reads on the one connection of `pool()` blocks nobody.
+/// A caller that reads on the one connection of `pool()` blocks no other caller.
 async fn a_connection_without_the_lock_keeps_nobody_from_writing(cx: &Context) -> CaseResult {
     let store = support::store(cx.namespace()).await?;
     let held = store.pool().acquire().await?;

@@ -114,7 +114,7 @@ async fn a_file_that_is_no_database_is_named_so(cx: &Context) -> CaseResult {
     let text = Path::new(cx.namespace()).join("text.db");
     std::fs::write(
         text,
-        "no database, but long enough to be looked at".repeat(50),
+        "no database, but long enough to be examined".repeat(50),
     )?;
     let read_only = format!("sqlite:{}/idem.db?mode=ro", cx.namespace());
     SqliteStore::connect(&read_only, Config::new()).await?;

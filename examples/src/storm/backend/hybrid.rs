@@ -11,7 +11,7 @@ use idem_redis::Config;
 use std::sync::Arc;
 
 use super::redis::Server;
-use super::{Backend, Place, Settlement};
+use super::{Backend, Location, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::stop::Stop;
 use crate::storm::url::nodes;
@@ -30,10 +30,10 @@ impl Hybrid {
     /// The namespace of the cache names the database's records, which belong to this run alone.
     pub(crate) async fn open(
         urls: &str,
-        place: &Place,
+        location: &Location,
         database: Box<dyn Backend>,
     ) -> Result<Self, Stop> {
-        let (config, namespace) = (Config::new(), &place.namespace);
+        let (config, namespace) = (Config::new(), &location.namespace);
         let cache = match nodes(urls)[..] {
             [url] => RedisCache::new(url, namespace, &config),
             ref urls => RedisCache::new_cluster(urls, namespace, &config),

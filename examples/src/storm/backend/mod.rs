@@ -23,8 +23,8 @@ use super::url;
 /// The retention of an answer: longer than any run.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a run waits for an unreachable server.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a run waits for a server that does not answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A store, and a ledger that shows when an effect happened twice.
 ///
@@ -75,7 +75,7 @@ pub(crate) struct Settlement {
 ///
 /// `Debug` does not show the URL, which may hold a password.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// The URL of `--store`, or of the file in the temporary folder.
     pub(crate) url: String,
     /// The run's own name for tables, schema or keys.
@@ -87,9 +87,9 @@ pub(crate) struct Place {
     pub(crate) worker: String,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("Location")
             .field("namespace", &self.namespace)
             .field("connections", &self.connections)
             .field("worker", &self.worker)
@@ -98,28 +98,28 @@ impl fmt::Debug for Place {
 }
 
 /// Opens the store that the URL names, with or without a cache in front of it.
-pub(crate) async fn open(place: &Place) -> Result<Box<dyn Backend>, Stop> {
-    let Some((cache, database)) = url::tiers(&place.url) else {
-        return open_one(place).await;
+pub(crate) async fn open(location: &Location) -> Result<Box<dyn Backend>, Stop> {
+    let Some((cache, database)) = url::tiers(&location.url) else {
+        return open_one(location).await;
     };
-    let behind = Place {
+    let behind = Location {
         url: database.to_owned(),
-        ..place.clone()
+        ..location.clone()
     };
     let database = open_one(&behind).await?;
     Ok(Box::new(
-        hybrid::Hybrid::open(cache, place, database).await?,
+        hybrid::Hybrid::open(cache, location, database).await?,
     ))
 }
 
-async fn open_one(place: &Place) -> Result<Box<dyn Backend>, Stop> {
-    match url::scheme(&place.url) {
-        "sqlite" => Ok(Box::new(sqlite::Sqlite::open(place).await?)),
-        "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(place).await?)),
-        "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(place).await?)),
-        "mssql" | "sqlserver" => Ok(Box::new(mssql::Mssql::open(place).await?)),
-        "mongodb" => Ok(Box::new(mongo::Mongo::open(place).await?)),
-        scheme if url::is_redis(scheme) => Ok(Box::new(redis::Redis::open(place).await?)),
+async fn open_one(location: &Location) -> Result<Box<dyn Backend>, Stop> {
+    match url::scheme(&location.url) {
+        "sqlite" => Ok(Box::new(sqlite::Sqlite::open(location).await?)),
+        "postgres" | "postgresql" => Ok(Box::new(postgres::Postgres::open(location).await?)),
+        "mysql" | "mariadb" => Ok(Box::new(mysql::MySql::open(location).await?)),
+        "mssql" | "sqlserver" => Ok(Box::new(mssql::Mssql::open(location).await?)),
+        "mongodb" => Ok(Box::new(mongo::Mongo::open(location).await?)),
+        scheme if url::is_redis(scheme) => Ok(Box::new(redis::Redis::open(location).await?)),
         scheme => Err(Stop::new(format!(
             "--store: `{scheme}` is no store that this program knows; give sqlite:PATH, \
              postgres://USER@HOST:PORT/DATABASE, mysql://USER:PASSWORD@HOST:PORT/DATABASE, \

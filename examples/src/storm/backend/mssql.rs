@@ -6,7 +6,7 @@ use idem_mssql::tiberius::{Query, Row};
 use idem_mssql::{Client, Config, Manager, MssqlStore, Pool, Transactions};
 use std::sync::Arc;
 
-use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -19,22 +19,22 @@ pub(crate) struct Mssql {
 }
 
 impl Mssql {
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let manager = Manager::from_url(&place.url)
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        let manager = Manager::from_url(&location.url)
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?
-            .with_connect_timeout(PATIENCE);
+            .with_connect_timeout(SERVER_TIMEOUT);
         let pool = Pool::builder(manager)
-            .max_size(place.connections as usize)
+            .max_size(location.connections as usize)
             .build()
             .map_err(|error| Stop::because("--store", &error))?;
         let config = Config::new()
-            .with_schema(&place.namespace)
+            .with_schema(&location.namespace)
             .map_err(|error| Stop::because("--store", &error))?;
         let store = MssqlStore::with_config(pool, config);
-        reach(&store, &place.url).await?;
+        reach(&store, &location.url).await?;
         Ok(Self {
             store,
-            schema: place.namespace.clone(),
+            schema: location.namespace.clone(),
         })
     }
 

@@ -8,7 +8,7 @@ use idem_mysql::{Config, MySqlStore, Transaction, Transactions};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -23,15 +23,15 @@ pub(crate) struct MySql {
 impl MySql {
     /// Opens the store. Several URLs, separated by commas, are the nodes of one Galera cluster:
     /// each process uses one of them.
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let nodes = nodes(&place.url);
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        let nodes = nodes(&location.url);
         let node = nodes[rand::random_range(0..nodes.len())];
         let options = MySqlConnectOptions::from_str(node)
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?;
         reach(&options).await?;
         let is_cluster = nodes.len() > 1;
         let pool = MySqlPoolOptions::new()
-            .max_connections(place.connections)
+            .max_connections(location.connections)
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
                 Box::pin(async move {
@@ -46,11 +46,11 @@ impl MySql {
             })
             .connect_lazy_with(options);
         let config = Config::new()
-            .with_database(&place.namespace)
+            .with_database(&location.namespace)
             .map_err(|error| Stop::because("--store", &error))?;
         Ok(Self {
             store: MySqlStore::with_config(pool, config),
-            database: place.namespace.clone(),
+            database: location.namespace.clone(),
         })
     }
 
@@ -91,7 +91,7 @@ async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
         options.get_port()
     );
     let away = format!("{server} cannot be reached; is it running, and is the URL right?");
-    match tokio::time::timeout(PATIENCE, MySqlConnection::connect_with(options)).await {
+    match tokio::time::timeout(SERVER_TIMEOUT, MySqlConnection::connect_with(options)).await {
         Ok(Ok(connection)) => {
             // An error of closing does not matter.
             let _ = connection.close().await;
@@ -104,7 +104,7 @@ async fn reach(options: &MySqlConnectOptions) -> Result<(), Stop> {
         Ok(Err(error)) => Err(Stop::because(away, &error)),
         Err(_) => Err(Stop::new(format!(
             "{away} (no answer within {} s)",
-            PATIENCE.as_secs()
+            SERVER_TIMEOUT.as_secs()
         ))),
     }
 }

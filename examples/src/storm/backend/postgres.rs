@@ -8,7 +8,7 @@ use idem_postgres::{Config, PostgresStore, Transactions};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -20,21 +20,21 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let options = PgConnectOptions::from_str(&place.url)
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        let options = PgConnectOptions::from_str(&location.url)
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?
             .application_name("idem-storm");
         reach(&options).await?;
         let pool = PgPoolOptions::new()
-            .max_connections(place.connections)
+            .max_connections(location.connections)
             .test_before_acquire(false)
             .connect_lazy_with(options);
         let config = Config::new()
-            .with_schema(&place.namespace)
+            .with_schema(&location.namespace)
             .map_err(|error| Stop::because("--store", &error))?;
         Ok(Self {
             store: PostgresStore::with_config(pool, config),
-            schema: place.namespace.clone(),
+            schema: location.namespace.clone(),
         })
     }
 
@@ -75,7 +75,7 @@ async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
         options.get_port()
     );
     let away = format!("{server} cannot be reached; is it running, and is the URL right?");
-    match tokio::time::timeout(PATIENCE, PgConnection::connect_with(options)).await {
+    match tokio::time::timeout(SERVER_TIMEOUT, PgConnection::connect_with(options)).await {
         Ok(Ok(connection)) => {
             // An error of closing does not matter.
             let _ = connection.close().await;
@@ -88,7 +88,7 @@ async fn reach(options: &PgConnectOptions) -> Result<(), Stop> {
         Ok(Err(error)) => Err(Stop::because(away, &error)),
         Err(_) => Err(Stop::new(format!(
             "{away} (no answer within {} s)",
-            PATIENCE.as_secs()
+            SERVER_TIMEOUT.as_secs()
         ))),
     }
 }

@@ -7,7 +7,7 @@ use idem_sqlite::sqlx::{AssertSqlSafe, Row, SqliteTransaction, query, raw_sql};
 use idem_sqlite::{Config, SqliteStore, Transactions};
 use std::sync::Arc;
 
-use super::{Backend, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -19,20 +19,23 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        if place.url.contains(":memory:") || place.url.contains("mode=memory") {
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        if location.url.contains(":memory:") || location.url.contains("mode=memory") {
             return Err(Stop::new(
                 "--store: a SQLite database in memory belongs to one process, and the storm is several; \
                  give a file, sqlite:PATH",
             ));
         }
-        let namespace = &place.namespace;
+        let namespace = &location.namespace;
         let opened = async {
             let config = Config::new().with_table(format!("{namespace}_records"))?;
-            SqliteStore::connect(&place.url, config).await
+            SqliteStore::connect(&location.url, config).await
         };
         let store = opened.await.map_err(|error| {
-            Stop::because(format!("--store: `{}` cannot be opened", place.url), &error)
+            Stop::because(
+                format!("--store: `{}` cannot be opened", location.url),
+                &error,
+            )
         })?;
         Ok(Self {
             store,

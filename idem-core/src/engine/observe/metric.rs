@@ -77,7 +77,7 @@ pub const METRICS: [Metric; 13] = {
             names::DECISIONS,
             Counter,
             &["operation", "scope_class", "decision"],
-            "Runs by what they were told: new, takeover, duplicate, failed, in_flight, conflict, unknown",
+            "Runs by their decision: new, takeover, duplicate, failed, in_flight, conflict, unknown",
         ),
         metric(
             names::ENDINGS,
@@ -120,7 +120,7 @@ pub const METRICS: [Metric; 13] = {
             names::CACHE_MISSES,
             Counter,
             &[],
-            "Looks into the cache in vain",
+            "Cache lookups without a hit",
         ),
         metric(
             names::CACHE_ERRORS,

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_somebody_reads_the_file_is_no_change() {
+    fn a_read_of_the_file_is_no_change() {
         let access = EventKind::Access;
         assert!(!is_change(access(AccessKind::Open(AccessMode::Any))));
         assert!(!is_change(access(AccessKind::Close(AccessMode::Read))));

@@ -10,7 +10,7 @@ use idem_mongo::mongodb::{Client, ClientSession, Collection, Database};
 use idem_mongo::{Config, MongoStore, Transactions};
 use std::sync::Arc;
 
-use super::{Backend, PATIENCE, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, SERVER_TIMEOUT, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -27,22 +27,22 @@ pub(crate) struct Mongo {
 }
 
 impl Mongo {
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let client = client(place)
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        let client = client(location)
             .await
             .map_err(|error| Stop::because("--store: the URL cannot be read", &error))?;
-        reach(&client, &place.url).await?;
+        reach(&client, &location.url).await?;
         let config = Config::new()
-            .with_database(&place.namespace)
+            .with_database(&location.namespace)
             .map_err(|error| Stop::because("--store", &error))?;
-        let sessions = Sessions::new(&client, &place.namespace, &place.worker);
+        let sessions = Sessions::new(&client, &location.namespace, &location.worker);
         sessions
             .end()
             .await
             .map_err(|error| Stop::because("--store", &*error))?;
         Ok(Self {
             sessions,
-            database: client.database(&place.namespace),
+            database: client.database(&location.namespace),
             store: MongoStore::with_config(client, config),
         })
     }
@@ -76,11 +76,11 @@ impl Mongo {
     }
 }
 
-async fn client(place: &Place) -> Result<Client, idem_mongo::mongodb::error::Error> {
-    let mut options = ClientOptions::parse(&place.url).await?;
+async fn client(location: &Location) -> Result<Client, idem_mongo::mongodb::error::Error> {
+    let mut options = ClientOptions::parse(&location.url).await?;
     options.app_name = Some("idem-storm".to_owned());
-    options.max_pool_size = Some(place.connections);
-    options.server_selection_timeout = Some(PATIENCE);
+    options.max_pool_size = Some(location.connections);
+    options.server_selection_timeout = Some(SERVER_TIMEOUT);
     Client::with_options(options)
 }
 
@@ -89,8 +89,8 @@ async fn reach(client: &Client, url: &str) -> Result<(), Stop> {
     let admin = client.database("admin");
     let hello = admin.run_command(doc! { "hello": 1 });
     let answer = hello.await.map_err(|error| {
-        let place = without_credentials(url);
-        let away = format!("--store: MongoDB at {place} cannot be reached");
+        let server = without_credentials(url);
+        let away = format!("--store: MongoDB at {server} cannot be reached");
         Stop::because(
             format!("{away}; is it running, and is the URL right?"),
             &error,
@@ -106,8 +106,8 @@ impl Backend for Mongo {
     }
 
     async fn product(&self) -> Result<String, BoxError> {
-        let told = self.database.run_command(doc! { "buildInfo": 1 }).await?;
-        Ok(product(&told))
+        let info = self.database.run_command(doc! { "buildInfo": 1 }).await?;
+        Ok(product(&info))
     }
 
     /// The ledger has no unique index: a second effect has to be visible, not refused.
@@ -154,11 +154,11 @@ impl Backend for Mongo {
 
 /// Reads `buildInfo`. A server that only speaks MongoDB's protocol may name itself there, beside
 /// the version of the MongoDB that it follows.
-fn product(told: &Document) -> String {
-    if let Ok(version) = told.get_str("secantusVersion") {
+fn product(info: &Document) -> String {
+    if let Ok(version) = info.get_str("secantusVersion") {
         return format!("secantusd (MongoDB-compatible) {version}");
     }
-    format!("MongoDB {}", told.get_str("version").unwrap_or("unknown"))
+    format!("MongoDB {}", info.get_str("version").unwrap_or("unknown"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) struct Sessions {
     client: Client,
     written: Collection<Document>,
     /// The worker's lane; empty for all lanes.
-    place: String,
+    lane: String,
     known: Mutex<Vec<Document>>,
 }
 
@@ -26,7 +26,7 @@ impl Sessions {
         Self {
             written: client.database(database).collection("sessions"),
             client: client.clone(),
-            place: worker.split('.').next().unwrap_or_default().to_owned(),
+            lane: worker.split('.').next().unwrap_or_default().to_owned(),
             known: Mutex::default(),
         }
     }
@@ -36,7 +36,7 @@ impl Sessions {
         if self.is_known(session.id()) {
             return Ok(());
         }
-        let row = doc! { "place": &self.place, "session": session.id() };
+        let row = doc! { "lane": &self.lane, "session": session.id() };
         self.written.insert_one(row).await?;
         self.with_known(|known| known.push(session.id().clone()));
         Ok(())
@@ -53,9 +53,9 @@ impl Sessions {
 
     /// Ends the sessions of the previous worker.
     pub(super) async fn end(&self) -> Result<(), BoxError> {
-        let here = match &*self.place {
+        let here = match &*self.lane {
             "" => doc! {},
-            place => doc! { "place": place },
+            lane => doc! { "lane": lane },
         };
         let mut cursor = self.written.find(here.clone()).await?;
         let mut ids = Vec::new();

@@ -11,7 +11,7 @@ use idem_redis::redis::{
     cmd, from_redis_value,
 };
 
-use super::super::PATIENCE;
+use super::super::SERVER_TIMEOUT;
 
 /// Any number of callers may use a clone at the same time.
 #[derive(Clone)]
@@ -25,15 +25,15 @@ impl Connection {
     pub(super) async fn open(urls: &[String]) -> RedisResult<Self> {
         if let [url] = urls {
             let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(PATIENCE))
-                .set_response_timeout(Some(PATIENCE));
+                .set_connection_timeout(Some(SERVER_TIMEOUT))
+                .set_response_timeout(Some(SERVER_TIMEOUT));
             let client = Client::open(url.as_str())?;
             let node = client.get_multiplexed_async_connection_with_config(&config);
             return node.await.map(Self::Node);
         }
         let client = ClusterClientBuilder::new(urls.iter().map(String::as_str))
-            .connection_timeout(PATIENCE)
-            .response_timeout(PATIENCE)
+            .connection_timeout(SERVER_TIMEOUT)
+            .response_timeout(SERVER_TIMEOUT)
             .build()?;
         client.get_async_connection().await.map(Self::Cluster)
     }
@@ -53,7 +53,7 @@ impl Connection {
     }
 
     /// Runs a command at the master with this address, or at the only server.
-    pub(super) async fn ask_at<T: FromRedisValue>(
+    pub(super) async fn query_at<T: FromRedisValue>(
         &mut self,
         address: Option<&str>,
         command: &Cmd,
@@ -62,12 +62,12 @@ impl Connection {
         let (Self::Cluster(cluster), Some((host, port))) = (&mut *self, address) else {
             return command.query_async(self).await;
         };
-        let place = SingleNodeRoutingInfo::ByAddress {
+        let node = SingleNodeRoutingInfo::ByAddress {
             host: host.to_owned(),
             port: port.parse().unwrap_or_default(),
         };
-        let place = RoutingInfo::SingleNode(place);
-        let answer = cluster.route_command(command.clone(), place).await?;
+        let node = RoutingInfo::SingleNode(node);
+        let answer = cluster.route_command(command.clone(), node).await?;
         Ok(from_redis_value(answer)?)
     }
 }

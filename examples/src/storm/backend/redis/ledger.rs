@@ -34,7 +34,7 @@ impl Ledger {
     /// Requests the effect under a key. Returns the one effect that this key ever has, of this
     /// caller or of an earlier one. Returns `None` for a caller that comes after one with a greater
     /// token.
-    pub(super) async fn ask(
+    pub(super) async fn request(
         &self,
         server: &Server,
         key: &str,
@@ -57,7 +57,7 @@ impl Ledger {
             .arg("*")
             .arg("entry")
             .arg(entry.receipt());
-        server.ask(&add).await
+        server.query(&add).await
     }
 
     /// Reads the whole ledger, page by page.
@@ -68,7 +68,7 @@ impl Ledger {
             let mut range = cmd("XRANGE");
             range.arg(&self.stream).arg(&from).arg("+");
             range.arg("COUNT").arg(PAGE);
-            let page: Vec<(String, (String, Vec<u8>))> = server.ask(&range).await?;
+            let page: Vec<(String, (String, Vec<u8>))> = server.query(&range).await?;
             let Some((last, _)) = page.last() else {
                 return Ok(entries);
             };
@@ -82,6 +82,6 @@ impl Ledger {
     pub(super) async fn remove(&self, server: &Server) -> Result<(), BoxError> {
         let mut unlink = cmd("UNLINK");
         unlink.arg(&self.stream).arg(&self.effects);
-        server.ask(&unlink).await
+        server.query(&unlink).await
     }
 }

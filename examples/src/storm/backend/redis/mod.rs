@@ -24,7 +24,7 @@ use idem_core::{BoxError, Error, IdempotencyStore, Response};
 use idem_redis::{Config, RedisStore};
 use std::sync::Arc;
 
-use super::{Backend, Place, RETENTION, Settlement};
+use super::{Backend, Location, RETENTION, Settlement};
 use crate::storm::entry::Entry;
 use crate::storm::point::Point;
 use crate::storm::stop::Stop;
@@ -44,23 +44,23 @@ pub(crate) struct Redis {
 
 impl Redis {
     /// Opens the store. Several URLs, separated by commas, are nodes of one cluster.
-    pub(crate) async fn open(place: &Place) -> Result<Self, Stop> {
-        let server = Server::open(&place.url).await?;
+    pub(crate) async fn open(location: &Location) -> Result<Self, Stop> {
+        let server = Server::open(&location.url).await?;
         let opened = async {
-            let config = Config::new().with_namespace(&place.namespace)?;
-            match nodes(&place.url)[..] {
+            let config = Config::new().with_namespace(&location.namespace)?;
+            match nodes(&location.url)[..] {
                 [url] => RedisStore::connect(url, config).await,
                 ref urls => RedisStore::connect_cluster(urls, config).await,
             }
         };
         let store = opened.await.map_err(|error| {
-            let place = without_credentials(&place.url);
-            Stop::because(format!("--store: Redis at {place} cannot be used"), &error)
+            let server = without_credentials(&location.url);
+            Stop::because(format!("--store: Redis at {server} cannot be used"), &error)
         })?;
         Ok(Self {
             store,
             server,
-            ledger: Ledger::new(&place.namespace),
+            ledger: Ledger::new(&location.namespace),
         })
     }
 }
@@ -94,8 +94,8 @@ impl Backend for Redis {
             probe,
         } = settlement;
         let key = claim.derive(LEDGER);
-        let written = self.ledger.ask(&self.server, key.id(), entry).await?;
-        let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "ask"))?;
+        let written = self.ledger.request(&self.server, key.id(), entry).await?;
+        let written = written.ok_or_else(|| Error::claim_lost().at(LEDGER, "request"))?;
         probe.pass(Point::Uncommitted).await;
         // A receipt has to be that of the effect that happened; an answer that does not depend on
         // the worker stays.

@@ -6,12 +6,12 @@ use idem_core::BoxError;
 use idem_redis::redis::{Cmd, FromRedisValue, RedisResult, ScriptInvocation, cmd};
 use tokio::sync::Mutex;
 
-use super::super::PATIENCE;
+use super::super::SERVER_TIMEOUT;
 use super::connection::Connection;
 use crate::storm::stop::Stop;
 use crate::storm::url::{nodes, without_credentials};
 
-/// Most keys that a server scans in one step.
+/// The number of keys that a server scans in one step.
 const STEP: u32 = 1_000;
 
 /// The address, and the connection, which is replaced after an error.
@@ -28,16 +28,16 @@ impl Server {
             connection: Mutex::new(None),
         };
         let away = || {
-            let place = without_credentials(urls);
+            let nodes = without_credentials(urls);
             format!(
-                "--store: Redis at {place} cannot be reached; is it running, and is the URL right?"
+                "--store: Redis at {nodes} cannot be reached; is it running, and is the URL right?"
             )
         };
-        match tokio::time::timeout(PATIENCE, server.connection()).await {
+        match tokio::time::timeout(SERVER_TIMEOUT, server.connection()).await {
             Ok(Ok(_)) => Ok(server),
             Ok(Err(error)) => Err(Stop::because(away(), &error)),
             Err(_) => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = SERVER_TIMEOUT.as_secs();
                 let away = away();
                 Err(Stop::new(format!("{away} (no answer within {seconds} s)")))
             }
@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// Runs a command.
-    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BoxError> {
+    pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BoxError> {
         let mut connection = self.connection().await?;
         let answer = command.query_async(&mut connection).await;
         self.checked(answer).await
@@ -84,10 +84,10 @@ impl Server {
         let mut connection = self.connection().await?;
         let masters = connection.masters().await?;
         let first = masters.first().and_then(Option::as_deref);
-        let mut info = cmd("INFO");
-        info.arg("server");
-        let told: String = connection.ask_at(first, &info).await?;
-        Ok(product(&told))
+        let mut command = cmd("INFO");
+        command.arg("server");
+        let info: String = connection.query_at(first, &command).await?;
+        Ok(product(&info))
     }
 
     /// Removes all keys of this namespace, on every master.
@@ -100,7 +100,7 @@ impl Server {
                 scan.arg(cursor).arg("MATCH").arg(format!("{namespace}:*"));
                 scan.arg("COUNT").arg(STEP);
                 let found: (u64, Vec<Vec<u8>>) =
-                    connection.ask_at(master.as_deref(), &scan).await?;
+                    connection.query_at(master.as_deref(), &scan).await?;
                 for key in &found.1 {
                     // One by one: each key may be in another slot.
                     let () = cmd("UNLINK").arg(key).query_async(&mut connection).await?;
@@ -124,9 +124,9 @@ impl fmt::Debug for Server {
 
 /// Reads `INFO server`. A Valkey names itself there, beside the version of the Redis that it
 /// follows.
-fn product(told: &str) -> String {
+fn product(info: &str) -> String {
     let field = |name: &str| {
-        told.lines()
+        info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
             .map(str::trim)
     };
