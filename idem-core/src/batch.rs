@@ -4,17 +4,45 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Claim, ClaimOutcome, ClaimRequest, IdempotencyStore, Response, Result};
+use crate::{Claim, ClaimOutcome, ClaimRequest, Failure, IdempotencyStore, Response, Result};
 
-/// One completion of a batch.
+/// The step that ends a claim: one item of [`BatchStore::finish_many`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
-    /// The claim to seal.
-    pub claim: Claim,
-    /// The response that seals it.
-    pub response: Response,
-    /// How long the response is replayed.
-    pub retention: Duration,
+pub enum Finish {
+    /// Ends it as [`complete`](IdempotencyStore::complete) does.
+    Complete {
+        /// The claim to seal.
+        claim: Claim,
+        /// The response that seals it.
+        response: Response,
+        /// How long the response is replayed.
+        retention: Duration,
+    },
+    /// Ends it as [`fail`](IdempotencyStore::fail) does.
+    Fail {
+        /// The claim to seal.
+        claim: Claim,
+        /// The failure that seals it.
+        failure: Failure,
+        /// How long the failure is replayed.
+        retention: Duration,
+    },
+    /// Ends it as [`release`](IdempotencyStore::release) does.
+    Release {
+        /// The claim to give up.
+        claim: Claim,
+    },
+}
+
+impl Finish {
+    /// Returns the claim that ends.
+    pub fn claim(&self) -> &Claim {
+        match self {
+            Self::Complete { claim, .. } | Self::Fail { claim, .. } | Self::Release { claim } => {
+                claim
+            }
+        }
+    }
 }
 
 /// A store that executes many operations in one statement or pipeline.
@@ -34,11 +62,12 @@ pub trait BatchStore: IdempotencyStore {
     /// As for the single operation, for each item.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<ClaimOutcome>>;
 
-    /// Executes [`complete`](IdempotencyStore::complete) for each completion; at most
+    /// Executes [`complete`](IdempotencyStore::complete), [`fail`](IdempotencyStore::fail) or
+    /// [`release`](IdempotencyStore::release) for each item; at most
     /// [`MAX_BATCH`](crate::limits::MAX_BATCH) of them, more are `InvalidInput` for each.
     ///
     /// # Cancellation
     ///
     /// As for the single operation, for each item.
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>>;
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>>;
 }

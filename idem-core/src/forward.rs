@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Failure, Finish,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
@@ -81,8 +81,8 @@ macro_rules! forward {
                 (**self).claim_many(requests).await
             }
 
-            async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-                (**self).complete_many(completions).await
+            async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+                (**self).finish_many(items).await
             }
         }
     };

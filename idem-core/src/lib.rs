@@ -29,7 +29,7 @@ mod token;
 mod watermark;
 pub mod wrappers;
 
-pub use batch::{BatchStore, Completion};
+pub use batch::{BatchStore, Finish};
 pub use checkpoint::{Checkpoint, CheckpointStore};
 pub use claim::{Claim, ClaimOutcome};
 pub use engine::{BusyPolicy, ErrorPolicy, Idempotency, Outcome, Policies, Policy, RunError, Work};

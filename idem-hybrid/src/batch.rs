@@ -3,9 +3,7 @@
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use idem_core::backend::check;
-use idem_core::{
-    BatchStore, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Result,
-};
+use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Finish, Result};
 
 use crate::front::{CacheAnswer, Miss};
 use crate::store::{BACKEND, completed, replay};
@@ -94,7 +92,7 @@ impl<C: Cache, S: BatchStore> BatchStore for HybridStore<C, S> {
         self.fill_in(requests, items, answers)
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        self.database.complete_many(completions).await
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        self.database.finish_many(items).await
     }
 }

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
-use idem_core::backend::check;
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
+use idem_core::backend::{FinalResult, check};
+use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
 use crate::operations::Operations;
 use crate::row::Row;
@@ -129,31 +129,30 @@ impl Operations {
         answers
     }
 
-    pub(crate) async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let groups = by_key(completions.iter().map(|item| item.claim.key()));
-        let mut answers = Vec::with_capacity(completions.len());
+    pub(crate) async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let groups = by_key(items.iter().map(|item| item.claim().key()));
+        let mut answers = Vec::with_capacity(items.len());
         for groups in groups.chunks(MAX_ITEMS) {
-            let sealed = groups
-                .iter()
-                .map(|group| self.complete_group(completions, group));
-            let done = some_at_a_time(sealed.collect()).await;
+            let finished = groups.iter().map(|group| self.finish_group(items, group));
+            let done = some_at_a_time(finished.collect()).await;
             answers.extend(done.into_iter().flatten());
         }
         in_order(answers)
     }
 
-    async fn complete_group(&self, completions: &[Completion], group: &[usize]) -> Vec<Answer<()>> {
+    async fn finish_group(&self, items: &[Finish], group: &[usize]) -> Vec<Answer<()>> {
+        let limits = self.config.limits();
         let mut answers = Vec::with_capacity(group.len());
         for &position in group {
-            let Some(item) = completions.get(position) else {
+            let Some(item) = items.get(position) else {
                 continue;
             };
-            let result = check::batch_items(completions.len())
-                .and_then(|()| self.response(&item.response, item.retention));
+            let result =
+                check::batch_items(items.len()).and_then(|()| FinalResult::new(item, &limits));
             let answer = match result {
                 Ok(result) => {
                     let mut session = Session::alone(&self.config);
-                    self.seal(&mut session, &item.claim, &result).await
+                    self.finish(&mut session, item.claim(), &result).await
                 }
                 Err(error) => Err(error),
             };

@@ -7,8 +7,7 @@ use idem_core::backend::{
     DuplicateEstimator, FinalResult, LockedKeys, StoredRecord, check, encode_failure,
 };
 use idem_core::{
-    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Response,
-    Result,
+    Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Key, Record, Result,
 };
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, ReadPreference, SelectionCriteria};
@@ -237,15 +236,8 @@ impl Operations {
         Ok(found.into_iter().next().map(Row::new))
     }
 
-    pub(crate) fn response(&self, response: &Response, retention: Duration) -> Result<FinalResult> {
-        FinalResult::completed(response, retention, &self.config.limits())
-    }
-
-    pub(crate) fn failure(&self, failure: &Failure, retention: Duration) -> Result<FinalResult> {
-        FinalResult::failed(failure, retention, &self.config.limits())
-    }
-
-    pub(crate) async fn seal(
+    /// Seals or releases.
+    pub(crate) async fn finish(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
@@ -253,7 +245,10 @@ impl Operations {
     ) -> Result<()> {
         self.ready(session).await?;
         for _ in 0..MAX_RETRIES {
-            let update = statements::seal(result.state(), result.bytes(), result.retention());
+            let update = match result.is_release() {
+                true => statements::release(),
+                false => statements::seal(result.state(), result.bytes(), result.retention()),
+            };
             if self.update_held(session, claim, update).await?.is_some() {
                 return Ok(());
             }
@@ -263,41 +258,17 @@ impl Operations {
                     None => continue,
                 }
             };
-            match row.state()? {
+            let (state, stored) = (row.state()?, row.take_result()?);
+            match state {
+                StoredRecord::RELEASED if result.is_release() => return Ok(()),
                 _ if !row.is_live()? => return Err(Error::claim_lost()),
                 // A caller's transaction has committed the claim a moment ago.
                 StoredRecord::IN_FLIGHT => {}
-                state if state == result.state() => {
-                    return match row.take_result()? {
-                        Some(stored) if stored == result.bytes() => Ok(()),
-                        _ => Err(Error::already_sealed()),
-                    };
-                }
-                StoredRecord::COMPLETED | StoredRecord::FAILED => {
+                _ if result.is_same(state, stored.as_deref()) => return Ok(()),
+                StoredRecord::COMPLETED | StoredRecord::FAILED if !result.is_release() => {
                     return Err(Error::already_sealed());
                 }
                 _ => return Err(Error::claim_lost()),
-            }
-        }
-        Err(changed_too_often())
-    }
-
-    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        self.ready(session).await?;
-        for _ in 0..MAX_RETRIES {
-            let update = statements::release();
-            if self.update_held(session, claim, update).await?.is_some() {
-                return Ok(());
-            }
-            match self.owned(session, claim).await? {
-                Some(row) if row.state()? == StoredRecord::RELEASED => return Ok(()),
-                Some(row) if row.is_held()? => {}
-                Some(_) => return Err(Error::claim_lost()),
-                None => {
-                    if let Some(lost) = self.lost(session, claim).await? {
-                        return Err(lost);
-                    }
-                }
             }
         }
         Err(changed_too_often())

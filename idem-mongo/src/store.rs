@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::check;
+use idem_core::backend::{FinalResult, check};
 use idem_core::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, ErrorKind,
-    Failure, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, ErrorKind, Failure,
+    Finish, IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 use mongodb::Client;
 use mongodb::bson::doc;
@@ -134,6 +134,12 @@ impl MongoStore {
         };
         operations.claim_from(&mut session, &params, seen).await
     }
+
+    /// Seals or releases.
+    async fn finish(&self, claim: &Claim, result: Result<FinalResult>) -> Result<()> {
+        let mut session = self.session();
+        self.operations.finish(&mut session, claim, &result?).await
+    }
 }
 
 /// Shows the names, not the client, whose options hold the password.
@@ -178,32 +184,18 @@ impl IdempotencyStore for MongoStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let result = self
-            .operations
-            .response(response, retention)
-            .map_err(at("complete"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &result)
-            .await
-            .map_err(at("complete"))
+        let result = FinalResult::completed(response, retention, &self.limits());
+        self.finish(claim, result).await.map_err(at("complete"))
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let result = self
-            .operations
-            .failure(failure, retention)
-            .map_err(at("fail"))?;
-        self.operations
-            .seal(&mut self.session(), claim, &result)
-            .await
-            .map_err(at("fail"))
+        let result = FinalResult::failed(failure, retention, &self.limits());
+        self.finish(claim, result).await.map_err(at("fail"))
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.operations
-            .release(&mut self.session(), claim)
-            .await
-            .map_err(at("release"))
+        let result = Ok(FinalResult::released());
+        self.finish(claim, result).await.map_err(at("release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
@@ -248,11 +240,11 @@ impl BatchStore for MongoStore {
             .collect()
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let answers = self.operations.complete_many(completions).await;
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let answers = self.operations.finish_many(items).await;
         answers
             .into_iter()
-            .map(|answer| answer.map_err(at("complete_many")))
+            .map(|answer| answer.map_err(at("finish_many")))
             .collect()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idem_core::backend::RetryPauses;
+use idem_core::backend::{FinalResult, RetryPauses};
 use idem_core::{
     Advance, BoxError, Checkpoint, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
     Failure, Key, Response, Result,
@@ -82,10 +82,11 @@ impl MongoStore {
     ) -> Result<()> {
         self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "complete_in");
-        let result = self.operations.response(response, retention).map_err(at)?;
+        let limits = self.operations.config.limits();
+        let result = FinalResult::completed(response, retention, &limits).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
-            .seal(&mut session, claim, &result)
+            .finish(&mut session, claim, &result)
             .await
             .map_err(at)
     }
@@ -108,10 +109,11 @@ impl MongoStore {
     ) -> Result<()> {
         self.operations.estimator.always_expect(claim.key());
         let at = |error: Error| error.at(BACKEND, "fail_in");
-        let result = self.operations.failure(failure, retention).map_err(at)?;
+        let limits = self.operations.config.limits();
+        let result = FinalResult::failed(failure, retention, &limits).map_err(at)?;
         let mut session = self.session_in(session).await.map_err(at)?;
         self.operations
-            .seal(&mut session, claim, &result)
+            .finish(&mut session, claim, &result)
             .await
             .map_err(at)
     }

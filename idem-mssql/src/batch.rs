@@ -6,9 +6,9 @@ use idem_core::backend::check;
 use idem_core::backend::check::CheckedClaim;
 use idem_core::backend::decision::is_abandoned;
 use idem_core::{
-    ClaimOutcome, ClaimRequest, Completion, Error, FailedPolicy, Key, Result, StalePolicy,
+    ClaimOutcome, ClaimRequest, Error, FailedPolicy, Finish, Key, Result, StalePolicy,
 };
-use idem_sql::batch::{Batch, CheckedCompletion, Item, RoundLimits, sealed};
+use idem_sql::batch::{Batch, CheckedFinish, Item, RoundLimits, finished};
 
 use crate::dialect::Dialect;
 use crate::error::{Access, is_lock_timeout, is_lost_race, is_overflow, is_unknown_statement};
@@ -115,61 +115,62 @@ impl Operations {
         Ok(answers)
     }
 
-    pub(crate) async fn complete_many(
+    pub(crate) async fn finish_many(
         &self,
         session: &mut Session<'_>,
-        completions: &[Completion],
+        items: &[Finish],
     ) -> Vec<Result<()>> {
         let limits = self.config.limits();
-        let mut batch = Batch::new(completions, |item| CheckedCompletion::new(item, &limits));
+        let mut batch = Batch::new(items, |item| CheckedFinish::new(item, &limits));
         batch.take_turns(&self.locked);
         while let Some(round) = batch.next_round(LIMITS) {
-            let done = self.complete_round(session, &round.items).await;
-            batch.settle(round, done.map(sealed), is_asked_singly);
+            let done = self.finish_round(session, &round.items).await;
+            batch.settle(round, done.map(finished), is_asked_singly);
         }
         let apart = batch.apart();
-        let completions = apart.iter().filter_map(|(position, item)| {
-            Some(self.complete_apart(session.beside()?, *position, item))
+        let ends = apart.iter().filter_map(|(position, item)| {
+            Some(self.finish_apart(session.beside()?, *position, item))
         });
-        batch.ask(completions.collect(), AT_A_TIME).await;
+        batch.ask(ends.collect(), AT_A_TIME).await;
         batch.answers()
     }
 
-    async fn complete_apart(
+    async fn finish_apart(
         &self,
         mut session: Session<'_>,
         position: usize,
-        item: &CheckedCompletion<'_>,
+        item: &CheckedFinish<'_>,
     ) -> (usize, Result<()>) {
-        let sealed = self.seal(&mut session, &item.completion.claim, &item.result);
-        (position, Box::pin(sealed).await)
+        let finished = self.finish(&mut session, item.claim, &item.result);
+        (position, Box::pin(finished).await)
     }
 
-    /// Sends one statement; returns whether it sealed each item.
-    async fn complete_round(
+    /// Sends one statement; returns whether it ended each claim.
+    async fn finish_round(
         &self,
         session: &mut Session<'_>,
-        items: &[CheckedCompletion<'_>],
+        items: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
-        let (statement, size) = Statements::sized(&self.sql.complete_many, items.len());
+        let (statement, size) = Statements::sized(&self.sql.finish_many, items.len());
         let mut query = Query::new(statement).bind(count(items.len()));
         for (number, item) in filled(items, size).enumerate() {
             // The rows that do not count need no copy of their results.
             let counts = number < items.len();
-            let claim = &item.completion.claim;
+            let claim = item.claim;
             query = with_key(query, claim.key())
                 .bind(claim.token().as_i64())
                 .bind(claim.attempt().as_bytes().to_vec())
+                .bind(item.result.state())
                 .bind(if counts { item.result.bytes() } else { &[] })
                 .bind(item.result.retention());
         }
         let rows = session.rows(query, Access::Write).await?;
-        let mut sealed: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
+        let mut finished: HashSet<KeyParts<'_>> = HashSet::with_capacity(rows.len());
         for row in &rows {
-            sealed.insert(Columns(row).key_at(0)?);
+            finished.insert(Columns(row).key_at(0)?);
         }
-        let is_sealed = |item: &CheckedCompletion<'_>| sealed.contains(&parts(item.key()));
-        Ok(items.iter().map(is_sealed).collect())
+        let is_finished = |item: &CheckedFinish<'_>| finished.contains(&parts(item.key()));
+        Ok(items.iter().map(is_finished).collect())
     }
 }
 

@@ -158,22 +158,20 @@ impl Operations {
             .transpose()
     }
 
-    pub(crate) async fn seal(
+    pub(crate) async fn finish(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
         result: &FinalResult,
     ) -> Result<()> {
-        let query = with_claim(&self.sql.seal, claim)
-            .bind(result.retention())
-            .bind(result.state())
-            .bind(result.bytes());
-        self.step(session, claim, query).await?.sealed(result)
-    }
-
-    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = with_claim(&self.sql.release, claim);
-        self.step(session, claim, query).await?.released()
+        let query = match result.is_release() {
+            true => with_claim(&self.sql.release, claim),
+            false => with_claim(&self.sql.seal, claim)
+                .bind(result.retention())
+                .bind(result.state())
+                .bind(result.bytes()),
+        };
+        self.step(session, claim, query).await?.finished(result)
     }
 
     /// Sends a statement that writes a record which the claim holds. Where it finds none, returns

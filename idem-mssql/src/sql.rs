@@ -331,11 +331,14 @@ OUTPUT 1
 WHERE {owned };
 ";
 
-/// The same for many claims, each at most once in a batch: `@P1` how many rows count, then the
-/// values of each. Returns the keys that were sealed.
-pub(crate) const COMPLETE_MANY: &str = "UPDATE r SET
-    state = 1, result = {result}, sealed_at = @now, sweep_at = NULL, expires_at = @now + {retention},
-    purge_at = {purge_at r.}
+/// [`SEAL`] and [`RELEASE`] for many claims, each at most once in a batch: `@P1` how many rows
+/// count, then the values of each. Returns the keys whose claims have ended.
+pub(crate) const FINISH_MANY: &str = "UPDATE r SET
+    state = {state}, sweep_at = NULL,
+    result = CASE WHEN {state} = 3 THEN NULL ELSE {result} END,
+    sealed_at = CASE WHEN {state} = 3 THEN r.sealed_at ELSE @now END,
+    expires_at = CASE WHEN {state} = 3 THEN 0 ELSE @now + {retention} END,
+    purge_at = CASE WHEN {state} = 3 THEN @now ELSE {purge_at r.} END
 OUTPUT inserted.scope, inserted.operation, inserted.id
 FROM (VALUES {rows}
     ) AS s (n, {names}), {table} AS r WITH (ROWLOCK)
@@ -343,13 +346,14 @@ WHERE s.n < @P1 AND {owned r.}
 {seek};
 ";
 
-/// The values of each row of [`COMPLETE_MANY`].
-pub(crate) const COMPLETE_VALUES: &[&str] = &[
+/// The values of each row of [`FINISH_MANY`].
+pub(crate) const FINISH_VALUES: &[&str] = &[
     "scope",
     "operation",
     "id",
     "token",
     "attempt_id",
+    "state",
     "result",
     "retention",
 ];

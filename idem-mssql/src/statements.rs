@@ -43,7 +43,7 @@ idem_sql::statements! {
     batch: [Statement; 3], of Template {
         claim_many_by_merge: (sql::CLAIM_MANY_BY_MERGE, sql::CLAIM_VALUES),
         claim_many_by_insert: (sql::CLAIM_MANY_BY_INSERT, sql::CLAIM_VALUES),
-        complete_many: (sql::COMPLETE_MANY, sql::COMPLETE_VALUES),
+        finish_many: (sql::FINISH_MANY, sql::FINISH_VALUES),
     }
     plain: Statement, of &str {
         server: "SELECT @@VERSION;",

@@ -113,7 +113,7 @@ fn named(statements: &Statements) -> Vec<(String, &Statement)> {
     for (name, batch) in [
         ("claim many by merge", &statements.claim_many_by_merge),
         ("claim many by insert", &statements.claim_many_by_insert),
-        ("complete many", &statements.complete_many),
+        ("finish many", &statements.finish_many),
     ] {
         let sized = SIZES.map(|size| Statements::sized(batch, size));
         named.extend(sized.map(|(statement, size)| (format!("{name} ({size})"), statement)));

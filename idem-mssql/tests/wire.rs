@@ -14,6 +14,7 @@ use idem_mssql::{
     ClaimMethod, Config, Isolation, Manager, MssqlStore, Pool, Transaction, Transactions,
     is_transaction_retryable,
 };
+use tokio::task::JoinSet;
 
 /// With this configuration, the store does not read the server's version.
 fn config() -> Config {
@@ -204,21 +205,36 @@ async fn a_lost_race_in_a_transaction_repeats_the_transaction() {
 
 #[tokio::test]
 async fn a_locked_key_is_contention_and_waited_for_once() {
-    let server = FakeServer::start(
-        Welcome::Login,
-        &[Answer::Error(1222, 16), Answer::Nothing, Answer::Nothing],
-    );
-    let server = server.await.unwrap();
+    let mut answers = vec![Answer::Error(1222, 16)];
+    answers.resize(500, Answer::Nothing);
+    let server = FakeServer::start(Welcome::Login, &answers).await.unwrap();
     let store = store(&server, config());
     let request = ClaimRequest::new(key(), Fingerprint::raw("request"));
-    for requests in [1, 2, 2, 2] {
-        let error = store.claim(&request).await.unwrap_err();
-        is(&error, ErrorKind::Contention, Effect::None);
-        assert!(is_transaction_retryable(&error));
-        // One statement that waits, one read of the committed record, and then none for a moment.
+    let contended = || {
+        let (store, request) = (store.clone(), request.clone());
+        async move {
+            let error = store.claim(&request).await.unwrap_err();
+            is(&error, ErrorKind::Contention, Effect::None);
+            assert!(is_transaction_retryable(&error));
+        }
+    };
+    // One statement that waits, and one read of the committed record.
+    for requests in [1, 2] {
+        contended().await;
         assert_eq!(server.requests(), requests);
     }
     assert_eq!(server.connections(), 1);
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        (0..64)
+            .map(|_| contended())
+            .collect::<JoinSet<_>>()
+            .join_all()
+            .await;
+    }
+    let most = 2 + begun.elapsed().as_millis() / 10 + 1;
+    let requests = server.requests();
+    assert!(requests as u128 <= most, "{requests} and not {most}");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use idem_core::backend::{TryTurn, Turn};
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Key, Result};
-use idem_sql::batch::{Batch, CheckedCompletion, Item as _, RoundLimits, sealed};
+use idem_core::{ClaimOutcome, ClaimRequest, Finish, Key, Result};
+use idem_sql::batch::{Batch, CheckedFinish, Item as _, RoundLimits, finished};
 
 use crate::claim_params::ClaimParams;
 use crate::error::{Access, is_locked};
@@ -237,50 +237,50 @@ impl Operations {
         which.iter().filter_map(turn).unzip()
     }
 
-    pub(crate) async fn complete_many(
+    pub(crate) async fn finish_many(
         &self,
         session: &mut Session<'_>,
-        completions: &[Completion],
+        items: &[Finish],
     ) -> Vec<Result<()>> {
         let limits = self.config.limits();
-        let mut batch = Batch::new(completions, |item| CheckedCompletion::new(item, &limits));
+        let mut batch = Batch::new(items, |item| CheckedFinish::new(item, &limits));
         let limits = self.round_limits(session).await;
         while let Some(round) = batch.next_round(limits) {
-            let done = self.complete_round(session, &round.items).await;
-            batch.settle(round, done.map(sealed), |_| false);
+            let done = self.finish_round(session, &round.items).await;
+            batch.settle(round, done.map(finished), |_| false);
         }
-        // An item is locked, another caller has its turn, or one of the batch is lost or was sealed
-        // before. The operation also succeeds for items that were sealed just now.
+        // An item is locked, another caller has its turn, or a claim of the batch is lost or has
+        // ended before. The operation also succeeds for claims that have ended just now.
         for (position, item) in batch.apart() {
-            let sealed = self.seal(session, &item.completion.claim, &item.result);
-            let sealed = sealed.await;
-            batch.answer(position, sealed);
+            let finished = self.finish(session, item.claim, &item.result).await;
+            batch.answer(position, finished);
         }
         batch.answers()
     }
 
     /// Sends one statement for the items whose turn is free. Marks them where the statement
-    /// certainly sealed all of them; when one is locked, nothing has happened.
-    async fn complete_round(
+    /// certainly ended all their claims; when one is locked, nothing has happened.
+    async fn finish_round(
         &self,
         session: &mut Session<'_>,
-        all: &[CheckedCompletion<'_>],
+        all: &[CheckedFinish<'_>],
     ) -> Result<Vec<bool>> {
-        let mut sealed = vec![false; all.len()];
+        let mut finished = vec![false; all.len()];
         let positions: Vec<_> = (0..all.len()).collect();
         let (which, _turns) = self.turns(&positions, |at| all[at].key());
         if which.is_empty() {
-            return Ok(sealed);
+            return Ok(finished);
         }
         let items: Vec<_> = which.iter().map(|&at| &all[at]).collect();
         let sql = self.sql(session).await?;
-        let (statement, size) = sql.complete_many.at_least(items.len());
+        let (statement, size) = sql.finish_many.at_least(items.len());
         let numbered: Vec<_> = (1..).zip(&items).collect();
         let query = || {
             let rows = filled_up(&numbered, size).fold(
                 sqlx::query(statement.text()),
                 |query, (number, item)| {
-                    bind_claim(query, &item.completion.claim)
+                    bind_claim(query, item.claim)
+                        .bind(item.result.state())
                         .bind(item.result.retention())
                         .bind(*number)
                 },
@@ -293,11 +293,11 @@ impl Operations {
             Err(error) if is_locked(&error) => session.share_retry_timeout(),
             done => {
                 if done? == items.len() as u64 {
-                    which.into_iter().for_each(|at| sealed[at] = true);
+                    which.into_iter().for_each(|at| finished[at] = true);
                 }
             }
         }
-        Ok(sealed)
+        Ok(finished)
     }
 }
 

@@ -65,7 +65,7 @@ impl Operations {
         })
     }
 
-    pub(crate) async fn seal(
+    pub(crate) async fn finish(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
@@ -73,24 +73,15 @@ impl Operations {
     ) -> Result<()> {
         let sql = self.sql(session).await?;
         let query = || {
-            let mut query = sqlx::query(sql.seal.text())
-                .bind(result.state())
-                .bind(result.bytes());
-            for _ in 0..RETENTIONS_OF_SEAL {
-                query = query.bind(result.retention());
-            }
+            let query = match result.is_release() {
+                true => sqlx::query(sql.release.text()),
+                false => bind_result(sqlx::query(sql.seal.text()), result),
+            };
             sql.bind_probe(bind_claim(query, claim), claim.key())
         };
-        self.step(session, sql, claim, query).await?.sealed(result)
-    }
-
-    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let sql = self.sql(session).await?;
-        let query = || {
-            let query = bind_claim(sqlx::query(sql.release.text()), claim);
-            sql.bind_probe(query, claim.key())
-        };
-        self.step(session, sql, claim, query).await?.released()
+        self.step(session, sql, claim, query)
+            .await?
+            .finished(result)
     }
 
     /// Runs a step of the claim's holder.
@@ -166,6 +157,11 @@ impl Operations {
 
 /// How often [`sql::SEAL`](crate::sql::SEAL) has the retention as a parameter.
 const RETENTIONS_OF_SEAL: usize = 5;
+
+fn bind_result<'q>(query: Query<'q>, result: &'q FinalResult) -> Query<'q> {
+    let query = query.bind(result.state()).bind(result.bytes());
+    (0..RETENTIONS_OF_SEAL).fold(query, |query, _| query.bind(result.retention()))
+}
 
 pub(crate) fn bind_claim<'q>(query: Query<'q>, claim: &'q Claim) -> Query<'q> {
     bind_key(query, claim.key())

@@ -294,19 +294,12 @@ WHERE ",
     "{free}"
 );
 
-/// The assignments of a seal: state, result, and the retention (8 ×). `purge_at` may be late by an
-/// eighth of the retention, so that its index changes only where it has to.
-macro_rules! seal_statement {
-    ($state:literal, $result:literal, $retention:literal) => {
+/// The new `purge_at` of a sealed record, from the retention (5 ×): its end, or up to an eighth of
+/// the retention later, so that its index changes only where it has to.
+macro_rules! kept_until {
+    ($retention:literal) => {
         concat!(
-            "state = ",
-            $state,
-            ", result = ",
-            $result,
-            ", sealed_at = ",
-            now!(),
-            ", sweep_at = NULL,
-    purge_at = CASE WHEN purge_at BETWEEN ",
+            "CASE WHEN purge_at BETWEEN ",
             now!(),
             " + ",
             $retention,
@@ -320,11 +313,7 @@ macro_rules! seal_statement {
             now!(),
             " + ",
             $retention,
-            " END,
-    expires_at = ",
-            now!(),
-            " + ",
-            $retention
+            " END"
         )
     };
 }
@@ -334,44 +323,62 @@ macro_rules! seal_statement {
 ///
 /// Row S2.
 pub(crate) const SEAL: &str = concat!(
-    "{brief}UPDATE {table} SET ",
-    seal_statement!("?", "?", "?"),
-    "\nWHERE ",
+    "{brief}UPDATE {table} SET state = ?, result = ?, sealed_at = ",
+    now!(),
+    ", sweep_at = NULL,
+    purge_at = ",
+    kept_until!("?"),
+    ",
+    expires_at = ",
+    now!(),
+    " + ?
+WHERE ",
     key!(),
     " AND token = ? AND attempt_id = ? AND state = 0 AND expires_at > ",
     now!(),
     "{free}"
 );
 
-/// The same for many claims; the parameters of [`COMPLETIONS`], then those of [`RESULTS`]. All were
-/// sealed when as many rows matched. Otherwise each is sent alone, which finds out which ones are
-/// sealed already.
+/// [`SEAL`] and [`RELEASE`] for many claims; the parameters of [`FINISHES`], then those of
+/// [`RESULTS`]. All have ended when as many rows matched. Otherwise each is sent alone, which finds
+/// out which ones have ended already.
 ///
 /// Results are no column of the list: MySQL gives the columns of a derived table a type with a
 /// length before it has seen the values, and refuses longer ones (1406).
-pub(crate) const COMPLETE_MANY: &str = concat!(
+pub(crate) const FINISH_MANY: &str = concat!(
     "{brief}UPDATE {table} JOIN (
 {rows}
 ) AS input ON scope = in_scope AND operation = in_operation AND id = in_id
     AND token = in_token AND attempt_id = in_attempt_id
-SET ",
-    seal_statement!("1", "ELT(in_place, {results})", "in_retention"),
-    "\nWHERE state = 0 AND expires_at > ",
+SET state = in_state, sweep_at = NULL,
+    result = IF(in_state = 3, NULL, ELT(in_index, {results})),
+    sealed_at = IF(in_state = 3, sealed_at, ",
+    now!(),
+    "),
+    purge_at = IF(in_state = 3, ",
+    now!(),
+    ", ",
+    kept_until!("in_retention"),
+    "),
+    expires_at = IF(in_state = 3, 0, ",
+    now!(),
+    " + in_retention)
+WHERE state = 0 AND expires_at > ",
     now!(),
     "{free_keys}"
 );
 
-/// Rows of [`COMPLETE_MANY`]: key, token, attempt id, retention, index of the result. The names are
+/// Rows of [`FINISH_MANY`]: key, token, attempt id, state, retention, index of the result. The names are
 /// those of the first.
-pub(crate) const COMPLETIONS: List = List {
+pub(crate) const FINISHES: List = List {
     placeholder: "{rows}",
     item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \
-           CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS SIGNED) AS in_retention, \
-           CAST(? AS SIGNED) AS in_place",
+           CAST(? AS SIGNED) AS in_token, CAST(? AS BINARY) AS in_attempt_id, CAST(? AS SIGNED) AS in_state, \
+           CAST(? AS SIGNED) AS in_retention, CAST(? AS SIGNED) AS in_index",
     separator: "\nUNION ALL ",
 };
 
-/// Results of [`COMPLETE_MANY`].
+/// Results of [`FINISH_MANY`].
 pub(crate) const RESULTS: List = List {
     placeholder: "{results}",
     item: "CAST(? AS BINARY)",

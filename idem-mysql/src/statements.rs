@@ -118,7 +118,7 @@ idem_sql::statements! {
     }
     repeated: Repeated, of (&str, &'static [List]) {
         insert_new: (sql::INSERT_NEW, &[sql::INSERT_ROWS, sql::KEYS]),
-        complete_many: (sql::COMPLETE_MANY, &[sql::COMPLETIONS, sql::RESULTS, sql::KEYS]),
+        finish_many: (sql::FINISH_MANY, &[sql::FINISHES, sql::RESULTS, sql::KEYS]),
     }
     + {
         dialect: Dialect,
@@ -291,7 +291,7 @@ mod tests {
     fn no_statement_that_changes_a_row_waits_for_its_lock() {
         for dialect in [Dialect::MariaDb, Dialect::MySql] {
             let all = Statements::new(&Config::new(), dialect);
-            for many in [&all.insert_new, &all.complete_many] {
+            for many in [&all.insert_new, &all.finish_many] {
                 let (statement, _) = many.at_least(3);
                 assert!(does_not_wait(&statement.0, dialect), "{}", statement.0);
                 assert_eq!(

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch_claims;
-mod batch_completions;
+mod batch_finishes;
 mod capabilities;
 mod claims;
 mod config;

@@ -41,20 +41,23 @@ impl Operations {
         }
     }
 
-    pub(crate) async fn seal(
+    pub(crate) async fn finish(
         &self,
         session: &mut Session<'_>,
         claim: &Claim,
         result: &FinalResult,
     ) -> Result<()> {
         let query = || {
-            let query = with_claim(&self.sql.seal, claim)
-                .bind(result.state())
-                .bind(result.bytes())
-                .bind(result.retention());
+            let query = match result.is_release() {
+                true => with_claim(&self.sql.release, claim),
+                false => with_claim(&self.sql.seal, claim)
+                    .bind(result.state())
+                    .bind(result.bytes())
+                    .bind(result.retention()),
+            };
             self.notifying(query, claim.key())
         };
-        self.step(session, claim, query).await?.sealed(result)
+        self.step(session, claim, query).await?.finished(result)
     }
 
     /// Binds the notification, where the configuration sends one.
@@ -63,11 +66,6 @@ impl Operations {
             true => query.bind(key.hashed()),
             false => query,
         }
-    }
-
-    pub(crate) async fn release(&self, session: &mut Session<'_>, claim: &Claim) -> Result<()> {
-        let query = || self.notifying(with_claim(&self.sql.release, claim), claim.key());
-        self.step(session, claim, query).await?.released()
     }
 
     /// Runs a step of the claim's holder.

@@ -23,7 +23,7 @@ idem_sql::statements! {
         claim_many: sql::CLAIM_MANY,
         abandon: sql::ABANDON,
         seal: sql::SEAL,
-        complete_many: sql::COMPLETE_MANY,
+        finish_many: sql::FINISH_MANY,
         owned: sql::OWNED,
         release: sql::RELEASE,
         renew: sql::RENEW,
@@ -201,7 +201,7 @@ mod tests {
         let notifying = plain.clone().with_notifications(Notifications::Changes);
         for (config, notifies) in [(plain, false), (notifying, true)] {
             let sql = Statements::new(&config);
-            for statement in [&sql.seal, &sql.complete_many, &sql.release] {
+            for statement in [&sql.seal, &sql.finish_many, &sql.release] {
                 assert_eq!(statement.alone().sql.contains("pg_notify('idem_"), notifies);
             }
             assert!(!sql.claim.alone().sql.contains("pg_notify"));

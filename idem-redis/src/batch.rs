@@ -1,8 +1,10 @@
 //! Many operations in one pipeline.
 
 use async_trait::async_trait;
-use idem_core::backend::check;
-use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, Result};
+use idem_core::backend::{FinalResult, check};
+use idem_core::{
+    BatchStore, ClaimOutcome, ClaimRequest, Error, Finish, IdempotencyStore as _, Result,
+};
 use redis::Value;
 
 use crate::error::Access;
@@ -75,13 +77,14 @@ impl BatchStore for RedisStore {
             .collect()
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let calls = completions
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let limits = self.limits();
+        let calls = items
             .iter()
             .map(|item| {
-                check::batch_items(completions.len())?;
-                self.operations
-                    .complete(&item.claim, &item.response, item.retention)
+                check::batch_items(items.len())?;
+                let result = FinalResult::new(item, &limits)?;
+                Ok(self.operations.finish(item.claim(), &result))
             })
             .collect();
         let answers = self.run_valid(calls, is_done).await.into_iter();
@@ -89,7 +92,7 @@ impl BatchStore for RedisStore {
             .map(|answer| {
                 answer
                     .and_then(|answer| Operations::done(&answer))
-                    .map_err(|error| error.at(BACKEND, "complete_many"))
+                    .map_err(|error| error.at(BACKEND, "finish_many"))
             })
             .collect()
     }

@@ -41,7 +41,7 @@ impl Operations {
 impl CheckpointStore for RedisStore {
     async fn checkpoint(&self, claim: &Claim, checkpoint: &Checkpoint) -> Result<()> {
         let call = self.operations.checkpoint(claim, checkpoint);
-        self.end(call).await.map_err(at("checkpoint"))
+        self.step(call).await.map_err(at("checkpoint"))
     }
 
     async fn last_checkpoint(&self, claim: &Claim) -> Result<Option<Checkpoint>> {

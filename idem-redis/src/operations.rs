@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_core::backend::{StoredRecord, check, encode_failure};
+use idem_core::backend::{FinalResult, check, encode_failure};
 use idem_core::{
     Claim, ClaimOutcome, ClaimRequest, Error, FailedPolicy, Failure, FencingToken, Key, Record,
-    Response, Result, StalePolicy, Timestamp,
+    Result, StalePolicy, Timestamp,
 };
 use redis::Value;
 
@@ -124,43 +124,20 @@ impl Operations {
         }
     }
 
-    pub(crate) fn complete(
-        &self,
-        claim: &Claim,
-        response: &Response,
-        retention: Duration,
-    ) -> Result<Call<'_>> {
-        let retention = check::retention(retention)?;
-        let result = check::response(response, &self.config.limits())?;
-        Ok(self.seal(claim, StoredRecord::COMPLETED, &result, retention))
-    }
-
-    pub(crate) fn fail(
-        &self,
-        claim: &Claim,
-        failure: &Failure,
-        retention: Duration,
-    ) -> Result<Call<'_>> {
-        let retention = check::retention(retention)?;
-        let result = check::failure(failure, &self.config.limits())?;
-        Ok(self.seal(claim, StoredRecord::FAILED, &result, retention))
-    }
-
-    fn seal(&self, claim: &Claim, state: i64, result: &[u8], retention: i64) -> Call<'_> {
-        let call = self.scripts.seal.call(&self.record_key(claim.key()));
-        with_owner(call, claim)
-            .arg(state)
-            .arg(result)
-            .arg(retention)
-            .arg(self.config.grace_millis())
-            .arg(self.channel_of(claim.key()))
-            .arg(Self::flag(self.config.replicas().is_some()))
-    }
-
-    pub(crate) fn release(&self, claim: &Claim) -> Call<'_> {
-        let call = self.scripts.release.call(&self.record_key(claim.key()));
-        with_owner(call, claim)
-            .arg(self.config.grace_millis())
+    pub(crate) fn finish(&self, claim: &Claim, result: &FinalResult) -> Call<'_> {
+        let script = match result.is_release() {
+            true => &self.scripts.release,
+            false => &self.scripts.seal,
+        };
+        let call = with_owner(script.call(&self.record_key(claim.key())), claim);
+        let call = match result.is_release() {
+            true => call,
+            false => call
+                .arg(result.state())
+                .arg(result.bytes())
+                .arg(result.retention()),
+        };
+        call.arg(self.config.grace_millis())
             .arg(self.channel_of(claim.key()))
             .arg(Self::flag(self.config.replicas().is_some()))
     }

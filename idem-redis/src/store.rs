@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idem_core::backend::check;
+use idem_core::backend::{FinalResult, check};
 use idem_core::{
     CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, IdempotencyStore, Key,
     Limits, Record, Response, Result, WatermarkStore,
@@ -19,6 +19,7 @@ use crate::error::{Access, classify};
 use crate::hub::Hub;
 use crate::link::Link;
 use crate::operations::{Operations, is_done, is_something, nothing};
+use crate::script::Call;
 
 pub(crate) const BACKEND: &str = "redis";
 
@@ -154,7 +155,13 @@ impl RedisStore {
     }
 
     /// Seals or releases.
-    pub(crate) async fn end(&self, call: Result<crate::script::Call<'_>>) -> Result<()> {
+    async fn finish(&self, claim: &Claim, result: Result<FinalResult>) -> Result<()> {
+        self.step(result.map(|result| self.operations.finish(claim, &result)))
+            .await
+    }
+
+    /// Runs a step of the claim's holder that returns nothing.
+    pub(crate) async fn step(&self, call: Result<Call<'_>>) -> Result<()> {
         let answer = self.link.run(&call?, Access::Write, is_done).await?;
         Operations::done(&answer)
     }
@@ -189,18 +196,18 @@ impl IdempotencyStore for RedisStore {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let call = self.operations.complete(claim, response, retention);
-        self.end(call).await.map_err(at("complete"))
+        let result = FinalResult::completed(response, retention, &self.limits());
+        self.finish(claim, result).await.map_err(at("complete"))
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        let call = self.operations.fail(claim, failure, retention);
-        self.end(call).await.map_err(at("fail"))
+        let result = FinalResult::failed(failure, retention, &self.limits());
+        self.finish(claim, result).await.map_err(at("fail"))
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        let call = self.operations.release(claim);
-        self.end(Ok(call)).await.map_err(at("release"))
+        let result = Ok(FinalResult::released());
+        self.finish(claim, result).await.map_err(at("release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {

@@ -4,7 +4,7 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use idem_core::backend::{FinalResult, LockedKeys, TryTurn, Turn, check};
-use idem_core::{Completion, Effect, Error, ErrorKind, Key, Limits, Result};
+use idem_core::{Claim, Effect, Error, ErrorKind, Finish, Key, Limits, Result};
 
 /// An item of a batch.
 pub trait Item {
@@ -17,32 +17,32 @@ pub trait Item {
     }
 }
 
-/// A completion of a batch, checked and in stored form.
+/// The end of a claim in a batch, checked and in stored form.
 #[derive(Debug)]
-pub struct CheckedCompletion<'c> {
-    /// The caller's completion.
-    pub completion: &'c Completion,
+pub struct CheckedFinish<'c> {
+    /// The claim.
+    pub claim: &'c Claim,
     /// Its result in stored form.
     pub result: FinalResult,
 }
 
-impl<'c> CheckedCompletion<'c> {
-    /// Checks the completion.
+impl<'c> CheckedFinish<'c> {
+    /// Checks the item.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a response above the limits or a retention out of range.
-    pub fn new(completion: &'c Completion, limits: &Limits) -> Result<Self> {
+    /// `InvalidInput` for a response or a failure above the limits or a retention out of range.
+    pub fn new(item: &'c Finish, limits: &Limits) -> Result<Self> {
         Ok(Self {
-            result: FinalResult::completed(&completion.response, completion.retention, limits)?,
-            completion,
+            result: FinalResult::new(item, limits)?,
+            claim: item.claim(),
         })
     }
 }
 
-impl Item for CheckedCompletion<'_> {
+impl Item for CheckedFinish<'_> {
     fn key(&self) -> &Key {
-        self.completion.claim.key()
+        self.claim.key()
     }
 
     fn bytes(&self) -> usize {
@@ -238,12 +238,12 @@ pub fn may_be_anothers(error: &Error) -> bool {
     kind && error.effect() == Effect::None
 }
 
-/// Answers completions by whether the statement has sealed them. The other ones are left to the
-/// single operation, which knows whether a claim is lost or was sealed before.
+/// Answers the items whose claim the statement has ended. The other ones are left to the single
+/// operation, which knows whether a claim is lost or has ended before.
 #[must_use]
-pub fn sealed(sealed: Vec<bool>) -> Vec<Option<Result<()>>> {
-    let answer = |is_sealed: bool| is_sealed.then_some(Ok(()));
-    sealed.into_iter().map(answer).collect()
+pub fn finished(finished: Vec<bool>) -> Vec<Option<Result<()>>> {
+    let answer = |is_finished: bool| is_finished.then_some(Ok(()));
+    finished.into_iter().map(answer).collect()
 }
 
 #[cfg(test)]
@@ -297,7 +297,7 @@ mod tests {
                 assert!(keys.is_sorted_by(|one, other| one < other));
                 assert!(round.positions.iter().all(|&at| seen.insert(at)), "twice");
                 sizes.push(round.items.len());
-                let answers = sealed(vec![true; round.items.len()]);
+                let answers = finished(vec![true; round.items.len()]);
                 batch.settle(round, Ok(answers), may_be_anothers);
             }
             assert_eq!(seen.len(), 600);

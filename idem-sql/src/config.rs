@@ -77,9 +77,9 @@ macro_rules! config_methods {
             self
         }
 
-        /// Sets whether concurrent claims and completions of this process share statements, as
-        /// behind [`Batched`](idem_core::wrappers::Batched). Default: on. A single caller sends its
-        /// call at once either way.
+        /// Sets whether concurrent claims, completions, failures and releases of this process share
+        /// statements, as behind [`Batched`](idem_core::wrappers::Batched). Default: on. A single
+        /// caller sends its call at once either way.
         #[doc = $batching]
         #[must_use]
         pub fn with_batching(mut self, batching: bool) -> Self {

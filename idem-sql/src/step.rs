@@ -46,30 +46,21 @@ impl<R> Step<R> {
         }
     }
 
-    /// Answers a completion or a failure.
+    /// Answers a completion, a failure or a release.
     ///
     /// # Errors
     ///
-    /// `AlreadySealed` where the record has another result, `ClaimLost` where it has none.
-    pub fn sealed(self, wanted: &FinalResult) -> Result<()> {
+    /// `AlreadySealed` where the record has another result and this one is no release; `ClaimLost`
+    /// otherwise.
+    pub fn finished(self, wanted: &FinalResult) -> Result<()> {
         match self {
             Self::Done(_) => Ok(()),
             Self::Met(state, result) if wanted.is_same(state, result.as_deref()) => Ok(()),
-            Self::Met(StoredRecord::COMPLETED | StoredRecord::FAILED, _) => {
+            Self::Met(StoredRecord::COMPLETED | StoredRecord::FAILED, _)
+                if !wanted.is_release() =>
+            {
                 Err(Error::already_sealed())
             }
-            Self::Met(..) => Err(Error::claim_lost()),
-        }
-    }
-
-    /// Answers a release.
-    ///
-    /// # Errors
-    ///
-    /// `ClaimLost` where the record is not the claim's released one.
-    pub fn released(self) -> Result<()> {
-        match self {
-            Self::Done(_) | Self::Met(StoredRecord::RELEASED, _) => Ok(()),
             Self::Met(..) => Err(Error::claim_lost()),
         }
     }

@@ -5,8 +5,8 @@
 /// The store has a field `operations` and a method `session()`. Each call becomes the operation of
 /// the same name on a new session; an error names the backend and the operation.
 ///
-/// Where the store's method `batched()` returns the store behind batches, claims and completions go
-/// there. `with_batches()` makes that one for a new store, in the field `batched`, unless the
+/// Where the store's method `batched()` returns the store behind batches, claims, completions,
+/// failures and releases go there. `with_batches()` makes that one for a new store, in the field `batched`, unless the
 /// configuration turns it off.
 #[macro_export]
 macro_rules! store {
@@ -20,7 +20,7 @@ macro_rules! store {
             use $crate::macros::idem_core::wrappers::Batched;
             use $crate::macros::idem_core::{
                 Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome,
-                ClaimRequest, Completion, Error, Failure, IdempotencyStore, Key, Limits, Record,
+                ClaimRequest, Error, Failure, Finish, IdempotencyStore, Key, Limits, Record,
                 Response, Result, WatermarkStore,
             };
             use $crate::maintenance::Task;
@@ -86,7 +86,7 @@ macro_rules! store {
                     let result = FinalResult::completed(response, retention, &self.limits());
                     let result = result.map_err(at("complete"))?;
                     let mut session = self.session();
-                    let sealed = self.operations.seal(&mut session, claim, &result);
+                    let sealed = self.operations.finish(&mut session, claim, &result);
                     sealed.await.map_err(at("complete"))
                 }
 
@@ -96,16 +96,22 @@ macro_rules! store {
                     failure: &Failure,
                     retention: Duration,
                 ) -> Result<()> {
+                    if let Some(batched) = self.batched() {
+                        return batched.fail(claim, failure, retention).await;
+                    }
                     let result = FinalResult::failed(failure, retention, &self.limits());
                     let result = result.map_err(at("fail"))?;
                     let mut session = self.session();
-                    let sealed = self.operations.seal(&mut session, claim, &result);
+                    let sealed = self.operations.finish(&mut session, claim, &result);
                     sealed.await.map_err(at("fail"))
                 }
 
                 async fn release(&self, claim: &Claim) -> Result<()> {
-                    let mut session = self.session();
-                    let released = self.operations.release(&mut session, claim);
+                    if let Some(batched) = self.batched() {
+                        return batched.release(claim).await;
+                    }
+                    let (mut session, result) = (self.session(), FinalResult::released());
+                    let released = self.operations.finish(&mut session, claim, &result);
                     released.await.map_err(at("release"))
                 }
 
@@ -145,13 +151,10 @@ macro_rules! store {
                         .collect()
                 }
 
-                async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+                async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
                     let mut session = self.session();
-                    let answers = self
-                        .operations
-                        .complete_many(&mut session, completions)
-                        .await;
-                    let at = at("complete_many");
+                    let answers = self.operations.finish_many(&mut session, items).await;
+                    let at = at("finish_many");
                     answers
                         .into_iter()
                         .map(|answer| answer.map_err(&at))
@@ -278,7 +281,7 @@ macro_rules! store_in_transaction {
                         )?;
                         let ($in_record, $key) = (self, claim.key());
                         let mut session = $record?;
-                        self.operations.seal(&mut session, claim, &result).await
+                        self.operations.finish(&mut session, claim, &result).await
                     };
                     sealed.await.map_err(|error| error.at($backend, "complete_in"))
                 }
@@ -306,7 +309,7 @@ macro_rules! store_in_transaction {
                         )?;
                         let ($in_record, $key) = (self, claim.key());
                         let mut session = $record?;
-                        self.operations.seal(&mut session, claim, &result).await
+                        self.operations.finish(&mut session, claim, &result).await
                     };
                     sealed.await.map_err(|error| error.at($backend, "fail_in"))
                 }

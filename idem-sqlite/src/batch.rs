@@ -1,8 +1,8 @@
 //! Many claims or completions in one transaction: one wait for the write lock, one commit to disk.
 
 use idem_core::backend::check;
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, Result};
-use idem_sql::batch::CheckedCompletion;
+use idem_core::{ClaimOutcome, ClaimRequest, Finish, Result};
+use idem_sql::batch::CheckedFinish;
 
 use crate::operations::Operations;
 use crate::session::Session;
@@ -82,23 +82,23 @@ impl Operations {
         Ok(writes.iter().filter_map(&mut take).collect())
     }
 
-    pub(crate) async fn complete_many(
+    pub(crate) async fn finish_many(
         &self,
         session: &mut Session<'_>,
-        completions: &[Completion],
+        items: &[Finish],
     ) -> Vec<Result<()>> {
         let limits = self.config.limits();
-        let checked: Vec<_> = completions
+        let checked: Vec<_> = items
             .iter()
             .map(|item| {
-                check::batch_items(completions.len())?;
-                CheckedCompletion::new(item, &limits)
+                check::batch_items(items.len())?;
+                CheckedFinish::new(item, &limits)
             })
             .collect();
         let items: Vec<_> = checked.iter().flatten().collect();
-        let sealed = match items.is_empty() {
+        let finished = match items.is_empty() {
             true => Ok(Vec::new()),
-            false => self.complete_in_one_commit(session, &items).await,
+            false => self.finish_in_one_commit(session, &items).await,
         };
         let writes: Vec<_> = (0..checked.len())
             .filter(|&position| checked[position].is_ok())
@@ -107,24 +107,24 @@ impl Operations {
             .into_iter()
             .map(|checked| checked.err().map(Err))
             .collect();
-        fill(&mut answers, &writes, sealed);
+        fill(&mut answers, &writes, finished);
         answers.into_iter().flatten().collect()
     }
 
-    async fn complete_in_one_commit(
+    async fn finish_in_one_commit(
         &self,
         session: &mut Session<'_>,
-        items: &[&CheckedCompletion<'_>],
+        items: &[&CheckedFinish<'_>],
     ) -> Result<Vec<Result<()>>> {
         let mut open = session.begin().await?;
         let mut session = Session::Transaction(open.connection()?);
-        let mut sealed = Vec::with_capacity(items.len());
+        let mut finished = Vec::with_capacity(items.len());
         for item in items {
-            let claim = &item.completion.claim;
-            sealed.push(self.seal(&mut session, claim, &item.result).await);
+            let ended = self.finish(&mut session, item.claim, &item.result);
+            finished.push(ended.await);
         }
         open.commit().await?;
-        Ok(sealed)
+        Ok(finished)
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idem_core::{
-    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest,
-    Completion, Error, ErrorKind, Failure, IdempotencyStore, Key, Limits, Record, Response, Result,
+    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error,
+    ErrorKind, Failure, Finish, IdempotencyStore, Key, Limits, Record, Response, Result,
     WatermarkStore,
 };
 
@@ -114,9 +114,9 @@ impl<S: BatchStore + ?Sized> BatchStore for Watched<S> {
         returned.collect()
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let answers = self.inner.complete_many(completions).await.into_iter();
-        let returned = answers.map(|answer| self.returned("complete_many", answer));
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let answers = self.inner.finish_many(items).await.into_iter();
+        let returned = answers.map(|answer| self.returned("finish_many", answer));
         returned.collect()
     }
 }

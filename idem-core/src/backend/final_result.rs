@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{StoredRecord, check};
-use crate::{Failure, Limits, Response, Result};
+use crate::{Failure, Finish, Limits, Response, Result};
 
-/// A response or a failure, checked and in stored form.
+/// A response or a failure, checked and in stored form; or the release of the key.
 #[derive(Debug, Clone)]
 pub struct FinalResult {
     state: i64,
@@ -42,19 +42,55 @@ impl FinalResult {
         })
     }
 
-    /// Returns [`StoredRecord::COMPLETED`] or [`StoredRecord::FAILED`].
+    /// Creates the end of a claim that is released: without a result.
+    #[must_use]
+    pub fn released() -> Self {
+        Self {
+            state: StoredRecord::RELEASED,
+            retention: 0,
+            bytes: Bytes::new(),
+        }
+    }
+
+    /// Checks and encodes an item of a batch.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a response or a failure above the limits or a retention out of range.
+    pub fn new(item: &Finish, limits: &Limits) -> Result<Self> {
+        match item {
+            Finish::Complete {
+                response,
+                retention,
+                ..
+            } => Self::completed(response, *retention, limits),
+            Finish::Fail {
+                failure, retention, ..
+            } => Self::failed(failure, *retention, limits),
+            Finish::Release { .. } => Ok(Self::released()),
+        }
+    }
+
+    /// Returns [`StoredRecord::COMPLETED`], [`StoredRecord::FAILED`] or
+    /// [`StoredRecord::RELEASED`].
     #[must_use]
     pub fn state(&self) -> i64 {
         self.state
     }
 
-    /// Returns the stored form.
+    /// Returns whether the key is released.
+    #[must_use]
+    pub fn is_release(&self) -> bool {
+        self.state == StoredRecord::RELEASED
+    }
+
+    /// Returns the stored form; empty for a release, whose record has no result.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns how many microseconds the record is kept.
+    /// Returns how many microseconds the record is kept; 0 for a release.
     #[must_use]
     pub fn retention(&self) -> i64 {
         self.retention
@@ -64,6 +100,6 @@ impl FinalResult {
     /// then the repeated call succeeds.
     #[must_use]
     pub fn is_same(&self, state: i64, result: Option<&[u8]>) -> bool {
-        state == self.state && result == Some(self.bytes())
+        state == self.state && (self.is_release() || result == Some(self.bytes()))
     }
 }

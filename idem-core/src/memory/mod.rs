@@ -25,7 +25,7 @@ use self::sync::{Mutex, lock};
 use self::work::{Progress, Work};
 use crate::backend::check;
 use crate::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Finish,
     IdempotencyStore, Key, Limits, Record, Response, Result, Timestamp, WatermarkStore,
 };
 
@@ -135,6 +135,12 @@ impl MemoryStore {
         })
     }
 
+    fn release_now(&self, claim: &Claim) -> Result<()> {
+        self.on_shard(claim.key(), |shard, key, now| {
+            shard.release(key, claim, now)
+        })
+    }
+
     /// Works through the shards, each in bounded holds of its lock, until `limit` is reached.
     fn in_batches(
         &self,
@@ -213,10 +219,8 @@ impl IdempotencyStore for MemoryStore {
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.on_shard(claim.key(), |shard, key, now| {
-            shard.release(key, claim, now)
-        })
-        .map_err(|error| error.at(BACKEND, "release"))
+        self.release_now(claim)
+            .map_err(|error| error.at(BACKEND, "release"))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
@@ -254,13 +258,24 @@ impl BatchStore for MemoryStore {
         requests.iter().map(claim).collect()
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let complete = |item: &Completion| {
-            let response = GivenResult::Response(&item.response);
-            check::batch_items(completions.len())
-                .and_then(|()| self.seal_now(&item.claim, response, item.retention))
-                .map_err(|error| error.at(BACKEND, "complete_many"))
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let finish = |item: &Finish| {
+            check::batch_items(items.len())?;
+            match item {
+                Finish::Complete {
+                    claim,
+                    response,
+                    retention,
+                } => self.seal_now(claim, GivenResult::Response(response), *retention),
+                Finish::Fail {
+                    claim,
+                    failure,
+                    retention,
+                } => self.seal_now(claim, GivenResult::Failure(failure), *retention),
+                Finish::Release { claim } => self.release_now(claim),
+            }
         };
-        completions.iter().map(complete).collect()
+        let at = |error: Error| error.at(BACKEND, "finish_many");
+        items.iter().map(|item| finish(item).map_err(at)).collect()
     }
 }

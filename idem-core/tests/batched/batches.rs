@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{BatchStore, ErrorKind, IdempotencyStore, Response};
+use idem_core::{BatchStore, ErrorKind, Failure, IdempotencyStore, Response};
 use tokio::task::JoinSet;
 
 use crate::support::{MINUTES, acquired, claims, granted, queue_up, request, settled, shared};
@@ -57,6 +57,45 @@ async fn completions_go_together_too() {
         let record = shared.get(claim.key()).await.unwrap().unwrap();
         let body = record.response().unwrap().body().clone();
         assert_eq!(body, claim.key().id());
+    }
+}
+
+#[tokio::test]
+async fn completions_failures_and_releases_go_together() {
+    let (store, shared) = shared(|batched| batched);
+    store.let_through(4);
+    let mut claims = Vec::new();
+    for id in ["d", "c", "b", "a"] {
+        let claim = shared.claim(&request(id)).await.unwrap();
+        claims.push(claim.acquired().unwrap());
+    }
+    let mut ended = JoinSet::new();
+    for claim in claims.clone() {
+        let shared = Arc::clone(&shared);
+        ended.spawn(async move {
+            match claim.key().id() {
+                "a" => shared.release(&claim).await,
+                "b" => {
+                    let failure = Failure::new("declined", "no");
+                    shared.fail(&claim, &failure, MINUTES).await
+                }
+                _ => {
+                    let response = Response::new(200, "done");
+                    shared.complete(&claim, &response, MINUTES).await
+                }
+            }
+        });
+        settled().await;
+    }
+    store.open();
+    assert!(ended.join_all().await.into_iter().all(|end| end.is_ok()));
+    assert_eq!(store.calls()[4..], [vec!["d"], vec!["a", "b", "c"]]);
+    for (claim, expected) in claims
+        .iter()
+        .zip(["completed", "completed", "failed", "acquired"])
+    {
+        let outcome = shared.claim(&request(claim.key().id())).await.unwrap();
+        assert_eq!(outcome.name(), expected, "{:?}", claim.key());
     }
 }
 

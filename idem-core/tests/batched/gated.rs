@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_core::backend::LockedKeys;
 use idem_core::{
-    BatchStore, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
+    BatchStore, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Finish,
     IdempotencyStore, Key, Limits, MemoryStore, Record, Response, Result, async_trait,
 };
 use tokio::sync::Semaphore;
@@ -129,10 +129,12 @@ impl IdempotencyStore for Gated {
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
+        self.enter([claim.key()].into_iter()).await?;
         self.store.fail(claim, failure, retention).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
+        self.enter([claim.key()].into_iter()).await?;
         self.store.release(claim).await
     }
 
@@ -175,12 +177,12 @@ impl BatchStore for Gated {
         answers
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        let keys = completions.iter().map(|completion| completion.claim.key());
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        let keys = items.iter().map(|item| item.claim().key());
         if let Err(error) = self.enter(keys).await {
             let each = error.for_each_item();
-            return completions.iter().map(|_| Err(each())).collect();
+            return items.iter().map(|_| Err(each())).collect();
         }
-        self.store.complete_many(completions).await
+        self.store.finish_many(items).await
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, BatchStore, Bytes, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error,
-    ErrorKind, Failure, Fingerprint, IdempotencyStore, Key, Limits, MemoryStore, Record, Response,
+    AttemptId, BatchStore, Bytes, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind,
+    Failure, Fingerprint, Finish, IdempotencyStore, Key, Limits, MemoryStore, Record, Response,
     Result, async_trait,
 };
 use idem_hybrid::{Cache, Config, HybridStore, LocalCache, Lookup};
@@ -266,9 +266,9 @@ impl BatchStore for Database {
         }
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
         let store = self.inner.read().unwrap().clone();
-        store.complete_many(completions).await
+        store.finish_many(items).await
     }
 }
 

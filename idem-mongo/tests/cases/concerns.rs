@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
-    BatchStore, Claim, Completion, ErrorKind, Failure, IdempotencyStore, Limits, Record, Response,
+    BatchStore, Claim, ErrorKind, Failure, Finish, IdempotencyStore, Limits, Record, Response,
     StalePolicy,
 };
 use idem_mongo::mongodb::bson::{Bson, Document};
@@ -50,12 +50,12 @@ async fn every_write(cx: &Context, store: &MongoStore) -> CaseResult {
     let failure = Failure::new("no", "no");
     store.fail(&claim("failed").await?, &failure, HOUR).await?;
     store.release(&claim("released").await?).await?;
-    let completion = Completion {
+    let completion = Finish::Complete {
         claim: claim("batch").await?,
         response,
         retention: HOUR,
     };
-    store.complete_many(&[completion]).await.remove(0)?;
+    store.finish_many(&[completion]).await.remove(0)?;
     let stale = cx.request(&cx.key("stale")).with_lease(cx.short());
     cx.leave_stale(&stale.with_on_stale(StalePolicy::Fail))
         .await?;

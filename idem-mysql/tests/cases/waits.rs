@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::{
-    BatchStore, ClaimOutcome, Completion, Effect, ErrorKind, IdempotencyStore, IdempotencyStoreExt,
+    BatchStore, ClaimOutcome, Effect, ErrorKind, Finish, IdempotencyStore, IdempotencyStoreExt,
     Response, StalePolicy,
 };
 use idem_mysql::MySqlStore;
@@ -219,7 +219,7 @@ async fn locks_that_are_met_are_counted(cx: &Context) -> CaseResult {
     let mut other = store.pool().begin().await?;
     let completions = two_completions(cx).await?;
     lock(cx, &mut other, "two").await?;
-    let mut answers = store.complete_many(&completions).await;
+    let mut answers = store.finish_many(&completions).await;
     is_contended(answers.remove(1));
     answers.remove(0)?;
     assert!(store.contention().lock_waits > 0);
@@ -236,7 +236,7 @@ async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
     lock(cx, &mut other, "two").await?;
     let waiting = {
         let (store, completions) = (store.clone(), completions.clone());
-        tokio::spawn(async move { store.complete_many(&completions).await })
+        tokio::spawn(async move { store.finish_many(&completions).await })
     };
     until(|| store.contention().lock_waits > 0).await?;
     lock(cx, &mut other, "one").await?;
@@ -246,10 +246,10 @@ async fn no_batch_waits_in_a_circle(cx: &Context) -> CaseResult {
     completed_at_last(&store, &completions).await
 }
 
-async fn completed_at_last(store: &MySqlStore, completions: &[Completion]) -> CaseResult {
+async fn completed_at_last(store: &MySqlStore, completions: &[Finish]) -> CaseResult {
     let deadline = tokio::time::Instant::now() + RETRY_TIMEOUT;
     loop {
-        let answers = store.complete_many(completions).await;
+        let answers = store.finish_many(completions).await;
         let is_contended = |answer: &idem_core::Result<()>| {
             let error = answer.as_ref().err();
             error.is_some_and(|error| error.kind() == ErrorKind::Contention)
@@ -262,10 +262,10 @@ async fn completed_at_last(store: &MySqlStore, completions: &[Completion]) -> Ca
 }
 
 /// Completions of the keys `one` and `two`, which are sealed in this order.
-async fn two_completions(cx: &Context) -> CaseResult<Vec<Completion>> {
+async fn two_completions(cx: &Context) -> CaseResult<Vec<Finish>> {
     let mut completions = Vec::new();
     for id in ["one", "two"] {
-        completions.push(Completion {
+        completions.push(Finish::Complete {
             claim: cx.claim(&cx.request(&cx.key(id))).await?,
             response: Response::new(200, "done"),
             retention: HOUR,

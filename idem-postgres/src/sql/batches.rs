@@ -96,28 +96,30 @@ SELECT false, ",
     ", r.scope, r.operation, r.id FROM held AS r, clock",
 );
 
-/// [`SEAL`](super::SEAL) for many claims, each at most once in a batch: `$1..$5`, `$6` result and
-/// `$7` retention are arrays, and `$8` the notification. Returns the indexes of the sealed claims
-/// in the arrays.
-pub(crate) const COMPLETE_MANY: &str = concat!(
+/// [`SEAL`](super::SEAL) and [`RELEASE`](super::RELEASE) for many claims, each at most once in a
+/// batch: `$1..$5`, `$6` state, `$7` result and `$8` retention are arrays, and `$9` the
+/// notification. Returns the indexes of the ended claims in the arrays.
+pub(crate) const FINISH_MANY: &str = concat!(
     "WITH ",
     bounded_clock!(),
     "
 UPDATE {table} AS r
-SET state = 1, result = input.result, sealed_at = clock.now, sweep_at = NULL,
-    expires_at = clock.now + input.retention,
-    purge_at = ",
+SET state = input.state, sweep_at = NULL,
+    result = CASE WHEN input.state = 3 THEN NULL ELSE input.result END,
+    sealed_at = CASE WHEN input.state = 3 THEN r.sealed_at ELSE clock.now END,
+    expires_at = CASE WHEN input.state = 3 THEN 0 ELSE clock.now + input.retention END,
+    purge_at = CASE WHEN input.state = 3 THEN clock.now ELSE ",
     purge_at!(
         "r.purge_at",
         "(clock.now + input.retention)",
         "input.retention"
     ),
-    "
+    " END
 FROM clock, unnest(
     CAST($1 AS pg_catalog.text[]), CAST($2 AS pg_catalog.text[]), CAST($3 AS pg_catalog.text[]), CAST($4 AS bigint[]),
-    CAST($5 AS pg_catalog.bytea[]), CAST($6 AS pg_catalog.bytea[]), CAST($7 AS bigint[])
-    {notified:, CAST($8 AS pg_catalog.text[])}
-) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, result, retention
+    CAST($5 AS pg_catalog.bytea[]), CAST($6 AS bigint[]), CAST($7 AS pg_catalog.bytea[]),
+    CAST($8 AS bigint[]){notified:, CAST($9 AS pg_catalog.text[])}
+) WITH ORDINALITY AS input (scope, operation, id, token, attempt_id, state, result, retention
     {notified:, topic}, number)
 WHERE r.scope = input.scope AND r.operation = input.operation AND r.id = input.id
     AND r.token = input.token AND r.attempt_id = input.attempt_id

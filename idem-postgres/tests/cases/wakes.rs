@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use idem_conformance::{Case, CaseError, CaseResult, Context};
 use idem_core::backend::{ChangeNotifier, Subscription};
 use idem_core::{
-    AttemptId, BatchStore, BusyPolicy, Completion, ErrorKind, Failure, Idempotency,
-    IdempotencyStore, Key, Policy, Response, StalePolicy,
+    AttemptId, BatchStore, BusyPolicy, ErrorKind, Failure, Finish, Idempotency, IdempotencyStore,
+    Key, Policy, Response, StalePolicy,
 };
 use idem_postgres::{Notifications, PostgresNotifier, PostgresStore};
 use sqlx::postgres::{PgConnection, PgListener};
@@ -125,19 +125,22 @@ async fn drained(listener: &mut Subscription) {
 async fn end(store: &PostgresStore, cx: &Context, how: &str) -> CaseResult {
     let request = cx.request(&cx.key(how));
     let claim = store.claim(&request).await?.acquired().expect("fresh");
-    let item = Completion {
-        claim,
-        response: Response::new(200, "done"),
-        retention: HOUR,
-    };
-    let (claim, response) = (&item.claim, &item.response);
+    let response = Response::new(200, "done");
     for _ in 0..2 {
         match how {
-            "complete" => store.complete(claim, response, HOUR).await?,
-            "fail" => store.fail(claim, &Failure::new("no", "no"), HOUR).await?,
-            "release" => store.release(claim).await?,
+            "complete" => store.complete(&claim, &response, HOUR).await?,
+            "fail" => {
+                let failure = Failure::new("no", "no");
+                store.fail(&claim, &failure, HOUR).await?;
+            }
+            "release" => store.release(&claim).await?,
             _ => {
-                let done = store.complete_many(std::slice::from_ref(&item)).await;
+                let item = Finish::Complete {
+                    claim: claim.clone(),
+                    response: response.clone(),
+                    retention: HOUR,
+                };
+                let done = store.finish_many(&[item]).await;
                 done.into_iter().collect::<Result<(), _>>()?;
             }
         }

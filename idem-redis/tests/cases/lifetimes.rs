@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idem_conformance::{Case, CaseResult, Context};
 use idem_core::{
-    AttemptId, BatchStore, Completion, FailedPolicy, Failure, IdempotencyStore, Key, Response,
+    AttemptId, BatchStore, FailedPolicy, Failure, Finish, IdempotencyStore, Key, Response,
     StalePolicy,
 };
 use idem_redis::{Config, RedisStore, redis};
@@ -105,12 +105,12 @@ async fn every_operation_leaves_its_key_with_an_end(cx: &Context) -> CaseResult 
         let key = claim.key().clone();
         watched.ends_with_its_record(&key, "a batch").await?;
         let response = response.clone();
-        let completion = Completion {
+        let completion = Finish::Complete {
             claim,
             response,
             retention: HOUR,
         };
-        for done in store.complete_many(&[completion]).await {
+        for done in store.finish_many(&[completion]).await {
             done?;
         }
         watched.ends_with_its_record(&key, "a batch").await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{BatchStore, Completion, IdempotencyStore, Record, Response, StalePolicy};
+use idem_core::{BatchStore, Finish, IdempotencyStore, Record, Response, StalePolicy};
 use idem_redis::redis::{self, Client};
 use idem_redis::{Config, RedisStore, Replicas};
 use idem_servers::{Cluster, Options, start_private_cluster};
@@ -109,12 +109,12 @@ async fn every_operation(store: &RedisStore, [done, held, fresh]: [&str; 3]) -> 
         names.push(outcome.name());
         if let Some(claim) = outcome.acquired() {
             let (response, retention) = (Response::new(200, fresh.to_owned()), HOUR);
-            let completion = Completion {
+            let completion = Finish::Complete {
                 claim,
                 response,
                 retention,
             };
-            for done in store.complete_many(&[completion]).await {
+            for done in store.finish_many(&[completion]).await {
                 done?;
             }
         }

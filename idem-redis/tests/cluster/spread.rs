@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use idem_core::{BatchStore, Completion, IdempotencyStore, Record, Response, StalePolicy};
+use idem_core::{BatchStore, Finish, IdempotencyStore, Record, Response, StalePolicy};
 use idem_redis::{Config, RedisStore, Replicas};
 use idem_servers::{Options, start_private_cluster};
 use tokio::runtime::Runtime;
@@ -36,7 +36,7 @@ async fn completes(store: &RedisStore, prefix: &str) -> Outcome {
         let claim = outcome?.acquired().ok_or("a fresh key")?;
         assert_eq!(claim.key(), request.key(), "in order");
         let (response, retention) = (Response::new(200, request.key().id().to_owned()), HOUR);
-        completions.push(Completion {
+        completions.push(Finish::Complete {
             claim,
             response,
             retention,
@@ -46,7 +46,7 @@ async fn completes(store: &RedisStore, prefix: &str) -> Outcome {
         masters.len() == 3 && masters.values().all(|count| *count > 200),
         "{masters:?}"
     );
-    for done in store.complete_many(&completions).await {
+    for done in store.finish_many(&completions).await {
         done?;
     }
     for request in &requests {

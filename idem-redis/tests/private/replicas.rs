@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use idem_core::{
-    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, Completion, Effect, Error, ErrorKind,
+    Advance, BatchStore, Checkpoint, CheckpointStore, Claim, Effect, Error, ErrorKind, Finish,
     IdempotencyStore, Nonce, Record, Response, WatermarkStore,
 };
 use idem_redis::redis::{self, Client};
@@ -133,13 +133,13 @@ pub(crate) fn kept(runtime: &Runtime, _: &str) -> Outcome {
         for (id, outcome) in ids.iter().zip(store.claim_many(&requests).await) {
             let claim = outcome?.acquired().ok_or("a fresh key")?;
             let (response, retention) = (Response::new(200, id.clone()), HOUR);
-            completions.push(Completion {
+            completions.push(Finish::Complete {
                 claim,
                 response,
                 retention,
             });
         }
-        for done in store.complete_many(&completions).await {
+        for done in store.finish_many(&completions).await {
             done?;
         }
         acknowledged.extend(ids);

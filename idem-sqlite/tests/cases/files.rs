@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use idem_conformance::{Case, CaseResult, Context};
-use idem_core::{BatchStore, BoxError, Completion, Error, ErrorKind, IdempotencyStore, Response};
+use idem_core::{BatchStore, BoxError, Error, ErrorKind, Finish, IdempotencyStore, Response};
 use idem_sqlite::{SqliteStore, Transactions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 
@@ -94,12 +94,12 @@ async fn a_file_that_is_gone_is_noticed(cx: &Context) -> CaseResult {
             is_clear(fate, store.get(done.key()).await);
             let fresh = cx.request(&cx.key("in a batch"));
             is_clear(fate, store.claim_many(&[fresh]).await.remove(0));
-            let completion = Completion {
+            let completion = Finish::Complete {
                 claim,
                 response,
                 retention: HOUR,
             };
-            is_clear(fate, store.complete_many(&[completion]).await.remove(0));
+            is_clear(fate, store.finish_many(&[completion]).await.remove(0));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_core::limits::MAX_BATCH;
-use idem_core::{ClaimOutcome, ClaimRequest, Completion, ErrorKind, Failure, Response};
+use idem_core::{ClaimOutcome, ClaimRequest, ErrorKind, Failure, Finish, Response};
 use rand::seq::SliceRandom;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -31,6 +31,8 @@ cases! { LAW06, law 6:
     a_batch_of_claims_sent_twice_gets_its_claims_back [Batch],
     a_batch_of_completions_answers_each_by_itself [Batch],
     a_batch_of_completions_sent_twice_succeeds_twice [Batch],
+    a_batch_completes_fails_and_releases_as_single_steps_do [Batch],
+    a_batch_of_failures_and_releases_answers_each_by_itself [Batch],
 }
 
 cases! { LAW11, law 11:
@@ -42,8 +44,8 @@ fn outcomes(answers: Vec<idem_core::Result<ClaimOutcome>>) -> CaseResult<Vec<Cla
     answers.into_iter().map(|answer| Ok(answer?)).collect()
 }
 
-fn completion(claim: &idem_core::Claim, body: &str) -> Completion {
-    Completion {
+fn completion(claim: &idem_core::Claim, body: &str) -> Finish {
+    Finish::Complete {
         claim: claim.clone(),
         response: Response::new(200, secret(body)),
         retention: LONG,
@@ -118,7 +120,7 @@ async fn an_empty_batch_is_answered_with_nothing(cx: &Context) -> CaseResult {
         "answers to no claim"
     );
     ensure!(
-        store.complete_many(&[]).await.is_empty(),
+        store.finish_many(&[]).await.is_empty(),
         "answers to no completion"
     );
     Ok(())
@@ -194,7 +196,7 @@ async fn a_large_batch_is_answered_in_full(cx: &Context) -> CaseResult {
         completions.push(completion(&expect::acquired(answer)?, "x"));
     }
     ensure_eq!(completions.len(), 1000, "claims");
-    let answers = store.complete_many(&completions).await;
+    let answers = store.finish_many(&completions).await;
     ensure_eq!(answers.len(), 1000, "completions");
     answers
         .into_iter()
@@ -233,7 +235,7 @@ async fn a_batch_of_completions_answers_each_by_itself(cx: &Context) -> CaseResu
     let old = cx.stale_claim(&cx.request(&cx.key("taken over"))).await?;
     cx.hold(&cx.request(old.key())).await?;
     let answers = store
-        .complete_many(&[
+        .finish_many(&[
             completion(&gone, "x"),
             completion(&open, "1"),
             completion(&done, "y"),
@@ -263,14 +265,118 @@ async fn a_batch_of_completions_sent_twice_succeeds_twice(cx: &Context) -> CaseR
         completions.push(completion(&claim, &at.to_string()));
     }
     for _ in 0..2 {
-        for answer in store.complete_many(&completions).await {
+        for answer in store.finish_many(&completions).await {
             answer?;
         }
     }
     completions.rotate_left(3);
-    for answer in cx.open_batch().await?.complete_many(&completions).await {
+    for answer in cx.open_batch().await?.finish_many(&completions).await {
         answer?;
     }
+    Ok(())
+}
+
+fn failure(claim: &idem_core::Claim, message: &str) -> Finish {
+    Finish::Fail {
+        claim: claim.clone(),
+        failure: Failure::new("declined", secret(message)).with_details(secret("details")),
+        retention: LONG,
+    }
+}
+
+fn release(claim: &idem_core::Claim) -> Finish {
+    Finish::Release {
+        claim: claim.clone(),
+    }
+}
+
+fn kinds(answers: &[idem_core::Result<()>]) -> Vec<Option<ErrorKind>> {
+    let kind = |answer: &idem_core::Result<()>| answer.as_ref().err().map(idem_core::Error::kind);
+    answers.iter().map(kind).collect()
+}
+
+/// Ends each claim of one batch in another way, and of a second one by the single operations, and
+/// compares what the store then returns.
+async fn a_batch_completes_fails_and_releases_as_single_steps_do(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let mut claims = Vec::new();
+    for at in 0..12 {
+        claims.push(cx.claim(&cx.request(&cx.key(at.to_string()))).await?);
+    }
+    let ends = |claim: &idem_core::Claim, at: usize| match at % 3 {
+        0 => completion(claim, &at.to_string()),
+        1 => failure(claim, &at.to_string()),
+        _ => release(claim),
+    };
+    let items: Vec<_> = claims.iter().zip(0..).map(|(c, at)| ends(c, at)).collect();
+    for _ in 0..2 {
+        ensure_eq!(
+            kinds(&store.finish_many(&items).await),
+            [None; 12],
+            "answers"
+        );
+    }
+    for (claim, at) in claims.iter().zip(0_usize..) {
+        let request = cx.request(claim.key());
+        match (at % 3, cx.store().claim(&request).await?) {
+            (0, ClaimOutcome::Completed(completed)) => {
+                let body = secret(at.to_string());
+                ensure_eq!(completed.response.body(), &body, "the body");
+            }
+            (1, ClaimOutcome::Failed(failed)) => {
+                let message = secret(at.to_string());
+                ensure_eq!(failed.failure.code(), "declined", "the code");
+                ensure_eq!(failed.failure.message(), message, "the message");
+                let details: &[u8] = failed.failure.details();
+                ensure_eq!(details, secret("details").as_bytes(), "the details");
+            }
+            (2, ClaimOutcome::Acquired(next)) => {
+                ensure!(next.token() > claim.token(), "a greater token");
+            }
+            (_, outcome) => {
+                return Err(CaseError::new(format!(
+                    "item {at} was answered {}",
+                    outcome.name()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn a_batch_of_failures_and_releases_answers_each_by_itself(cx: &Context) -> CaseResult {
+    let store = cx.open_batch().await?;
+    let mut claims = Vec::new();
+    for id in ["open", "free", "done", "gone"] {
+        claims.push(cx.claim(&cx.request(&cx.key(id))).await?);
+    }
+    let [open, free, done, gone] = &claims[..] else {
+        return Err(CaseError::new("four claims"));
+    };
+    let response = Response::new(200, secret("x"));
+    cx.store().complete(done, &response, LONG).await?;
+    cx.store().release(gone).await?;
+    let old = cx.stale_claim(&cx.request(&cx.key("taken over"))).await?;
+    let held = cx.claim(&cx.request(old.key())).await?;
+    let items = [
+        failure(open, "1"),
+        failure(done, "2"),
+        release(done),
+        release(free),
+        failure(gone, "3"),
+        release(gone),
+        failure(&old, "4"),
+        release(&old),
+    ];
+    let (lost, sealed) = (Some(ErrorKind::ClaimLost), Some(ErrorKind::AlreadySealed));
+    ensure_eq!(
+        kinds(&store.finish_many(&items).await),
+        [None, sealed, lost, None, lost, None, lost, lost],
+        "answers"
+    );
+    expect::completed(cx.store().claim(&cx.request(done.key())).await?)?;
+    let record = expect::record(cx.store().get(old.key()).await?)?;
+    ensure_eq!(record.info().token, held.token(), "the new holder's token");
     Ok(())
 }
 
@@ -286,12 +392,24 @@ async fn a_bad_item_does_not_fail_its_neighbours(cx: &Context) -> CaseResult {
     let after = expect::acquired(answers.remove(2)?)?;
     expect::refused(answers.remove(1), ErrorKind::InvalidInput)?;
     let before = expect::acquired(answers.remove(0)?)?;
-    let mut bad = completion(&before, "x");
-    bad.retention = Duration::ZERO;
-    let mut answers = store.complete_many(&[bad, completion(&after, "x")]).await;
-    ensure_eq!(answers.len(), 2, "answers");
-    answers.remove(1)?;
-    expect::refused(answers.remove(0), ErrorKind::InvalidInput)?;
+    let (claim, retention) = (before.clone(), Duration::ZERO);
+    let bad_completion = Finish::Complete {
+        claim: claim.clone(),
+        response: Response::new(200, "x"),
+        retention,
+    };
+    let bad_failure = Finish::Fail {
+        claim,
+        failure: Failure::new("declined", "x"),
+        retention,
+    };
+    let items = [bad_completion, bad_failure, completion(&after, "x")];
+    let mut answers = store.finish_many(&items).await;
+    ensure_eq!(answers.len(), 3, "answers");
+    answers.remove(2)?;
+    for answer in answers {
+        expect::refused(answer, ErrorKind::InvalidInput)?;
+    }
     expect::in_flight(cx.store().claim(&cx.request(before.key())).await?)?;
     Ok(())
 }
@@ -312,7 +430,7 @@ async fn a_batch_that_is_too_long_is_refused(cx: &Context) -> CaseResult {
     );
     let claim = cx.claim(&request).await?;
     for answer in store
-        .complete_many(&vec![completion(&claim, "x"); many])
+        .finish_many(&vec![completion(&claim, "x"); many])
         .await
     {
         expect::refused(answer, ErrorKind::InvalidInput)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idem_core::{
-    AttemptId, Claim, ClaimOutcome, ClaimRequest, Completion, Effect, Error, ErrorKind, Failure,
+    AttemptId, Claim, ClaimOutcome, ClaimRequest, Effect, Error, ErrorKind, Failure, Finish,
     IdempotencyStore, Response,
 };
 use tokio::task::JoinSet;
@@ -451,13 +451,13 @@ async fn a_batch_of_completions_with_a_locked_key_answers_the_others(cx: &Contex
     let mut transaction = cx.begin().await?;
     let inside = Response::new(200, "in the transaction");
     transaction.complete(&claims[10], &inside, LONG).await?;
-    let completion = |claim: &Claim| Completion {
+    let completion = |claim: &Claim| Finish::Complete {
         claim: claim.clone(),
         response: response.clone(),
         retention: LONG,
     };
     let completions: Vec<_> = claims.iter().map(completion).collect();
-    let answers = in_time("batch", store.complete_many(&completions)).await?;
+    let answers = in_time("batch", store.finish_many(&completions)).await?;
     ensure_eq!(answers.len(), completions.len(), "answers");
     for (at, answer) in answers.into_iter().enumerate() {
         if at == 10 {

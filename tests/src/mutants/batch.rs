@@ -2,11 +2,30 @@
 
 use async_trait::async_trait;
 use idem_core::backend::check;
-use idem_core::{
-    BatchStore, ClaimOutcome, ClaimRequest, Completion, Error, IdempotencyStore, Result,
-};
+use idem_core::{BatchStore, ClaimOutcome, ClaimRequest, Error, Finish, IdempotencyStore, Result};
 
 use super::{Bug, MutantStore};
+
+impl MutantStore {
+    async fn finish(&self, item: &Finish) -> Result<()> {
+        match item {
+            Finish::Complete {
+                claim,
+                response,
+                retention,
+            } => self.complete(claim, response, *retention).await,
+            Finish::Fail { claim, .. } if self.bug == Bug::BatchReleasesFailures => {
+                self.release(claim).await
+            }
+            Finish::Fail {
+                claim,
+                failure,
+                retention,
+            } => self.fail(claim, failure, *retention).await,
+            Finish::Release { claim } => self.release(claim).await,
+        }
+    }
+}
 
 #[async_trait]
 impl BatchStore for MutantStore {
@@ -30,14 +49,11 @@ impl BatchStore for MutantStore {
         answers
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
         let mut answers: Vec<Result<()>> = Vec::new();
-        for item in completions {
-            let answer = match check::batch_items(completions.len()) {
-                Ok(()) => {
-                    self.complete(&item.claim, &item.response, item.retention)
-                        .await
-                }
+        for item in items {
+            let answer = match check::batch_items(items.len()) {
+                Ok(()) => self.finish(item).await,
                 Err(error) => Err(error),
             };
             answers.push(answer);

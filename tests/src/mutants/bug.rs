@@ -103,6 +103,8 @@ pub enum Bug {
     BatchStopsAtError,
     /// A batch checks first and claims then.
     BatchChecksThenInserts,
+    /// A batch releases the claims that it should fail.
+    BatchReleasesFailures,
     /// Any attempt may store a checkpoint of a record in flight.
     CheckpointChecksNothing,
     /// Checks that the claim is held, and then stores the checkpoint: two statements.
@@ -220,6 +222,7 @@ impl Bug {
         Self::PoisonedByDrop,
         Self::BatchStopsAtError,
         Self::BatchChecksThenInserts,
+        Self::BatchReleasesFailures,
         Self::CheckpointChecksNothing,
         Self::CheckpointChecksThenWrites,
         Self::CheckpointNeedsLease,

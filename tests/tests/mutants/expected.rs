@@ -187,6 +187,10 @@ pub(crate) const EXPECTED: &[(Bug, &[&str])] = &[
         &["law01::racing_batches_have_one_winner_for_each_key"],
     ),
     (
+        Bug::BatchReleasesFailures,
+        &["law06::a_batch_completes_fails_and_releases_as_single_steps_do"],
+    ),
+    (
         Bug::CheckpointChecksNothing,
         &[
             "law05::after_a_takeover_the_old_holder_can_store_no_checkpoint",

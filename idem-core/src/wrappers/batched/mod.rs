@@ -18,17 +18,17 @@ use self::work::Work;
 use crate::backend::{Access, LockedKeys};
 use crate::limits::MAX_BATCH;
 use crate::{
-    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Completion, Error, Failure,
+    BatchStore, CheckpointStore, Claim, ClaimOutcome, ClaimRequest, Error, Failure, Finish,
     IdempotencyStore, Key, Limits, Record, Response, Result, WatermarkStore,
 };
 
-/// Adds batching to a store: claims and completions that arrive while a round trip is under way go
-/// together in the next one, as a batch of the store.
+/// Adds batching to a store: claims that arrive while a round trip is under way go together in the
+/// next one, as a batch of the store; so do completions, failures and releases.
 ///
 /// There is no timer. A caller that arrives while a lane is free sends at once, alone, in its own
 /// task. One that arrives while all lanes are busy waits for the first that is done, and shares a
-/// batch with all that wait by then. A lane is the right to make one call at a time; claims and
-/// completions have lanes of their own.
+/// batch with all that wait by then. A lane is the right to make one call at a time; claims have
+/// lanes of their own, and so have the steps that end claims.
 ///
 /// Each caller gets the answer that it would have got alone:
 /// * An error of a batch may be caused by another caller's item: the items that got it are sent
@@ -64,14 +64,14 @@ pub struct Batched<S> {
     store: Arc<S>,
     bounds: Bounds,
     claims: Arc<Queue<ClaimRequest>>,
-    completions: Arc<Queue<Completion>>,
+    ends: Arc<Queue<Finish>>,
     /// Keys that are left out of batches for a while.
     locked: LockedKeys,
 }
 
 impl<S: BatchStore> Batched<S> {
-    /// Wraps this store: 2 lanes for claims and 2 for completions, 256 items in a batch, 10,000
-    /// waiting callers.
+    /// Wraps this store: 2 lanes for claims and 2 for the ends of claims, 256 items in a batch,
+    /// 10,000 waiting callers.
     pub fn new(store: S) -> Self {
         let bounds = Bounds {
             lanes: 2,
@@ -83,13 +83,13 @@ impl<S: BatchStore> Batched<S> {
             store: Arc::new(store),
             bounds,
             claims: Queue::new(bounds),
-            completions: Queue::new(bounds),
+            ends: Queue::new(bounds),
             locked: LockedKeys::new(),
         }
     }
 
-    /// Sets how many calls run at once, of claims and of completions each; at least 1. A lane needs
-    /// a connection: more lanes than the store has connections are useless.
+    /// Sets how many calls run at once, of claims and of the ends of claims each; at least 1. A lane
+    /// needs a connection: more lanes than the store has connections are useless.
     #[must_use]
     pub fn with_lanes(self, lanes: u16) -> Self {
         let lanes = usize::from(lanes.max(1));
@@ -103,8 +103,8 @@ impl<S: BatchStore> Batched<S> {
         self.with_bounds(|bounds| bounds.batch = batch)
     }
 
-    /// Sets how many callers wait at most, for claims and for completions each. A further one gets
-    /// `Unavailable` at once, and nothing was sent.
+    /// Sets how many callers wait at most, for claims and for the ends of claims each. A further one
+    /// gets `Unavailable` at once, and nothing was sent.
     #[must_use]
     pub fn with_max_waiting(self, callers: u32) -> Self {
         self.with_bounds(|bounds| bounds.waiting = callers as usize)
@@ -122,7 +122,7 @@ impl<S: BatchStore> Batched<S> {
     fn with_bounds(mut self, set: impl FnOnce(&mut Bounds)) -> Self {
         set(&mut self.bounds);
         self.claims = Queue::new(self.bounds);
-        self.completions = Queue::new(self.bounds);
+        self.ends = Queue::new(self.bounds);
         self
     }
 
@@ -135,7 +135,7 @@ impl<S: BatchStore> Batched<S> {
     async fn ask<W: Work, F>(
         &self,
         queue: &Arc<Queue<W>>,
-        key: &Key,
+        (name, key): (&'static str, &Key),
         work: impl FnOnce() -> W + Send,
         alone: impl FnOnce() -> F + Send,
     ) -> Result<W::Answer>
@@ -146,13 +146,13 @@ impl<S: BatchStore> Batched<S> {
             return self.noted(key, alone().await);
         }
         let entry = queue.enter(work);
-        let lane = match entry.map_err(|error| error.at(self.store.backend(), W::NAME))? {
+        let lane = match entry.map_err(|error| error.at(self.store.backend(), name))? {
             Entry::Leads(lane) => lane,
             Entry::Waits { id, answer } => match self.in_time(answer).await {
                 Some(Ok(Reply::Answer(answer))) => return answer,
                 Some(Ok(Reply::Lead(lane))) => lane,
-                Some(Err(_)) => return lane::lost(W::NAME, self.store.backend()),
-                None => return Err(self.timed_out::<W>(queue.leave(id))),
+                Some(Err(_)) => return lane::lost(name, self.store.backend()),
+                None => return Err(self.timed_out(name, queue.leave(id))),
             },
         };
         let answer = self.noted(key, alone().await);
@@ -168,13 +168,13 @@ impl<S: BatchStore> Batched<S> {
         }
     }
 
-    fn timed_out<W: Work>(&self, was_queued: bool) -> Error {
+    fn timed_out(&self, name: &'static str, was_queued: bool) -> Error {
         let access = match was_queued {
             true => Access::Read,
             false => Access::Write,
         };
         let error = access.timed_out(self.bounds.timeout);
-        error.at(self.store.backend(), W::NAME)
+        error.at(self.store.backend(), name)
     }
 
     fn noted<T>(&self, key: &Key, answer: Result<T>) -> Result<T> {
@@ -219,7 +219,8 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
             return self.noted(request.key(), alone().await);
         }
         let claim = || request.clone();
-        self.ask(&self.claims, request.key(), claim, alone).await
+        self.ask(&self.claims, ("claim", request.key()), claim, alone)
+            .await
     }
 
     async fn complete(
@@ -228,22 +229,34 @@ impl<S: BatchStore> IdempotencyStore for Batched<S> {
         response: &Response,
         retention: Duration,
     ) -> Result<()> {
-        let completion = || Completion {
+        let complete = || Finish::Complete {
             claim: claim.clone(),
             response: response.clone(),
             retention,
         };
         let alone = || self.store.complete(claim, response, retention);
-        self.ask(&self.completions, claim.key(), completion, alone)
+        self.ask(&self.ends, ("complete", claim.key()), complete, alone)
             .await
     }
 
     async fn fail(&self, claim: &Claim, failure: &Failure, retention: Duration) -> Result<()> {
-        self.store.fail(claim, failure, retention).await
+        let fail = || Finish::Fail {
+            claim: claim.clone(),
+            failure: failure.clone(),
+            retention,
+        };
+        let alone = || self.store.fail(claim, failure, retention);
+        self.ask(&self.ends, ("fail", claim.key()), fail, alone)
+            .await
     }
 
     async fn release(&self, claim: &Claim) -> Result<()> {
-        self.store.release(claim).await
+        let release = || Finish::Release {
+            claim: claim.clone(),
+        };
+        let alone = || self.store.release(claim);
+        self.ask(&self.ends, ("release", claim.key()), release, alone)
+            .await
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Claim> {
@@ -270,8 +283,8 @@ impl<S: BatchStore> BatchStore for Batched<S> {
         self.store.claim_many(requests).await
     }
 
-    async fn complete_many(&self, completions: &[Completion]) -> Vec<Result<()>> {
-        self.store.complete_many(completions).await
+    async fn finish_many(&self, items: &[Finish]) -> Vec<Result<()>> {
+        self.store.finish_many(items).await
     }
 }
 
@@ -280,7 +293,7 @@ impl<S: fmt::Debug> fmt::Debug for Batched<S> {
         f.debug_struct("Batched")
             .field("store", &self.store)
             .field("claims", &self.claims)
-            .field("completions", &self.completions)
+            .field("ends", &self.ends)
             .finish()
     }
 }

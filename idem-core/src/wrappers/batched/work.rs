@@ -3,14 +3,11 @@
 use std::future::Future;
 
 use crate::wrappers::flight::Flight;
-use crate::{BatchStore, ClaimOutcome, ClaimRequest, Completion, Key, Result};
+use crate::{BatchStore, ClaimOutcome, ClaimRequest, Finish, Key, Result};
 
 /// An operation that a store also takes in batches.
 pub(super) trait Work: Clone + Send + Sync + 'static {
     type Answer: Clone + Send + 'static;
-
-    /// Its name in errors.
-    const NAME: &'static str;
 
     fn key(&self) -> &Key;
 
@@ -33,8 +30,6 @@ pub(super) trait Work: Clone + Send + Sync + 'static {
 
 impl Work for ClaimRequest {
     type Answer = ClaimOutcome;
-
-    const NAME: &'static str = "claim";
 
     fn key(&self) -> &Key {
         self.key()
@@ -61,22 +56,28 @@ impl Work for ClaimRequest {
     }
 }
 
-impl Work for Completion {
+impl Work for Finish {
     type Answer = ();
 
-    const NAME: &'static str = "complete";
-
     fn key(&self) -> &Key {
-        self.claim.key()
+        self.claim().key()
     }
 
     fn bytes(&self) -> usize {
-        let headers = self.response.headers().iter();
-        let headers: usize = headers.map(|(name, value)| name.len() + value.len()).sum();
-        256 + headers + self.response.body().len()
+        256 + match self {
+            Self::Complete { response, .. } => {
+                let headers = response.headers().iter();
+                let headers: usize = headers.map(|(name, value)| name.len() + value.len()).sum();
+                headers + response.body().len()
+            }
+            Self::Fail { failure, .. } => {
+                failure.code().len() + failure.message().len() + failure.details().len()
+            }
+            Self::Release { .. } => 0,
+        }
     }
 
-    /// The first completion decides which retention stands, so each is made by itself.
+    /// The first step decides how the claim ends and for how long, so each is sent by itself.
     fn is_same(&self, _: &Self) -> bool {
         false
     }
@@ -86,12 +87,22 @@ impl Work for Completion {
     }
 
     async fn alone<S: BatchStore>(&self, store: &S) -> Result<()> {
-        store
-            .complete(&self.claim, &self.response, self.retention)
-            .await
+        match self {
+            Self::Complete {
+                claim,
+                response,
+                retention,
+            } => store.complete(claim, response, *retention).await,
+            Self::Fail {
+                claim,
+                failure,
+                retention,
+            } => store.fail(claim, failure, *retention).await,
+            Self::Release { claim } => store.release(claim).await,
+        }
     }
 
     async fn many<S: BatchStore>(store: &S, works: &[Self]) -> Vec<Result<()>> {
-        store.complete_many(works).await
+        store.finish_many(works).await
     }
 }
