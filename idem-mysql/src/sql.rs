@@ -368,8 +368,8 @@ WHERE state = 0 AND expires_at > ",
     "{free_keys}"
 );
 
-/// Rows of [`FINISH_MANY`]: key, token, attempt id, state, retention, index of the result. The names are
-/// those of the first.
+/// Rows of [`FINISH_MANY`]: key, token, attempt id, state, retention, index of the result. The names
+/// are those of the first.
 pub(crate) const FINISHES: List = List {
     placeholder: "{rows}",
     item: "SELECT CAST(? AS BINARY) AS in_scope, CAST(? AS BINARY) AS in_operation, CAST(? AS BINARY) AS in_id, \

@@ -6,8 +6,8 @@
 /// the same name on a new session; an error names the backend and the operation.
 ///
 /// Where the store's method `batched()` returns the store behind batches, claims, completions,
-/// failures and releases go there. `with_batches()` makes that one for a new store, in the field `batched`, unless the
-/// configuration turns it off.
+/// failures and releases go there. `with_batches()` makes that one for a new store, in the field
+/// `batched`, unless the configuration turns it off.
 #[macro_export]
 macro_rules! store {
     ($store:ty, $backend:expr) => {
