@@ -11,6 +11,7 @@ use idem_servers::{Durability, Instance, Options, start_private};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use crate::{HOUR, request};
 
@@ -35,8 +36,11 @@ pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
     runtime.block_on(async {
         let store = PostgresStore::connect(pooler.url(), unprepared()).await?;
         store.migrate().await?;
-        let claim = store.claim(&request("one")).await?.acquired();
-        let claim = claim.ok_or("a fresh key")?;
+        let mut claims = Vec::new();
+        for number in 0..100 {
+            let claim = store.claim(&request(format!("{number}"))).await?;
+            claims.push(claim.acquired().ok_or("a fresh key")?);
+        }
         let mut admin = PgConnection::connect(server.url()).await?;
         for sql in [
             "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
@@ -45,20 +49,18 @@ pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
             sqlx::raw_sql(sql).execute(&mut admin).await?;
         }
         let done = Response::new(200, "done");
-        let completing = tokio::spawn({
-            let (store, claim, done) = (store.clone(), claim.clone(), done.clone());
-            async move { store.complete(&claim, &done, HOUR).await }
-        });
-        let killed = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-            WHERE wait_event = 'SyncRep'";
-        while sqlx::raw_sql(killed)
-            .fetch_optional(&mut admin)
-            .await?
-            .is_none()
-        {
-            assert!(!completing.is_finished(), "the commit did not wait");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        // A commit waits from the moment when the server has read its new setting.
+        let (claim, completing) = loop {
+            let claim = claims.pop().ok_or("no commit has waited")?;
+            let completing = tokio::spawn({
+                let (store, claim, done) = (store.clone(), claim.clone(), done.clone());
+                async move { store.complete(&claim, &done, HOUR).await }
+            });
+            if is_killed_while_it_waits(&mut admin, &completing).await? {
+                break (claim, completing);
+            }
+            completing.await??;
+        };
         let error = completing.await?.expect_err("its answer is lost");
         assert_eq!(
             (error.kind(), error.effect()),
@@ -79,6 +81,23 @@ pub(crate) fn lost_commit(runtime: &Runtime) -> Result<(), BoxError> {
         store.complete(&claim, &done, HOUR).await?;
         Ok(())
     })
+}
+
+/// Ends the server process whose commit waits; returns whether one did.
+async fn is_killed_while_it_waits<T>(
+    admin: &mut PgConnection,
+    completing: &JoinHandle<T>,
+) -> Result<bool, BoxError> {
+    let killed = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE wait_event = 'SyncRep'";
+    while !completing.is_finished() {
+        let process = sqlx::raw_sql(killed).fetch_optional(&mut *admin).await?;
+        if process.is_some() {
+            return Ok(true);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(false)
 }
 
 /// The pooler lets no more clients in: the error is retryable, and nothing was sent.
