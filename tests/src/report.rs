@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -11,8 +12,33 @@ use crate::Product;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) passed: AtomicU64,
-    pub(crate) failed: AtomicU64,
     pub(crate) selected: AtomicU64,
+    failures: Mutex<Vec<Failure>>,
+}
+
+/// A case that failed.
+#[derive(Debug, Clone, Serialize)]
+struct Failure {
+    case: String,
+    message: String,
+}
+
+impl Tally {
+    pub(crate) fn fail(&self, case: &str, message: &str) {
+        let failure = Failure {
+            case: case.to_owned(),
+            message: message.to_owned(),
+        };
+        let failures = self.failures.lock();
+        failures
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(failure);
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        let failures = self.failures.lock();
+        failures.unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// One row of the table.
@@ -24,13 +50,16 @@ pub(crate) struct Row<'a> {
     passed: u64,
     ignored: u64,
     failed: u64,
+    failures: Vec<Failure>,
     missing: Option<String>,
 }
 
 impl<'a> Row<'a> {
     pub(crate) fn new(backend: &'a str, tally: &Tally) -> Self {
-        let [passed, failed, selected] = [&tally.passed, &tally.failed, &tally.selected]
-            .map(|count| count.load(Ordering::Relaxed));
+        let [passed, selected] =
+            [&tally.passed, &tally.selected].map(|count| count.load(Ordering::Relaxed));
+        let failures = tally.failures();
+        let failed = failures.len() as u64;
         Self {
             backend,
             product: "",
@@ -38,6 +67,7 @@ impl<'a> Row<'a> {
             passed,
             ignored: selected.saturating_sub(passed + failed),
             failed,
+            failures,
             missing: None,
         }
     }

@@ -17,9 +17,9 @@ const THREADS: usize = 8;
 /// Runs every case against every target, as `cargo test` and nextest expect; it is the `main` of a
 /// test target with `harness = false`.
 ///
-/// Environment: `IDEM_REQUIRE` (targets whose absence is a failure, separated by commas; `hybrid-*`
-/// means all with that prefix), `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (the folder for
-/// `<backend>.json`).
+/// Environment: `IDEM_BACKENDS` (the only targets to look for, separated by commas; `hybrid-*` means
+/// all with that prefix), `IDEM_REQUIRE` (targets whose absence is a failure, written alike),
+/// `IDEM_SEED` (a number), `IDEM_REPORT_DIR` (the folder for `<backend>.json`).
 #[must_use]
 #[expect(
     clippy::needless_pass_by_value,
@@ -49,8 +49,14 @@ pub fn main(targets: Vec<Target>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let wanted = std::env::var("IDEM_BACKENDS").ok();
     let suites: Vec<_> = targets
         .iter()
+        .filter(|target| {
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| is_among(target.name(), wanted))
+        })
         .map(|target| runtime.block_on(Suite::find(target)))
         .collect();
     let trials = suites
@@ -75,6 +81,15 @@ fn settings() -> Result<Settings, String> {
             Err(_) => Err(format!("IDEM_SEED is `{text}`; it must be a number")),
         },
     }
+}
+
+/// Returns whether names separated by commas contain this one, or a prefix of it and `*`.
+fn is_among(name: &str, names: &str) -> bool {
+    let mut names = names.split(',').map(str::trim);
+    names.any(|wanted| match wanted.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == wanted,
+    })
 }
 
 /// Returns whether nextest runs this program: nextest knows ignored cases only from the list, and
@@ -122,11 +137,7 @@ impl Suite {
 
     fn is_required(&self) -> bool {
         let required = std::env::var("IDEM_REQUIRE").unwrap_or_default();
-        let mut names = required.split(',').map(str::trim);
-        names.any(|name| match name.strip_suffix('*') {
-            Some(beginning) => self.name.starts_with(beginning),
-            None => self.name == name,
-        })
+        is_among(&self.name, &required)
     }
 
     fn trials(&self, arguments: &Arguments, settings: &Settings) -> Vec<Trial> {
@@ -171,7 +182,7 @@ impl Suite {
         };
         let tally = Arc::clone(&self.tally);
         Some(Trial::test(format!("{}::{name}", self.name), move || {
-            tally.failed.fetch_add(1, Ordering::Relaxed);
+            tally.fail(name, &reason);
             Err(reason.into())
         }))
     }
@@ -225,7 +236,7 @@ fn run_counted(
         }
         Outcome::NotPromised(promise) => Ok(Completion::ignored_with(promise.reason())),
         Outcome::Failed(message) => {
-            tally.failed.fetch_add(1, Ordering::Relaxed);
+            tally.fail(&case.full_name(), &message);
             Err(message.into())
         }
     }

@@ -25,7 +25,13 @@ struct Run {
 /// Runs the fixture with these arguments and variables, and returns its output.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Run, Failed> {
     let mut command = Command::new(std::env::current_exe()?);
-    for name in ["IDEM_REQUIRE", "IDEM_REPORT_DIR", "IDEM_SEED", "NEXTEST"] {
+    for name in [
+        "IDEM_BACKENDS",
+        "IDEM_REQUIRE",
+        "IDEM_REPORT_DIR",
+        "IDEM_SEED",
+        "NEXTEST",
+    ] {
         command.env_remove(name);
     }
     let variables = variables.iter().copied().chain([(FIXTURE, "1")]);
@@ -111,26 +117,49 @@ fn nextest_is_told_what_is_ignored() -> Result<(), Failed> {
     ensure(!one.success, &one)
 }
 
-fn a_run_leaves_its_counts() -> Result<(), Failed> {
-    let folder = std::env::temp_dir().join(format!("idem-report-{}", std::process::id()));
-    let variables = [("IDEM_REPORT_DIR", folder.to_string_lossy().into_owned())];
-    let variables = variables
-        .each_ref()
-        .map(|(name, value)| (*name, value.as_str()));
-    let run = run(&["law07::a_released_key_is_free"], &variables)?;
-    let there = std::fs::read_to_string(folder.join("mutant.json"))?;
-    let absent = std::fs::read_to_string(folder.join("absent.json"))?;
+/// Runs the cases with this name, and returns the reports of both backends.
+fn reports(case: &str, variables: &[(&str, &str)]) -> Result<[String; 2], Failed> {
+    let folder = std::env::temp_dir().join(format!("idem-report-{}-{case}", std::process::id()));
+    let path = folder.to_string_lossy().into_owned();
+    let variables = [variables, &[("IDEM_REPORT_DIR", &path)]].concat();
+    run(&[case], &variables)?;
+    let [there, absent] = ["mutant", "absent"]
+        .map(|name| std::fs::read_to_string(folder.join(name).with_extension("json")));
     std::fs::remove_dir_all(folder)?;
-    ensure(
-        there.contains(r#""backend":"mutant","product":"None""#),
-        &run,
+    Ok([there?, absent?])
+}
+
+fn a_run_leaves_its_counts_and_failures() -> Result<(), Failed> {
+    let contains = |report: &str, text: &str| {
+        let message = format!("`{text}` is not in {report}");
+        report.contains(text).then_some(()).ok_or(message)
+    };
+    let [there, absent] = reports("a_released_key_is_free", &[])?;
+    contains(&there, r#""backend":"mutant","product":"None""#)?;
+    contains(
+        &there,
+        r#""passed":2,"ignored":0,"failed":0,"failures":[],"missing":null"#,
     )?;
-    ensure(
-        there.contains(r#""passed":2,"ignored":0,"failed":0,"missing":null"#),
-        &run,
-    )?;
-    let missing = r#""passed":0,"ignored":2,"failed":0,"missing":"no server: build one""#;
-    ensure(absent.contains(missing), &run)
+    let missing = r#""failed":0,"failures":[],"missing":"no server: build one""#;
+    contains(&absent, missing)?;
+    let [_, absent] = reports("server_is_available", &[("IDEM_REQUIRE", "absent")])?;
+    let failure = r#"{"case":"server_is_available","message":"no server: build one"}"#;
+    contains(&absent, &format!(r#""failed":1,"failures":[{failure}]"#))?;
+    Ok(())
+}
+
+fn only_the_wanted_backends_are_looked_for() -> Result<(), Failed> {
+    for (wanted, there, absent) in [
+        ("mutant", true, false),
+        ("other, abs*", false, true),
+        ("absent,mutant", true, true),
+    ] {
+        let run = run(&["law07::a_released"], &[("IDEM_BACKENDS", wanted)])?;
+        ensure(run.success, &run)?;
+        ensure(run.text.contains("mutant: None") == there, &run)?;
+        ensure(run.text.contains("absent: ignored") == absent, &run)?;
+    }
+    Ok(())
 }
 
 fn a_seed_that_is_no_number_is_refused() -> Result<(), Failed> {
@@ -145,7 +174,7 @@ fn main() -> ExitCode {
     if std::env::var_os(FIXTURE).is_some() {
         return fixture();
     }
-    let trials: [(&str, Test); 6] = [
+    let trials: [(&str, Test); 7] = [
         (
             "a_missing_server_is_ignored_and_says_why",
             a_missing_server_is_ignored_and_says_why,
@@ -162,7 +191,14 @@ fn main() -> ExitCode {
             "nextest_is_told_what_is_ignored",
             nextest_is_told_what_is_ignored,
         ),
-        ("a_run_leaves_its_counts", a_run_leaves_its_counts),
+        (
+            "a_run_leaves_its_counts_and_failures",
+            a_run_leaves_its_counts_and_failures,
+        ),
+        (
+            "only_the_wanted_backends_are_looked_for",
+            only_the_wanted_backends_are_looked_for,
+        ),
         (
             "a_seed_that_is_no_number_is_refused",
             a_seed_that_is_no_number_is_refused,

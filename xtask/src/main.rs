@@ -53,7 +53,7 @@ pub(crate) struct TestOptions {
     /// ignored, failed}.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Runs only the suites of these backends.
+    /// Runs only the suites of these backends; `hybrid-*` means every name that begins so.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     backend: Vec<String>,
     /// Runs only the suites' cases whose names contain this.

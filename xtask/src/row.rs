@@ -13,7 +13,15 @@ pub(crate) struct Report {
     pub(crate) passed: u64,
     pub(crate) ignored: u64,
     pub(crate) failed: u64,
+    failures: Vec<Failure>,
     missing: Option<String>,
+}
+
+/// A case that failed.
+#[derive(Debug, Clone, Deserialize)]
+struct Failure {
+    case: String,
+    message: String,
 }
 
 /// The same for JSON.
@@ -37,8 +45,16 @@ impl Report {
             passed: 0,
             ignored: 0,
             failed: 1,
+            failures: Vec::new(),
             missing: None,
         }
+    }
+
+    /// Returns a line for each case that failed: its name as a filter takes it, and what it said.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
+        let line =
+            |Failure { case, message }: &Failure| format!("{}::{case}: {message}", self.backend);
+        self.failures.iter().map(line)
     }
 
     fn ran(&self) -> String {
@@ -97,9 +113,9 @@ mod tests {
     fn reports() -> Vec<Report> {
         serde_json::from_str(
             r#"[{"backend":"memory","product":"MemoryStore","version":"0.1.0","passed":97,"ignored":2,"failed":0,
-                "missing":null},
+                "failures":[],"missing":null},
                {"backend":"postgres","product":"","version":"","passed":0,"ignored":99,"failed":0,
-                "missing":"no server"}]"#,
+                "failures":[],"missing":"no server"}]"#,
         )
         .unwrap()
     }
@@ -114,6 +130,17 @@ postgres  not run, see below                 0       99       0
 postgres is not run: no server
 ";
         assert_eq!(table(&reports()), expected);
+    }
+
+    #[test]
+    fn a_failure_is_told_by_name_and_message() {
+        let report: Report = serde_json::from_str(
+            r#"{"backend":"mysql","product":"MySQL","version":"9","passed":1,"ignored":0,"failed":1,
+                "failures":[{"case":"law01::a_race","message":"two winners"}],"missing":null}"#,
+        )
+        .unwrap();
+        let lines: Vec<_> = report.failures().collect();
+        assert_eq!(lines, ["mysql::law01::a_race: two winners"]);
     }
 
     #[test]

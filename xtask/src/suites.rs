@@ -38,17 +38,21 @@ pub(crate) fn run_all(
             .envs(variables.iter().cloned())
             .env("IDEM_REPORT_DIR", &folder)
             .args(&options.filter);
-        // Several words are several filters, and a case that matches any of them runs.
-        command.args(options.backend.iter().map(|backend| format!("{backend}::")));
-        let passed = run(&format!("suite of {}", suite.package), &mut command)?;
-        let mut found = read(folder.as_std_path())?;
-        let wanted = |report: &Report| {
-            options.backend.is_empty() || options.backend.contains(&report.backend)
-        };
-        if found.is_empty() || (!passed && found.iter().all(|report| report.failed == 0)) {
-            found.push(Report::broken(&suite.package));
+        if !options.backend.is_empty() {
+            command.env("IDEM_BACKENDS", options.backend.join(","));
         }
-        reports.extend(found.into_iter().filter(wanted));
+        let passed = run(&format!("suite of {}", suite.package), &mut command)?;
+        let found = read(folder.as_std_path())?;
+        let is_told = found.iter().any(|report| report.failed > 0);
+        let is_elsewhere = found.is_empty() && passed && !options.backend.is_empty();
+        if (found.is_empty() && !is_elsewhere) || (!passed && !is_told) {
+            reports.push(Report::broken(&suite.package));
+        }
+        reports.extend(found);
+    }
+    if reports.is_empty() {
+        let names = options.backend.join(", ");
+        return Err(format!("no suite has a backend called {names}").into());
     }
     Ok(reports)
 }

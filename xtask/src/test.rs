@@ -36,8 +36,9 @@ pub(crate) fn run(options: &TestOptions) -> Result<bool> {
     drop(pool);
     tell(options, &reports)?;
     // Failures come last, where a reader looks first.
-    for title in &failed {
-        println!("FAILED: {title}");
+    let cases = reports.iter().flat_map(Report::failures);
+    for failure in failed.iter().cloned().chain(cases) {
+        println!("FAILED: {failure}");
     }
     Ok(failed.is_empty() && reports.iter().all(|report| report.failed == 0))
 }
